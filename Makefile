@@ -1,0 +1,37 @@
+# `make demo` and `make test` need nothing but Python 3.11+ and make: they set up .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+CORE := .venv/.core
+DEV := .venv/.dev
+
+.PHONY: demo test setup lint bench clean
+.DEFAULT_GOAL := demo
+
+$(CORE): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(DEV): $(CORE)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: $(CORE)  ## Set up, then train and recommend on built-in data.
+	$(BIN)/transcf demo
+
+test: lint  ## Set up, then lint, check types and run the tests.
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
+
+setup: $(DEV)  ## Create .venv with everything for development.
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(DEV)  ## Every benchmark, one table each.
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	find . -name __pycache__ -prune -exec rm -rf {} +

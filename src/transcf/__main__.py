@@ -1,0 +1,5 @@
+"""`python -m transcf` is `transcf`."""
+
+from transcf.cli import main
+
+main()

@@ -1,0 +1,81 @@
+"""What commands print: a table for people, one JSON value for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+#: The `--json` flag of every command; with it, stdout holds JSON and nothing else.
+JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value; numbers that JSON does not have become null."""
+    typer.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False))
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, note: str = ""
+) -> None:
+    """Print a table, numbers to the right, and a note below it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    filled = [[_text(cell) for cell in row] for row in rows]
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for place, column in enumerate(columns):
+        numeric = all(_is_number(row[place]) for row in filled) and bool(filled)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in filled:
+        table.add_row(*row)
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = 10_000  # a pipe has no edge to wrap at
+    console.print(table)
+    if note:
+        console.print(note)
+
+
+def print_facts(title: str, facts: Mapping[str, object]) -> None:
+    """Print names and values, one a line."""
+    print_table(title, ("", ""), facts.items())
+
+
+def progress_note(text: str) -> None:
+    """Tell a person at a terminal what is going on; machines hear nothing."""
+    if sys.stderr.isatty():
+        typer.echo(text, err=True)
+
+
+def _text(cell: object) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if isinstance(cell, float):
+        return f"{cell:.4g}"
+    return str(cell)
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text[:1].isdigit() or text[:2].lstrip("-.")[:1].isdigit()
+
+
+def _plain(value: Any) -> Any:
+    """Turn mappings, sequences and numpy scalars into what `json` knows."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)

@@ -1,0 +1,66 @@
+"""The command `transcf` and its commands, each in its own module.
+
+Nothing here or at the head of those modules imports numpy, polars or numba: `transcf --help`
+answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from transcf import __version__
+from transcf.cli import compare, data, demo, doctor, evaluate, fit, models
+from transcf.errors import TransCFError
+
+
+class _PoliteGroup(TyperGroup):
+    """Says what is wrong in one sentence, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (TransCFError, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            typer.echo(f"transcf: {error}", err=True)
+            raise typer.Exit(2) from error
+
+
+app = typer.Typer(
+    name="transcf",
+    help="Recommendations from an event log: data, models, honest evaluation.",
+    cls=_PoliteGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help: rendering it with rich would double the time to answer
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data.app, name="data")
+for command in (
+    fit.fit,
+    evaluate.evaluate,
+    compare.compare,
+    models.models,
+    doctor.doctor,
+    demo.demo,
+):
+    app.command()(command)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"transcf {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Recommendations from an event log: data, models, honest evaluation."""

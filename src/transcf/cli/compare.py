@@ -1,0 +1,147 @@
+"""`transcf compare`: several models on one split, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from transcf.cli._options import (
+    Data,
+    Lengths,
+    Part,
+    Protocol,
+    Seed,
+    Seeds,
+    Threads,
+    Ties,
+    limit_threads,
+    read_params,
+)
+from transcf.cli._output import JsonFlag, print_json, print_table
+from transcf.cli._runs import Judging, Run, run
+from transcf.errors import ParameterError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Below this, a difference is called one.
+_LEVEL = 0.05
+
+
+def compare(
+    data: Data,
+    models: Annotated[
+        str, typer.Option(help="Names with commas between them, or 'all'.")
+    ] = "popularity,inverse-popularity,random,itemknn,ease",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="MODEL.NAME=VALUE", help="A parameter of one model; repeatable."
+        ),
+    ] = None,
+    protocol: Protocol = "strict",
+    ties: Ties = "pessimistic",
+    part: Part = "test",
+    at: Lengths = "10,20",
+    metric: Annotated[str, typer.Option(help="What the paired test looks at.")] = "N@10",
+    seeds: Seeds = 1,
+    seed: Seed = 0,
+    threads: Threads = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fit and judge several models on the same split, and test their differences."""
+    from transcf.data.sources import open_split
+
+    limit_threads(threads)
+    names = _names(models)
+    params = _params_of(names, settings)
+    judging = Judging.read(protocol, ties, part, at)
+    split = open_split(data, protocol, seed=seed)
+    numbers = range(seed, seed + seeds)
+    runs = [run(name, params[name], split, judging, numbers, threads) for name in names]
+    tests = paired_tests(runs, metric)
+    if as_json:
+        print_json(
+            {
+                "dataset": data,
+                "metric": metric,
+                "models": [done.to_dict() for done in runs],
+                "tests": tests.to_dicts(),
+            }
+        )
+        return
+    first = runs[0].evaluations[0]
+    title = f"{data}: {protocol} protocol, {part}, {first.users:,} users, {ties} ties"
+    print_runs(title, runs, metric, tests)
+
+
+def _names(models: str) -> list[str]:
+    from transcf.models.registry import available, model_class
+
+    names = list(available()) if models == "all" else [name.strip() for name in models.split(",")]
+    for name in names:
+        model_class(name)
+    if len(set(names)) < max(2, len(names)):
+        raise ParameterError(f"--models {models} does not name two or more different models.")
+    return names
+
+
+def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, dict[str, Any]]:
+    """Deal out `MODEL.NAME=VALUE` to the models."""
+    dealt: dict[str, list[str]] = {name: [] for name in names}
+    for setting in settings or ():
+        model, dot, rest = setting.partition(".")
+        if not dot or model not in dealt:
+            raise ParameterError(
+                f"--set {setting} names none of the models: write MODEL.NAME=VALUE, with one of "
+                f"{', '.join(names)}."
+            )
+        dealt[model].append(rest)
+    return {name: read_params(name, own) for name, own in dealt.items()}
+
+
+def paired_tests(runs: Sequence[Run], metric: str) -> pl.DataFrame:
+    """Test all pairs of models on the figures of single users, averaged over seeds."""
+    from transcf.evaluation import compare as test_pairs
+
+    return test_pairs([done.averaged() for done in runs], metric)
+
+
+def print_runs(title: str, runs: Sequence[Run], metric: str, tests: pl.DataFrame) -> None:
+    """Print one line per model: metrics with standard errors, the best marked, and the test."""
+    shown = [name for name in runs[0].summary() if name.startswith(("H@", "N@"))]
+    shown += [] if metric in shown else [metric]
+    summaries = [done.summary() for done in runs]
+    best = {name: max(summary[name]["mean"] for summary in summaries) for name in shown}
+    winner = max(range(len(runs)), key=lambda n: summaries[n][metric]["mean"])
+    p_values = _against(runs[winner].name, tests)
+    rows = []
+    for done, summary in zip(runs, summaries, strict=True):
+        cells = [
+            f"{summary[name]['mean']:.4f}{'*' if summary[name]['mean'] == best[name] else ' '} "
+            f"± {summary[name]['se']:.4f}"
+            for name in shown
+        ]
+        rows.append((done.name, *cells, p_values.get(done.name), f"{done.seconds:.1f}"))
+    tied = [name for name, p in p_values.items() if p >= _LEVEL]
+    note = (
+        f"* best; ± standard error over users; p: {metric} against {runs[winner].name}, Wilcoxon "
+        f"signed-rank with Holm's correction."
+    )
+    if tied:
+        note += f" Not told apart from the best at {_LEVEL}: {', '.join(tied)}."
+    warnings = {done.evaluations[0].note for done in runs} - {""}
+    columns = ("model", *shown, f"p ({metric})", "seconds")
+    print_table(title, columns, rows, note="\n".join([note, *sorted(warnings)]))
+
+
+def _against(winner: str, tests: pl.DataFrame) -> dict[str, float]:
+    """Corrected p-value of each other model's difference from the best one."""
+    found = {}
+    for row in tests.iter_rows(named=True):
+        if winner in (row["model_a"], row["model_b"]):
+            other = row["model_b"] if row["model_a"] == winner else row["model_a"]
+            found[other] = float(row["p_holm"])
+    return found

@@ -1,0 +1,184 @@
+"""`transcf data`: look at logs, prepare, fetch and invent them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from transcf.cli._options import Data, Seed
+from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
+from transcf.errors import ParameterError
+
+if TYPE_CHECKING:
+    from transcf.data.interactions import Interactions
+    from transcf.data.split import Split
+
+app = typer.Typer(help="Look at event logs, prepare, fetch and invent them.", no_args_is_help=True)
+
+FilterName = Annotated[
+    str, typer.Option("--filter", help="none, paper (one pass), or 5-core (any number).")
+]
+
+
+@app.command()
+def info(data: Data, filter_name: FilterName = "none", as_json: JsonFlag = False) -> None:
+    """Count users, items and interactions, and say what was merged or left out."""
+    log = _open(data, filter_name)
+    facts = _facts(log)
+    if as_json:
+        print_json({"dataset": data, **facts, "report": log.report.to_list()})
+        return
+    print_facts(data, facts)
+    for step in log.report.steps:
+        typer.echo(str(step))
+
+
+@app.command()
+def prepare(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the split.")],
+    filter_name: FilterName = "none",
+    split_name: Annotated[
+        str,
+        typer.Option(
+            "--split", help="Leave one out by time, position, paper or random; or cut, ratio."
+        ),
+    ] = "time",
+    candidates: Annotated[
+        int, typer.Option(min=0, help="Items to draw for sampled protocols; 0 for none.")
+    ] = 99,
+    seed: Seed = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Filter and split a log once, and save it for every later command."""
+    from transcf.data.candidates import draw_candidates
+
+    split = _split(_open(data, filter_name), split_name, seed)
+    if candidates:
+        split = draw_candidates(split, candidates, seed)
+    split.save(out)
+    facts = {
+        "dataset": data,
+        "folder": str(out),
+        **{key: value for key, value in split.recipe.items() if value is not None},
+        "users": split.train.n_users,
+        "items": split.train.n_items,
+        "train": len(split.train),
+        "validation": len(split.validation),
+        "test": len(split.test),
+    }
+    if as_json:
+        print_json({**facts, "report": split.report.to_list()})
+        return
+    print_facts(f"Saved {out}", facts)
+    for step in split.report.steps:
+        typer.echo(str(step))
+
+
+@app.command()
+def download(
+    name: Annotated[str | None, typer.Argument(help="Name in the catalog; none lists it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to put the files into.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fetch a dataset of the catalog, or list the catalog."""
+    from transcf.data import catalog
+
+    if name is None:
+        known = [_entry(catalog.describe(entry)) for entry in catalog.names()]
+        if as_json:
+            print_json(known)
+        else:
+            rows = [(entry["name"], entry["title"], entry["home"]) for entry in known]
+            print_table("Catalog", ("name", "title", "home"), rows)
+        return
+    entry = _entry(catalog.describe(name))
+    folder = catalog.download(name, out)
+    if as_json:
+        print_json({**entry, "folder": str(folder)})
+    else:
+        print_facts(f"Fetched {name}", {**entry, "folder": str(folder)})
+
+
+@app.command()
+def synthesize(
+    out: Annotated[Path, typer.Argument(help="File to write: .csv or .parquet.")],
+    users: Annotated[int, typer.Option(min=1, help="Number of users.")] = 1000,
+    items: Annotated[int, typer.Option(min=1, help="Number of items to choose from.")] = 500,
+    interactions: Annotated[int, typer.Option(min=1, help="Number of events.")] = 20_000,
+    seed: Seed = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make up a log of users with tastes, items with a long tail, ratings and times."""
+    from transcf.data.synthetic import synthesize as make_up
+    from transcf.data.synthetic import write_csv
+
+    if out.suffix not in (".csv", ".parquet"):
+        raise ParameterError(f"{out} has an unknown ending: use .csv or .parquet.")
+    log = make_up(users, items, interactions, seed=seed)
+    if out.suffix == ".csv":
+        write_csv(log, out)
+    else:
+        log.to_frame().write_parquet(out)
+    facts = {"file": str(out), "seed": seed, **_facts(log)}
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts(f"Wrote {out}", facts)
+
+
+def _open(data: str, filter_name: str) -> Interactions:
+    """Open a log and filter it."""
+    from transcf.data.filters import k_core, paper_filter
+    from transcf.data.sources import open_data
+
+    number, core, rest = filter_name.partition("-core")
+    is_core = bool(core) and not rest and number.isdigit()
+    if filter_name not in ("none", "paper") and not is_core:
+        raise ParameterError(
+            f"--filter {filter_name} is not understood: use none, paper, or a number with -core."
+        )
+    log = open_data(data)
+    if filter_name == "paper":
+        return paper_filter(log)
+    return k_core(log, int(number), int(number)) if is_core else log
+
+
+def _split(log: Interactions, name: str, seed: int) -> Split:
+    from transcf.data.splits import leave_one_out, random_ratio, temporal_cut
+
+    if name == "cut":
+        return temporal_cut(log)
+    if name == "ratio":
+        return random_ratio(log, seed=seed)
+    if name in ("time", "position", "paper", "random"):
+        return leave_one_out(log, name, seed=seed)  # type: ignore[arg-type]  # narrowed above
+    raise ParameterError(
+        f"--split {name} is not understood: use time, position, paper, random, cut or ratio."
+    )
+
+
+def _facts(log: Interactions) -> dict[str, Any]:
+    import numpy as np
+
+    per_user, per_item = log.by_user.counts, log.by_item.counts
+    facts: dict[str, Any] = {
+        "users": log.n_users,
+        "items": log.n_items,
+        "interactions": len(log),
+        "density": log.density,
+        "median_per_user": float(np.median(per_user)),
+        "median_per_item": float(np.median(per_item)),
+        "ratings": log.ratings is not None,
+        "timestamps": log.timestamps is not None,
+    }
+    if log.categories is not None:
+        facts["categories"] = log.categories["category"].n_unique()
+    return facts
+
+
+def _entry(dataset: Any) -> dict[str, Any]:
+    fields = ("name", "title", "home", "citation", "terms")
+    return {field: getattr(dataset, field) for field in fields}

@@ -1,0 +1,135 @@
+"""`transcf evaluate`: fit and judge in one go, or judge a saved model."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transcf.cli._options import (
+    Data,
+    Lengths,
+    Part,
+    Preset,
+    Seed,
+    Seeds,
+    Settings,
+    Threads,
+    Ties,
+    limit_threads,
+    read_params,
+)
+from transcf.cli._output import JsonFlag, print_json, print_table
+from transcf.cli._runs import Judging, Run, run
+from transcf.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from transcf.data.split import Split
+    from transcf.models.base import Recommender
+
+
+def evaluate(
+    data: Data,
+    model: Annotated[
+        str | None, typer.Option(help="Name of the model; not for a folder of `transcf fit`.")
+    ] = None,
+    settings: Settings = None,
+    preset: Preset = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="strict (full ranking; default), paper (sampled) or paper-as-published.",
+        ),
+    ] = None,
+    ties: Ties = "pessimistic",
+    part: Part = "test",
+    at: Lengths = "10,20",
+    seeds: Seeds = 1,
+    seed: Seed = 0,
+    threads: Threads = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fit a model on DATA and judge it; or judge a saved model on the data it was fitted on."""
+    limit_threads(threads)
+    if (Path(data) / "model.json").is_file():
+        if model is not None or settings or preset:
+            raise ParameterError(
+                f"{data} is a fitted model: leave out --model, --set and --preset."
+            )
+        dataset, done = _judge_saved(data, protocol, ties, part, at)
+    elif model is None:
+        raise ParameterError("--model is missing: `transcf models` lists the names.")
+    else:
+        from transcf.data.sources import open_split
+
+        params = read_params(model, settings, preset, data)
+        judging = Judging.read(protocol or "strict", ties, part, at)
+        split = open_split(data, judging.protocol, seed=seed)
+        numbers = range(seed, seed + seeds)
+        dataset, done = data, run(model, params, split, judging, numbers, threads)
+    if as_json:
+        print_json({"dataset": dataset, **done.to_dict()})
+    else:
+        _print(dataset, done)
+
+
+def _judge_saved(
+    folder: str, protocol: str | None, ties: str, part: str, at: str
+) -> tuple[str, Run]:
+    """Open the data that a saved model was fitted on, and judge it there."""
+    from transcf.data.sources import open_split
+    from transcf.models.storage import load
+
+    started = time.perf_counter()
+    fitted = load(folder)
+    origin = fitted.report_
+    if not {"dataset", "protocol", "split_seed"} <= origin.keys():
+        raise DataError(
+            f"{folder} does not say what it was fitted on: only `transcf fit` notes that down."
+        )
+    dataset = origin["dataset"]
+    split = open_split(dataset, origin["protocol"], seed=origin["split_seed"])
+    _check_same_training(folder, dataset, fitted, split)
+    judging = Judging.read(protocol or origin["protocol"], ties, part, at)
+    judged = judging.judge(fitted, split)
+    return dataset, Run(fitted.name, fitted, [judged], time.perf_counter() - started)
+
+
+def _check_same_training(folder: str, dataset: str, fitted: Recommender, split: Split) -> None:
+    """Make sure that the held-out events were not in the model's training data."""
+    from numpy import array_equal
+
+    train = split.train
+    same = (
+        train.users == fitted.users_
+        and train.items == fitted.items_
+        and array_equal(train.by_user.indptr, fitted.seen_.indptr)
+        and array_equal(train.by_user.indices, fitted.seen_.indices)
+    )
+    if not same:
+        raise DataError(f"{dataset} has changed since {folder} was fitted on it: fit again.")
+
+
+def _print(dataset: str, done: Run) -> None:
+    found = done.to_dict()
+    rows = [
+        (name, f"{entry['mean']:.4f}", f"{entry['se']:.4f}", f"{entry['sd']:.4f}")
+        for name, entry in done.summary().items()
+    ]
+    seeds = f", {found['seeds']} seeds" if found["seeds"] > 1 else ""
+    title = (
+        f"{found['model']} on {dataset}: {found['protocol']} protocol, {found['part']}, "
+        f"{found['users']:,} users, {found['ties']} ties{seeds}"
+    )
+    skipped = ", ".join(f"{reason} {count:,}" for reason, count in found["skipped"].items())
+    notes = [f"{name} {value:.4g}" for name, value in found["catalogue"].items()]
+    notes += [f"skipped: {skipped}"] if skipped else []
+    notes += [found["note"]] if "note" in found else []
+    print_table(
+        title,
+        ("metric", "mean", "se (users)", "sd (seeds)"),
+        rows,
+        note="\n".join([*notes, f"{done.seconds:.1f} s"]),
+    )

@@ -1,0 +1,61 @@
+"""`transcf fit`: learn a model from the training part of the data and save it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from transcf.cli._options import (
+    Data,
+    Preset,
+    Protocol,
+    Seed,
+    Settings,
+    Threads,
+    lasting_name,
+    limit_threads,
+    make_model,
+    read_params,
+)
+from transcf.cli._output import JsonFlag, print_facts, print_json
+
+
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    model: Annotated[str, typer.Option(help="Name of the model; see `transcf models`.")],
+    settings: Settings = None,
+    preset: Preset = None,
+    protocol: Protocol = "strict",
+    seed: Seed = 0,
+    threads: Threads = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fit a model on the training part of DATA, choose its epoch on validation, and save it.
+
+    Models that train in epochs leave checkpoints beside the folder until they are done.
+    """
+    from transcf.data.sources import open_split
+    from transcf.evaluation import Validation
+    from transcf.training.options import FitOptions
+
+    limit_threads(threads)
+    params = read_params(model, settings, preset, data)
+    made = make_model(model, params, seed=seed, threads=threads)
+    split = open_split(data, protocol, seed=seed)
+    known_protocol: Any = protocol  # `open_split` has checked it
+    checkpoints = out.with_name(f"{out.name}.checkpoint")
+    options = FitOptions(checkpoint=checkpoints, resume=resume)
+    made.fit(split.train, Validation.of(split, known_protocol), options)
+    made.report_ |= {"dataset": lasting_name(data), "protocol": protocol, "split_seed": seed}
+    made.save(out)
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    facts = {"model": made.name, "folder": str(out), **made.report_}
+    if as_json:
+        print_json({**facts, "parameters": made.get_params()})
+    else:
+        print_facts(f"Saved {out}", {**facts, **made.get_params()})

@@ -1,0 +1,99 @@
+"""Fetching the files of a dataset, with a progress bar, all or nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from pathlib import Path
+
+from transcf.data.published import Dataset, Remote
+from transcf.errors import DataError
+
+_CHUNK = 1 << 18
+_PATIENCE = 30.0
+
+
+def fetch(dataset: Dataset, folder: Path) -> Path:
+    """Download the files of a dataset into a folder.
+
+    A file gets its name once it is complete and its checksum, where one is known, is right.
+    """
+    if not dataset.remotes:
+        raise DataError(f"{dataset.name} has to be asked for at {dataset.home}.")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch.", dir=folder) as scratch:
+        fetched: dict[str, Path] = {}
+        ready: list[tuple[Path, str]] = []
+        for number, remote in enumerate(dataset.remotes):
+            if remote.url not in fetched:
+                fetched[remote.url] = _download(remote.url, Path(scratch) / f"{number}.part")
+            file = fetched[remote.url]
+            if remote.url.endswith(".zip"):
+                file = _extract(file, remote, Path(scratch) / f"{number}.member")
+            _check_sum(file, remote)
+            ready.append((file, remote.name))
+        for file, name in ready:
+            file.replace(folder / name)
+    return folder
+
+
+def _download(url: str, target: Path) -> Path:
+    from rich.console import Console
+    from rich.progress import DownloadColumn, Progress, TimeRemainingColumn
+
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=_PATIENCE) as answer,
+            target.open("wb") as file,
+            Progress(
+                *Progress.get_default_columns()[:2],
+                DownloadColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                disable=not sys.stderr.isatty(),
+            ) as progress,
+        ):
+            size = int(answer.headers.get("Content-Length") or 0)
+            task = progress.add_task(url.rsplit("/", 1)[-1], total=size or None)
+            while chunk := answer.read(_CHUNK):
+                file.write(chunk)
+                progress.advance(task, len(chunk))
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as problem:
+        raise DataError(
+            f"{url} cannot be fetched ({getattr(problem, 'reason', problem)}): check the network, "
+            f"or put the file into a folder and set TRANSCF_DATA to its parent."
+        ) from problem
+    if size and target.stat().st_size != size:
+        raise DataError(f"{url} broke off after {target.stat().st_size:,} of {size:,} bytes.")
+    return target
+
+
+def _extract(archive: Path, remote: Remote, target: Path) -> Path:
+    """Take one member out of an archive, wherever in it it lies."""
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            members = [n for n in packed.namelist() if n.rsplit("/", 1)[-1] == remote.name]
+            if not members:
+                raise DataError(f"{remote.url} holds no {remote.name}.")
+            with packed.open(members[0]) as member, target.open("wb") as file:
+                shutil.copyfileobj(member, file)
+    except zipfile.BadZipFile as problem:
+        raise DataError(f"{remote.url} is no zip archive: {problem}.") from problem
+    return target
+
+
+def _check_sum(file: Path, remote: Remote) -> None:
+    if remote.sha256 is None:
+        return
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if found != remote.sha256:
+        raise DataError(
+            f"{remote.name} from {remote.url} has sha256 {found[:16]}..., expected "
+            f"{remote.sha256[:16]}...: the file was changed or damaged on the way."
+        )

@@ -1,0 +1,95 @@
+"""Leaving out users and items with too few events, never in silence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transcf.data.interactions import Interactions, Mask
+from transcf.errors import DataError, ParameterError
+
+
+def k_core(log: Interactions, users: int = 5, items: int = 5) -> Interactions:
+    """Keep the largest part in which everybody has enough events.
+
+    Users and items below the bar are left out again and again until none is left to leave out.
+
+    Args:
+        log: Any log.
+        users: Least number of events of a user.
+        items: Least number of events of an item.
+
+    Example:
+        >>> k_core(log, users=5, items=5).report.count("k-core", "users")  # doctest: +SKIP
+        12
+    """
+    _check_bar("users", users)
+    _check_bar("items", items)
+    kept_users = np.ones(log.n_users, dtype=bool)
+    kept_items = np.ones(log.n_items, dtype=bool)
+    rounds = -1
+    changed = True
+    while changed:
+        rounds += 1
+        more_users = _enough_by_user(log, kept_users, kept_items, users)
+        more_items = _enough_by_item(log, more_users, kept_items, items)
+        changed = not (
+            np.array_equal(more_users, kept_users) and np.array_equal(more_items, kept_items)
+        )
+        kept_users, kept_items = more_users, more_items
+    settings = {"rounds": rounds, "least_users": users, "least_items": items}
+    return _keep(log, kept_users, kept_items, "k-core", **settings)
+
+
+def paper_filter(log: Interactions) -> Interactions:
+    """Filter in one pass as the authors of TransCF did.
+
+    Users with at least 5 events stay, then items with at least 5, then users with at least 3, so
+    that training, validation and test get one each. Items may end up below 5.
+    """
+    all_users, all_items = np.ones(log.n_users, dtype=bool), np.ones(log.n_items, dtype=bool)
+    users = _enough_by_user(log, all_users, all_items, 5)
+    items = _enough_by_item(log, users, all_items, 5)
+    users = _enough_by_user(log, users, items, 3)
+    return _keep(log, users, items, "paper filter")
+
+
+def _enough_by_user(log: Interactions, users: Mask, items: Mask, least: int) -> Mask:
+    """(n_users,) which of the users kept so far have enough events with items kept so far."""
+    from transcf.kernels.filtering import count_by_row
+
+    counts = count_by_row(log.by_user.indptr, log.by_user.indices, items)
+    return users & (counts >= least)
+
+
+def _enough_by_item(log: Interactions, users: Mask, items: Mask, least: int) -> Mask:
+    """(n_items,) which of the items kept so far have enough events of users kept so far."""
+    from transcf.kernels.filtering import count_by_column
+
+    counts = count_by_column(log.by_user.indptr, log.by_user.indices, users, log.n_items)
+    return items & (counts >= least)
+
+
+def _keep(log: Interactions, users: Mask, items: Mask, step: str, **settings: int) -> Interactions:
+    """Select events and note how many users, items and interactions were left out."""
+    from transcf.kernels.filtering import entry_mask
+
+    kept = entry_mask(log.by_user.indptr, log.by_user.indices, users, items)
+    if not kept.any():
+        raise DataError(
+            f"The {step} leaves nothing of {len(log):,} interactions: choose a lower bar or "
+            f"give more data."
+        )
+    smaller = log.select(kept, drop_ids=True)
+    report = log.report.then(
+        step,
+        **settings,
+        users=log.n_users - smaller.n_users,
+        items=log.n_items - smaller.n_items,
+        interactions=len(log) - len(smaller),
+    )
+    return smaller.with_report(report)
+
+
+def _check_bar(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ParameterError(f"{name}={value!r} is not allowed; it must be an integer >= 0.")

@@ -1,0 +1,156 @@
+"""A caller's own ids and the rows that stand for them inside the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from transcf.errors import UnknownIdError
+
+Id: TypeAlias = int | str
+Rows: TypeAlias = npt.NDArray[np.int32]
+
+UNKNOWN = -1
+
+
+class IdMap:
+    """Ids in ascending order; the place of an id is its row.
+
+    Ascending order makes rows independent of the order of the log, so that the same events in
+    any order give the same arrays, draws and models.
+
+    Args:
+        ids: Unique ids in ascending order, of dtype Int64 or String.
+
+    Example:
+        >>> users = IdMap(pl.Series(["ann", "bob"]))
+        >>> users.rows(["bob", "zoe"]).tolist()
+        [1, -1]
+    """
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: pl.Series) -> None:
+        """Keep the ids; `encode` is the way to make them from a column."""
+        self._ids = ids.rename("id")
+
+    @classmethod
+    def encode(cls, column: pl.Series, *, parse_integers: bool = False) -> tuple[IdMap, Rows]:
+        """Number a column of ids (no nulls) and return the map with one row per entry.
+
+        Args:
+            column: Ids of dtype Int64 or String.
+            parse_integers: Whether text becomes integers if all of it is written as plain
+                integers: digits, maybe a minus, no leading zeros. One "007" keeps all as text.
+        """
+        distinct, codes = _number(column)
+        if parse_integers and _all_plain_integers(distinct):
+            distinct = distinct.cast(pl.Int64)
+        order = distinct.arg_sort().to_numpy()
+        rows_of_codes = np.empty(len(order), dtype=np.int32)
+        rows_of_codes[order] = np.arange(len(order), dtype=np.int32)
+        return cls(distinct.gather(pl.Series(order))), rows_of_codes[codes]
+
+    def __len__(self) -> int:
+        """Return the number of ids."""
+        return len(self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by the ids themselves."""
+        return isinstance(other, IdMap) and self._ids.equals(other._ids)
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content, never a key
+
+    def __repr__(self) -> str:
+        """Show the kind and the number of ids."""
+        return f"IdMap({len(self):,} {'text' if self.is_text else 'integer'} ids)"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether ids are strings (otherwise integers)."""
+        return self._ids.dtype == pl.String
+
+    @property
+    def series(self) -> pl.Series:
+        """All ids, in row order."""
+        return self._ids
+
+    def ids(self, rows: npt.NDArray[np.integer]) -> pl.Series:
+        """Return the ids of some rows."""
+        return self._ids.gather(pl.Series(rows))
+
+    def rows(self, ids: Iterable[Id] | pl.Series) -> Rows:
+        """Return the row of each id, `UNKNOWN` (-1) where there is none."""
+        wanted = ids if isinstance(ids, pl.Series) else pl.Series(list(ids), strict=False)
+        if len(wanted) == 0:
+            return np.empty(0, dtype=np.int32)
+        if (wanted.dtype == pl.String) != self.is_text or not len(self):
+            return np.full(len(wanted), UNKNOWN, dtype=np.int32)
+        wanted = wanted.cast(self._ids.dtype, strict=False)
+        places = np.atleast_1d(np.asarray(self._ids.search_sorted(wanted)))
+        places = np.minimum(places, len(self) - 1)
+        found = self._ids.gather(pl.Series(places)).eq_missing(wanted).to_numpy()
+        return np.where(found, places, UNKNOWN).astype(np.int32)
+
+    def rows_of_column(self, column: pl.Series) -> Rows:
+        """Return the row of each entry of a long column, quicker than `rows`: ids repeat."""
+        distinct, codes = _number(column)
+        return self.rows(distinct)[codes]
+
+    def require(self, ids: Iterable[Id] | pl.Series, what: str) -> Rows:
+        """Return the row of each id or raise an error that names the first unknown one."""
+        wanted = ids if isinstance(ids, pl.Series) else list(ids)
+        rows = self.rows(wanted)
+        missing = np.flatnonzero(rows == UNKNOWN)
+        if len(missing):
+            kind = "text" if self.is_text else "integers"
+            raise UnknownIdError(
+                f"{what} {wanted[int(missing[0])]!r} is unknown ({len(missing)} of {len(rows)} "
+                f"are); known {what} ids are {len(self):,} {kind} such as {self._example()!r}."
+            )
+        return rows
+
+    def parse(self, text: str) -> Id:
+        """Turn text from a command line into an id of this map's kind (unchanged if it cannot)."""
+        if self.is_text:
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            return text
+
+    def _example(self) -> Id | None:
+        return self._ids[0] if len(self) else None
+
+
+#: Integers as people write them, within 64 bits.
+_PLAIN_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+
+
+def _number(column: pl.Series) -> tuple[pl.Series, Rows]:
+    """Return the distinct ids by first appearance, and the place of each entry among them.
+
+    Numbering by hash is several times faster than building categories. Two ids with the same
+    hash would show in the comparison at the end; another hash function then takes over.
+    """
+    from transcf.kernels.sorting import number_by_hash
+
+    for seed in count():
+        codes, first = number_by_hash(_hashes(column, seed))
+        distinct = column.gather(pl.Series(first))
+        if distinct.gather(pl.Series(codes)).equals(column):
+            return distinct, codes
+    raise AssertionError("unreachable: `count` does not end")
+
+
+def _hashes(column: pl.Series, seed: int) -> npt.NDArray[np.uint64]:
+    return column.hash(seed).to_numpy()
+
+
+def _all_plain_integers(distinct: pl.Series) -> bool:
+    return distinct.dtype == pl.String and bool(distinct.str.contains(_PLAIN_INTEGER).all())

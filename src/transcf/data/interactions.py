@@ -1,0 +1,220 @@
+"""`Interactions`: who touched what, immutable, with the caller's ids and rows side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from transcf.data.csr import Csr
+from transcf.data.ids import IdMap, Rows
+from transcf.data.ordering import order_by_user
+from transcf.data.report import Report
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions:
+    """A set of (user, item) events, each pair once.
+
+    Events are kept by user and then by item, both in ascending id order, whatever the order of
+    the source. `read_interactions` makes one from a file or a table.
+
+    Attributes:
+        users: User ids; row u of `by_user` belongs to user u.
+        items: Item ids; row i of `by_item` belongs to item i.
+        by_user: Items of each user.
+        positions: (n,) int64, the place of each event in its source, counted from 0.
+        ratings: (n,) float32 or None.
+        timestamps: (n,) int64 or None; microseconds since 1970 if `times_are_dates`, otherwise
+            the integers of the source.
+        times_are_dates: Whether the source gave dates rather than integers.
+        categories: Table `item_id, category` (one line for each) or None.
+        report: What was merged or left out on the way here.
+
+    Example:
+        >>> log = read_interactions(pl.DataFrame({"user": ["ann", "bob"], "item": [7, 9]}))
+        >>> len(log), log.by_user.row(1).tolist()
+        (2, [1])
+    """
+
+    users: IdMap
+    items: IdMap
+    by_user: Csr
+    positions: npt.NDArray[np.int64]
+    ratings: npt.NDArray[np.float32] | None = None
+    timestamps: npt.NDArray[np.int64] | None = None
+    times_are_dates: bool = False
+    categories: pl.DataFrame | None = None
+    report: Report = field(default_factory=Report)
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        for values in (self.positions, self.ratings, self.timestamps):
+            if values is not None:
+                values.flags.writeable = False
+
+    @classmethod
+    def from_rows(
+        cls,
+        users: IdMap,
+        items: IdMap,
+        user_rows: Rows,
+        item_rows: Rows,
+        *,
+        ratings: npt.NDArray[np.float32] | None = None,
+        timestamps: npt.NDArray[np.int64] | None = None,
+        times_are_dates: bool = False,
+        categories: pl.DataFrame | None = None,
+        report: Report | None = None,
+    ) -> Interactions:
+        """Order events given as rows, and merge repeated pairs.
+
+        Of a repeated pair the newest event is kept; where times are equal or absent, the one
+        with the highest rating; then the last in the source.
+        """
+        n_events = len(user_rows)
+        ordered = order_by_user(user_rows, item_rows, len(users), len(items), ratings, timestamps)
+        n_kept = len(ordered.positions)
+        report = (report or Report()).then(
+            "merge repeats", events=n_events, repeats=n_events - n_kept
+        )
+        return cls(
+            users=users,
+            items=items,
+            by_user=Csr(ordered.indptr, ordered.items, len(items)),
+            positions=ordered.positions,
+            ratings=ordered.ratings,
+            timestamps=ordered.timestamps,
+            times_are_dates=times_are_dates,
+            categories=categories,
+            report=report,
+        )
+
+    def __len__(self) -> int:
+        """Return the number of distinct (user, item) pairs."""
+        return len(self.positions)
+
+    def __repr__(self) -> str:
+        """Counts, density and what is known beside the pairs."""
+        known = [
+            name
+            for name, value in (
+                ("ratings", self.ratings),
+                ("timestamps", self.timestamps),
+                ("categories", self.categories),
+            )
+            if value is not None
+        ]
+        beside = f", with {', '.join(known)}" if known else ""
+        return (
+            f"Interactions({self.n_users:,} users, {self.n_items:,} items, {len(self):,} "
+            f"interactions, density {100 * self.density:.3g} %{beside})"
+        )
+
+    @property
+    def n_users(self) -> int:
+        """Number of user ids, with or without events."""
+        return len(self.users)
+
+    @property
+    def n_items(self) -> int:
+        """Number of item ids, with or without events."""
+        return len(self.items)
+
+    @property
+    def density(self) -> float:
+        """Share of all (user, item) pairs that are present."""
+        cells = self.n_users * self.n_items
+        return len(self) / cells if cells else 0.0
+
+    @cached_property
+    def user_rows(self) -> Rows:
+        """(n,) the user row of each event."""
+        return self.by_user.entry_rows
+
+    @property
+    def item_rows(self) -> Rows:
+        """(n,) the item row of each event."""
+        return self.by_user.indices
+
+    @cached_property
+    def by_item(self) -> Csr:
+        """Users of each item, built at first use and kept."""
+        from transcf.kernels.sorting import transpose
+
+        indptr, rows = transpose(self.by_user.indptr, self.by_user.indices, self.n_items)
+        return Csr(indptr, rows, self.n_users)
+
+    def select(self, events: Mask, *, drop_ids: bool = False) -> Interactions:
+        """Return the events under a mask, (n,) bool.
+
+        Rows stay the same, so that parts of a split speak of the same users and items; with
+        `drop_ids`, ids without events are removed and rows are numbered anew.
+        """
+        chosen = np.flatnonzero(events)
+        # Frozen arrays are shared if all is chosen; a mask is the quicker way to take most.
+        pick: Any = events if 2 * len(chosen) > len(self) else chosen
+        if len(chosen) == len(self):
+            pick = slice(None)
+        indptr = np.searchsorted(chosen, self.by_user.indptr).astype(np.int64, copy=False)
+        columns = self.item_rows[pick]
+        users, items, categories = self.users, self.items, self.categories
+        if drop_ids:
+            users, indptr = _drop_rows(users, indptr)
+            items, columns = _drop_columns(items, columns)
+            if categories is not None:
+                categories = categories.filter(pl.col("item_id").is_in(items.series.implode()))
+        return replace(
+            self,
+            users=users,
+            items=items,
+            by_user=Csr(indptr, columns, len(items)),
+            positions=self.positions[pick],
+            ratings=None if self.ratings is None else self.ratings[pick],
+            timestamps=None if self.timestamps is None else self.timestamps[pick],
+            categories=categories,
+        )
+
+    def with_report(self, report: Report) -> Interactions:
+        """Return the same events with another report."""
+        return replace(self, report=report)
+
+    def with_categories(self, categories: pl.DataFrame | None) -> Interactions:
+        """Return the same events with another table `item_id, category`."""
+        return replace(self, categories=categories)
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return `user_id, item_id` and, where known, `rating` and `timestamp`."""
+        columns = {
+            "user_id": self.users.ids(self.user_rows),
+            "item_id": self.items.ids(self.item_rows),
+        }
+        if self.ratings is not None:
+            columns["rating"] = pl.Series(self.ratings)
+        if self.timestamps is not None:
+            times = pl.Series(self.timestamps)
+            columns["timestamp"] = times.cast(pl.Datetime("us")) if self.times_are_dates else times
+        return pl.DataFrame(columns)
+
+
+def _drop_rows(ids: IdMap, indptr: npt.NDArray[np.int64]) -> tuple[IdMap, npt.NDArray[np.int64]]:
+    """Drop ids without events."""
+    used = np.diff(indptr) > 0
+    if used.all():
+        return ids, indptr
+    return IdMap(ids.series.filter(pl.Series(used))), np.concatenate([[0], indptr[1:][used]])
+
+
+def _drop_columns(ids: IdMap, rows: Rows) -> tuple[IdMap, Rows]:
+    """Drop ids that no event uses and number the rest anew, in the same order."""
+    used = np.bincount(rows, minlength=len(ids)) > 0
+    if used.all():
+        return ids, rows
+    renumbered = (np.cumsum(used) - 1).astype(np.int32)
+    return IdMap(ids.series.filter(pl.Series(used))), renumbered[rows]

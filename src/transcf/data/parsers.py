@@ -1,0 +1,221 @@
+"""The catalog's datasets in the form in which they were published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from polars.exceptions import PolarsError
+
+from transcf.data.files import unpack
+from transcf.data.interactions import Interactions
+from transcf.data.readers import read_interactions, read_source
+from transcf.data.tables import frame_source
+from transcf.errors import DataError, MissingExtraError
+
+
+def find_file(folder: Path, name: str) -> Path | None:
+    """Return a file of a folder, plain or gzipped, or None."""
+    for candidate in (folder / name, folder / f"{name}.gz"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def require_file(folder: Path, *names: str) -> Path:
+    """Return the first of some files that is there, plain or gzipped."""
+    for name in names:
+        path = find_file(folder, name)
+        if path is not None:
+            return path
+    raise DataError(f"{folder} has none of {', '.join(names)} (plain or .gz).")
+
+
+def read_text(path: Path, encoding: str = "utf-8") -> str:
+    """Return the text of a file, plain or gzipped."""
+    try:
+        content = unpack(path) if path.suffix == ".gz" else path.read_bytes()
+        return content.decode(encoding)
+    except UnicodeDecodeError as problem:
+        raise DataError(f"{path} is not {encoding} text: {problem.reason}.") from problem
+
+
+def read_lines(path: Path, encoding: str = "utf-8") -> pl.Series:
+    """Return the lines of a text file that are not empty."""
+    lines = pl.Series("line", read_text(path, encoding).split("\n")).str.strip_chars_end("\r")
+    return lines.filter(lines != "")
+
+
+def parse_lines(path: Path, pattern: str, encoding: str = "utf-8") -> pl.DataFrame:
+    """Split each line by a pattern with named groups; a line that does not fit is an error."""
+    lines = read_lines(path, encoding)
+    groups = lines.str.extract_groups(pattern).struct.unnest()
+    odd = groups[:, 0].is_null()
+    if odd.any():
+        row = int(np.argmax(odd.to_numpy()))
+        raise DataError(f"{path}: line {row + 1:,} is not as published: {lines[row][:60]!r}.")
+    return groups
+
+
+def text_log(frame: pl.DataFrame, path: Path) -> Interactions:
+    """Make a log of untyped columns with usual names."""
+    return read_source(frame_source(frame, str(path), is_text=True), {})
+
+
+def with_genres(log: Interactions, genres: pl.DataFrame) -> Interactions:
+    """Add categories from a table `item, genres`, with genres parted by "|"."""
+    items = genres["item"] if log.items.is_text else genres["item"].cast(pl.Int64)
+    table = pl.DataFrame({"item_id": items, "category": genres["genres"].str.split("|")})
+    table = table.explode("category").filter(~pl.col("category").is_in(["", "(no genres listed)"]))
+    return with_categories(log, table)
+
+
+def with_categories(log: Interactions, table: pl.DataFrame) -> Interactions:
+    """Add a table `item_id, category`, as far as it speaks of items of the log."""
+    known = table.filter(pl.Series(log.items.rows_of_column(table["item_id"]) >= 0))
+    return log.with_categories(known.unique().sort("item_id", "category"))
+
+
+def parse_delicious(folder: Path) -> Interactions:
+    """HetRec 2011: who bookmarked what, one line for each tag, or its pairs as `u.data`."""
+    path = find_file(folder, "user_taggedbookmarks-timestamps.dat")
+    if path is not None:
+        pattern = r"^(?<user>\w+)\t(?<item>\w+)\t\w+\t(?<time>\w+)$"
+        return text_log(parse_lines(path, pattern)[1:], path)
+    path = require_file(folder, "u.data")
+    return text_log(parse_lines(path, r"^(?<user>\d+)\t(?<item>\d+)"), path)
+
+
+def parse_tradesy(folder: Path) -> Interactions:
+    """Tradesy: what a user bought or wants counts; what it sells or sold does not.
+
+    Each line is a Python literal of lists of digits in single quotes; with double quotes it is
+    JSON. A quote inside of a value would make the line invalid, never another value.
+    """
+    path = require_file(folder, "tradesy.json")
+    try:
+        lists = pl.read_ndjson(read_text(path).replace("'", '"').encode())
+        touched = pl.col("lists").struct
+        pairs = lists.select(
+            user="uid", item=touched.field("bought").list.concat(touched.field("want"))
+        )
+    except PolarsError as problem:
+        raise DataError(f"{path} is not as published: {problem}.") from problem
+    pairs = pairs.explode("item").drop_nulls()
+    return text_log(pairs, path)
+
+
+def parse_ciao(folder: Path) -> Interactions:
+    """Ciao: `rating.mat` with ratings and categories."""
+    path = require_file(folder, "rating.mat")
+    return read_interactions(ciao_table(path, category_names(folder)))
+
+
+def ciao_table(path: Path, names: Mapping[int, str]) -> pl.DataFrame:
+    """Columns `user, item, category, rating` of `rating.mat`, in its order."""
+    from scipy.io import loadmat
+
+    try:
+        cells = loadmat(path)["rating"]
+    except (KeyError, ValueError, TypeError, NotImplementedError) as problem:
+        raise DataError(f"{path} is not Ciao's rating.mat: {problem}.") from problem
+    numbers = pl.Series(cells[:, 2].astype(np.int64))
+    return pl.DataFrame(
+        {
+            "user": cells[:, 0].astype(np.int64),
+            "item": cells[:, 1].astype(np.int64),
+            "category": numbers.replace_strict(
+                dict(names), default=numbers.cast(pl.String), return_dtype=pl.String
+            ),
+            "rating": cells[:, 3].astype(np.float32),
+        }
+    )
+
+
+def category_names(folder: Path) -> dict[int, str]:
+    r"""Names of Ciao's categories; number and name are parted by a written-out `\t`."""
+    path = find_file(folder, "catalog_ciao.txt")
+    if path is None:
+        return {}
+    table = parse_lines(path, r"^(?<number>\d+)(?:\\t|\t)(?<name>.+)$")
+    return dict(zip(table["number"].cast(pl.Int64), table["name"], strict=True))
+
+
+def parse_amazon(folder: Path) -> Interactions:
+    """Amazon, Cell Phones and Accessories: the ratings table or the reviews."""
+    name = "Cell_Phones_and_Accessories"
+    path = find_file(folder, f"ratings_{name}.csv")
+    if path is not None:
+        pattern = r"^(?<user>[^,]+),(?<item>[^,]+),(?<rating>[^,]+),(?<time>[^,]+)$"
+        return text_log(parse_lines(path, pattern), path)
+    path = require_file(folder, f"reviews_{name}_5.json", f"reviews_{name}.json")
+    try:
+        reviews = pl.read_ndjson(read_text(path).encode())
+        table = reviews.select("reviewerID", "asin", "overall", "unixReviewTime")
+    except PolarsError as problem:
+        raise DataError(f"{path} is not as published: {problem}.") from problem
+    return read_interactions(table)
+
+
+def parse_bookcrossing(folder: Path) -> Interactions:
+    """Book-Crossing: ratings from 0 (implicit) to 10, latin-1, quotes inside of some ISBNs.
+
+    Blanks around 14 of the ISBNs stay part of them: the published counts depend on it.
+    """
+    path = require_file(folder, "BX-Book-Ratings.csv")
+    pattern = r'^"(?<user>[^"]*)";"(?<item>.*)";"(?<rating>[^"]*)"$'
+    table = parse_lines(path, pattern, "latin-1")[1:]
+    return read_source(replace(frame_source(table, str(path), is_text=True), keep_blanks=True), {})
+
+
+def parse_pinterest(folder: Path) -> Interactions:
+    """Pinterest: rating files with one pair a line, or lists of items; both parts together."""
+    if find_file(folder, "pinterest-20.train.rating") is not None:
+        names = ("pinterest-20.train.rating", "pinterest-20.test.rating")
+        pattern = r"^(?<user>\d+)\t(?<item>\d+)"
+        paths = [require_file(folder, name) for name in names]
+        return text_log(pl.concat([parse_lines(path, pattern) for path in paths]), paths[0])
+    paths = [require_file(folder, f"hmgcn_{part}.txt") for part in ("train", "test")]
+    lists = pl.concat([parse_lines(path, r"^(?<user>\d+)(?<item>( \d+)*)\s*$") for path in paths])
+    pairs = lists.select("user", pl.col("item").str.strip_chars().str.split(" "))
+    pairs = pairs.explode("item").filter(pl.col("item") != "")
+    return text_log(pairs, paths[0])
+
+
+def parse_flixster(folder: Path) -> Interactions:
+    """Flixster, the 3,000 x 3,000 excerpt: ids are row and column numbers, counted from 0."""
+    try:
+        import h5py
+    except ImportError as problem:
+        raise MissingExtraError("Reading Flixster's HDF5 file", "hdf5") from problem
+    path = require_file(folder, "training_test_dataset.mat")
+    try:
+        with h5py.File(path) as file:
+            # Columns come first in files of MATLAB, hence the transposition.
+            ratings, *masks = (file[name][...].T for name in ("M", "Otraining", "Otest"))
+    except (OSError, KeyError) as problem:
+        raise DataError(f"{path} is not Flixster's HDF5 file: {problem}.") from problem
+    users, items = np.nonzero(masks[0] + masks[1])
+    return read_interactions(
+        pl.DataFrame({"user": users, "item": items, "rating": ratings[users, items]})
+    )
+
+
+def parse_movietweetings(folder: Path) -> Interactions:
+    """MovieTweetings: ids of movies keep their leading zeros and are text."""
+    path = require_file(folder, "ratings.dat")
+    pattern = r"^(?<user>\d+)::(?<item>\d+)::(?<rating>[0-9.]+)::(?<time>\d+)$"
+    log = text_log(parse_lines(path, pattern), path)
+    movies = require_file(folder, "movies.dat")
+    return with_genres(log, parse_lines(movies, r"^(?<item>\d+)::.*::(?<genres>[^:]*)$"))
+
+
+def parse_movielens(folder: Path) -> Interactions:
+    """MovieLens in its CSV form."""
+    log = read_interactions(require_file(folder, "ratings.csv"))
+    movies = pl.read_csv(require_file(folder, "movies.csv"))
+    genres = movies.select(item=pl.col("movieId").cast(pl.String), genres="genres")
+    return with_genres(log, genres)

@@ -1,0 +1,152 @@
+"""Folders as the authors of TransCF prepared them, with their own split and candidates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from transcf.data.ids import UNKNOWN
+from transcf.data.interactions import Interactions, Mask
+from transcf.data.parsers import (
+    category_names,
+    ciao_table,
+    find_file,
+    parse_lines,
+    read_lines,
+    require_file,
+    with_categories,
+)
+from transcf.data.readers import read_interactions
+from transcf.data.split import Candidates, Split
+from transcf.errors import DataError
+
+_PARTS = {"train": "LOOTrain.dat", "validation": "LOOVal.dat", "test": "LOOTest.dat"}
+_PAIR = r"^(?<user>\w+)\t(?<item>\w+)$"
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether a folder holds the authors' three parts."""
+    return all(find_file(folder, name) is not None for name in _PARTS.values())
+
+
+def read_prepared(folder: Path) -> Interactions:
+    """Read all pairs of a prepared folder, with the authors' numbers as ids.
+
+    Where the folder has Ciao's `rating.mat`, its ratings and categories are added.
+    """
+    whole = find_file(folder, "ratings.dat")
+    if whole is not None:
+        pairs = _read_pairs(whole)
+    else:
+        pairs = pl.concat([_read_pairs(require_file(folder, name)) for name in _PARTS.values()])
+    details = find_file(folder, "rating.mat")
+    if details is None:
+        return read_interactions(pairs)
+    return _with_details(pairs, ciao_table(details, category_names(folder)), details)
+
+
+def read_prepared_split(folder: Path) -> Split:
+    """Read the authors' split; their candidates may repeat an item and name held-out ones."""
+    if not is_prepared(folder):
+        raise DataError(f"{folder} is not prepared: {', '.join(_PARTS.values())} are needed.")
+    log = read_prepared(folder)
+    masks = {
+        name: _events_of(log, _read_pairs(require_file(folder, file)), file)
+        for name, file in _PARTS.items()
+    }
+    used = np.sum(list(masks.values()), axis=0)
+    if (used > 1).any():
+        raise DataError(f"{folder}: its three parts share pairs.")
+    report = log.report.then(
+        "authors' split",
+        **{name: int(mask.sum()) for name, mask in masks.items()},
+        in_no_part=int((used == 0).sum()),
+    )
+    candidates, unknown = _read_candidates(folder, log)
+    if candidates is not None:
+        report = report.then(
+            "authors' candidates", candidates=len(candidates.items), unknown_left_out=unknown
+        )
+    parts = {name: log.select(mask) for name, mask in masks.items()}
+    return Split(**parts, candidates=candidates, recipe={"rule": "authors' files"}, report=report)
+
+
+def _read_pairs(path: Path) -> pl.DataFrame:
+    """Read tab-parted pairs under a header, ids as integers."""
+    pairs = parse_lines(path, _PAIR)[1:]
+    try:
+        return pairs.cast(pl.Int64)
+    except pl.exceptions.PolarsError as problem:
+        raise DataError(f"{path}: the authors' ids are integers, these are not.") from problem
+
+
+def _with_details(pairs: pl.DataFrame, raw: pl.DataFrame, path: Path) -> Interactions:
+    """Join ratings and categories by the authors' numbers.
+
+    They dropped repeats, filtered in one pass and numbered what was left by first appearance;
+    the same steps must give the very same pairs.
+    """
+    first = raw.unique(["user", "item"], keep="first", maintain_order=True)
+    for column, least in (("user", 5), ("item", 5), ("user", 3)):
+        first = first.filter(pl.len().over(column) >= least)
+    numbers = {
+        column: first.select(pl.col(column).unique(maintain_order=True))
+        .with_row_index("number")
+        .with_columns(pl.col("number").cast(pl.Int64))
+        for column in ("user", "item")
+    }
+    # Items first: what is known of an item does not depend on who of the users was kept.
+    raw = _renumber(raw, "item", numbers["item"])
+    categories = raw.select(item_id="item", category="category")
+    known = pairs.join(
+        _renumber(raw, "user", numbers["user"]),
+        on=["user", "item"],
+        how="left",
+        maintain_order="left",
+    )
+    if known["rating"].null_count():
+        raise DataError(
+            f"{path} does not belong to the pairs beside it: {known['rating'].null_count():,} of "
+            f"{len(known):,} have no rating."
+        )
+    log = read_interactions(known.select("user", "item", "rating"))
+    return with_categories(log, categories)
+
+
+def _renumber(table: pl.DataFrame, column: str, numbers: pl.DataFrame) -> pl.DataFrame:
+    """Put numbers in the place of ids; rows without a number go."""
+    joined = table.join(numbers, on=column, maintain_order="left")
+    return joined.drop(column).rename({"number": column})
+
+
+def _events_of(log: Interactions, pairs: pl.DataFrame, file: str) -> Mask:
+    """(n,) which events of the log are among the pairs; all of the pairs must be."""
+    users, items = log.users.rows(pairs["user"]), log.items.rows(pairs["item"])
+    wanted = users.astype(np.int64) * log.n_items + items
+    present = log.user_rows.astype(np.int64) * log.n_items + log.item_rows
+    places = np.minimum(np.searchsorted(present, wanted), len(present) - 1)
+    if ((users == UNKNOWN) | (items == UNKNOWN) | (present[places] != wanted)).any():
+        raise DataError(f"{file} holds pairs that ratings.dat beside it does not.")
+    mask = np.zeros(len(log), dtype=bool)
+    mask[places] = True
+    return mask
+
+
+def _read_candidates(folder: Path, log: Interactions) -> tuple[Candidates | None, int]:
+    """Read `uid, item, item, ...` lines; return how many entries had unknown ids, too."""
+    path = find_file(folder, "LOONegatives.dat")
+    if path is None:
+        return None, 0
+    fields = read_lines(path).str.split("\t").list.eval(pl.element().cast(pl.Int64))
+    table = pl.DataFrame({"user": fields.list.first(), "item": fields.list.slice(1)})
+    table = table.explode("item")
+    users, items = log.users.rows_of_column(table["user"]), log.items.rows_of_column(table["item"])
+    known = (users != UNKNOWN) & (items != UNKNOWN)
+    users, items = users[known], items[known]
+    order = np.argsort(users, kind="stable")
+    indptr: npt.NDArray[np.int64] = np.zeros(log.n_users + 1, dtype=np.int64)
+    np.cumsum(np.bincount(users, minlength=log.n_users), out=indptr[1:])
+    return Candidates(indptr, items[order], path.name), int((~known).sum())

@@ -1,0 +1,116 @@
+"""What a command line calls DATA: a file, a folder or a name, opened the right way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from transcf.data.candidates import draw_candidates
+from transcf.data.catalog import find_folder, load, recognize
+from transcf.data.interactions import Interactions
+from transcf.data.prepared import is_prepared, read_prepared, read_prepared_split
+from transcf.data.published import CATALOG
+from transcf.data.readers import read_interactions
+from transcf.data.split import Split
+from transcf.data.splits import leave_one_out
+from transcf.data.storage import is_saved_split, load_saved_split
+from transcf.data.synthetic import synthesize
+from transcf.errors import DataError, ParameterError
+
+#: The name of the built-in data.
+SYNTHETIC = "synthetic"
+_PROTOCOLS = ("strict", "paper", "paper-as-published")
+
+
+def open_data(spec: str | Path) -> Interactions:
+    """Open a log.
+
+    Args:
+        spec: "synthetic", a name of the catalog, a file, a folder that the authors prepared, a
+            folder that `Split.save` wrote (all parts together), or a folder with the published
+            files of a dataset. A name wins over a folder of the same name: write `./name`.
+    """
+    if isinstance(spec, str) and spec == SYNTHETIC:
+        return synthesize()
+    if isinstance(spec, str) and spec in CATALOG:
+        return load(spec)
+    path = Path(spec)
+    if not path.is_dir():
+        return _open_file(spec, path)
+    if is_saved_split(path):
+        return _join(load_saved_split(path))
+    if is_prepared(path):
+        return read_prepared(path)
+    dataset = recognize(path)
+    if dataset is None:
+        raise DataError(
+            f"{path} is a folder but neither prepared, nor a saved split, nor a dataset of the "
+            f"catalog: name a file in it."
+        )
+    return dataset.parse(path)
+
+
+def open_split(spec: str | Path, protocol: str = "strict", *, seed: int = 0) -> Split:
+    """Open a split that fits a protocol.
+
+    A saved split is taken as it is. For `paper` and `paper-as-published`, a prepared folder
+    gives the authors' own split. Everything else is split by leaving one out: in time order
+    where there are times, else at random. The two sampled protocols get 99 drawn candidates
+    where none are stored.
+
+    Args:
+        spec: As for `open_data`.
+        protocol: "strict", "paper" or "paper-as-published".
+        seed: Of the random split and of the candidates.
+    """
+    if protocol not in _PROTOCOLS:
+        raise ParameterError(f"protocol={protocol!r} is not one of {', '.join(_PROTOCOLS)}.")
+    sampled = protocol != "strict"
+    folder = _folder(spec)
+    if folder is not None and is_saved_split(folder):
+        split = load_saved_split(folder)
+    elif folder is not None and sampled and is_prepared(folder):
+        split = read_prepared_split(folder)
+    else:
+        log = open_data(spec)
+        split = leave_one_out(log, "random" if log.timestamps is None else "time", seed=seed)
+    if sampled and split.candidates is None:
+        split = draw_candidates(split, seed=seed)
+    return split
+
+
+def _folder(spec: str | Path) -> Path | None:
+    """Return the folder that a spec stands for, if it does."""
+    if isinstance(spec, str) and spec in CATALOG:
+        return find_folder(spec)
+    return Path(spec) if Path(spec).is_dir() else None
+
+
+def _open_file(spec: str | Path, path: Path) -> Interactions:
+    if not path.exists() and not path.suffix:
+        raise DataError(
+            f"{spec} is neither a file, nor a folder, nor a name of the catalog: "
+            f"{', '.join((SYNTHETIC, *CATALOG))}."
+        )
+    return read_interactions(path)
+
+
+def _join(split: Split) -> Interactions:
+    """Put the parts of a split together again."""
+    parts = (split.train, split.validation, split.test)
+    ratings = [part.ratings for part in parts if part.ratings is not None]
+    times = [part.timestamps for part in parts if part.timestamps is not None]
+    log = Interactions.from_rows(
+        split.train.users,
+        split.train.items,
+        np.concatenate([part.user_rows for part in parts]),
+        np.concatenate([part.item_rows for part in parts]),
+        ratings=np.concatenate(ratings) if ratings else None,
+        timestamps=np.concatenate(times) if times else None,
+        times_are_dates=split.train.times_are_dates,
+        categories=split.train.categories,
+    )
+    places = np.concatenate([part.positions for part in parts])
+    return replace(log, positions=places[log.positions], report=split.train.report)

@@ -1,0 +1,168 @@
+"""Made-up data with the features that matter, for trying things out without a download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from transcf.data.ids import IdMap
+from transcf.data.interactions import Interactions
+from transcf.data.report import Report
+from transcf.data.splits import check_seed
+from transcf.errors import ParameterError
+
+#: Most tastes of one user.
+_TASTES = 4
+#: Share of events that follow no taste.
+_CURIOSITY = 0.1
+#: Exponent of the fall of popularity with rank.
+_TAIL = 0.8
+#: Fewest events of a user, where there are enough.
+_LEAST = 5
+#: From January 2021 on, for two years, in seconds.
+_EPOCH, _SPAN = 1_609_459_200, 2 * 365 * 86_400
+
+
+def synthesize(
+    users: int = 1000,
+    items: int = 500,
+    interactions: int = 20_000,
+    *,
+    categories: int = 12,
+    seed: int = 0,
+) -> Interactions:
+    """Make up a log.
+
+    Each item has a category, a style in it, and a popularity with a long tail. Each user has
+    one to four tastes: categories with weights and a favourite style in each. Nine of ten events
+    follow a taste, the others only popularity. Ratings from 1 to 5 grow with the strength of
+    the taste. Items that nobody touched are left out.
+
+    Args:
+        users: Number of users.
+        items: Number of items to choose from.
+        interactions: Number of events, exact; no pair is repeated.
+        categories: Number of categories.
+        seed: The same seed gives the same log.
+
+    Example:
+        >>> synthesize(users=100, items=50, interactions=1000).n_users
+        100
+    """
+    from transcf.kernels.synthesis import draw_events
+
+    _check(users, items, interactions, categories)
+    random = np.random.default_rng(check_seed(seed))
+    starts, popularity, styles = _make_items(items, categories, random)
+    tastes, shares, favourites = _make_users(users, categories, random)
+    degrees = _degrees(users, items // 2, interactions, random)
+    item_rows, strengths, moments = draw_events(
+        degrees, tastes, shares, favourites, starts, popularity, styles, _CURIOSITY, seed
+    )
+    user_rows = np.repeat(np.arange(users, dtype=np.int32), degrees)
+    noise = random.standard_normal(interactions, dtype=np.float32)
+    ratings = np.clip(np.rint(1.5 + 3.5 * strengths + 0.5 * noise), 1, 5).astype(np.float32)
+    arrival = random.random(users) * 0.5 * _SPAN
+    times = _EPOCH + arrival[user_rows] + moments * (_SPAN - arrival[user_rows])
+    # Names are dealt at random, so that they tell nothing about category or popularity.
+    names = random.permutation(items).astype(np.int32)
+    log = Interactions.from_rows(
+        _ids("u", users),
+        _ids("i", items),
+        user_rows,
+        names[item_rows],
+        ratings=ratings,
+        timestamps=times.astype(np.int64),
+        categories=_category_table(names, starts),
+        report=Report().then("synthesize", users=users, items=items, interactions=interactions),
+    )
+    return log.select(np.ones(interactions, dtype=bool), drop_ids=True)
+
+
+def write_csv(log: Interactions, path: str | Path) -> Path:
+    """Write a log as CSV: `user_id, item_id` and, where known, `rating, timestamp`."""
+    path = Path(path)
+    log.to_frame().write_csv(path)
+    return path
+
+
+def _check(users: int, items: int, interactions: int, categories: int) -> None:
+    given = {"users": users, "items": items, "categories": categories}
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ParameterError(f"{name}={value!r} is not allowed; it must be an integer >= 1.")
+    if categories > items:
+        raise ParameterError(f"categories={categories} is more than items={items}.")
+    if not users <= interactions <= users * (items // 2):
+        raise ParameterError(
+            f"interactions={interactions!r} is not allowed; with users={users} and "
+            f"items={items} it must lie between {users:,} and {users * (items // 2):,}."
+        )
+
+
+def _make_items(
+    items: int, categories: int, random: np.random.Generator
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Offsets of the categories, cumulated popularity and styles, items in category order."""
+    sizes = _spread(items - categories, random.random(categories) + 0.3, items) + 1
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    popularity = (1.0 + random.permutation(items)) ** -_TAIL
+    return starts, np.concatenate([[0.0], np.cumsum(popularity)]), random.random(items)
+
+
+def _make_users(
+    users: int, categories: int, random: np.random.Generator
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Tastes, their cumulated weights, and the favourite styles: (users, most tastes) each."""
+    most = min(_TASTES, categories)
+    tastes = np.empty((users, most), dtype=np.int32)
+    # The smallest of random keys: different categories for each user, a block at a time.
+    for start in range(0, users, 1 << 16):
+        block = random.random((min(1 << 16, users - start), categories))
+        tastes[start : start + len(block)] = np.argsort(block, axis=1)[:, :most]
+    weights = random.standard_exponential((users, most))
+    counts = random.integers(1, most + 1, users)
+    weights[np.arange(most) >= counts[:, None]] = 0.0
+    shares = np.cumsum(weights, axis=1)
+    return tastes, shares / shares[:, -1:], random.random((users, most))
+
+
+def _degrees(
+    users: int, most: int, interactions: int, random: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """How many events each user has: a long tail above a least number, with an exact sum."""
+    least = min(_LEAST, interactions // users, most)
+    activity = np.exp(random.standard_normal(users))
+    above = _spread(interactions - users * least, activity, most - least)
+    return np.add(above, least, dtype=np.int64)
+
+
+def _spread(total: int, weights: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.int64]:
+    """Share out a number by weights, at most `most` each, with an exact sum."""
+    shares = total * weights / weights.sum()
+    parts: npt.NDArray[np.int64] = np.minimum(shares.astype(np.int64), most)
+    while (left := total - int(parts.sum())) > 0:
+        room = np.flatnonzero(parts < most)[:left]
+        parts[room] += np.minimum(max(1, left // len(room)), most - parts[room])
+    return parts
+
+
+def _ids(letter: str, size: int) -> IdMap:
+    """Names with leading zeros, so that their order is that of their numbers."""
+    numbers = pl.Series(np.arange(1, size + 1)).cast(pl.String)
+    return IdMap(letter + numbers.str.zfill(len(str(size))))
+
+
+def _category_table(names: npt.NDArray[np.int32], starts: npt.NDArray[np.int64]) -> pl.DataFrame:
+    sizes = np.diff(starts)
+    labels = pl.Series([f"category {number + 1:02d}" for number in range(len(sizes))])
+    table = pl.DataFrame(
+        {
+            "item_id": _ids("i", len(names)).ids(names),
+            "category": labels.gather(np.repeat(np.arange(len(sizes)), sizes)),
+        }
+    )
+    return table.sort("item_id")

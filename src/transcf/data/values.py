@@ -1,0 +1,176 @@
+"""From columns of a table to ids, ratings and times, or to a sentence about the first bad row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from transcf.data.ids import IdMap, Rows
+from transcf.errors import DataError
+
+#: What ratings have to be: anything, no NaN or missing ones, or in addition none below zero.
+RatingRule: TypeAlias = Literal["any", "present", "nonnegative"]
+
+#: Date, maybe time, maybe distance from UTC.
+_ISO = (
+    r"^(?<day>\d{4}-\d{2}-\d{2})"
+    r"(?:[T ](?<clock>\d{2}:\d{2})(?<second>:\d{2})?(?<part>\.\d{1,9})?)?"
+    r"(?<zone>Z|[+-]\d{2}:?\d{2})?$"
+)
+_LARGEST_EXACT = 2.0**53
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a column stands, for messages."""
+
+    label: str
+    column: str
+
+    def wrong(self, row: int, what: str, cure: str) -> DataError:
+        """Return the error about one row, counted from 0 here and from 1 in the message."""
+        return DataError(f"{self.label}: row {row + 1:,} of column {self.column!r} {what}; {cure}.")
+
+
+def to_ids(
+    values: pl.Series, place: Place, *, parse_integers: bool, keep_blanks: bool = False
+) -> tuple[IdMap, Rows]:
+    """Number a column of ids, all integers or all text.
+
+    Floats are taken if all of them are whole numbers (tables turn integers into floats where
+    a value is missing). Text is never changed: surrounding blanks are an error, or part of
+    the id with `keep_blanks`.
+    """
+    if values.null_count():
+        raise place.wrong(_first(values.is_null()), "has no id", "fill it in or drop the row")
+    if isinstance(values.dtype, pl.Categorical | pl.Enum):
+        values = values.cast(pl.String)
+    if values.dtype.is_float():
+        values = _whole_numbers(values, place, "is not a whole number", "ids are integers or text")
+    elif values.dtype.is_integer():
+        values = _as_int64(values, place)
+    elif values.dtype != pl.String:
+        raise DataError(
+            f"{place.label}: column {place.column!r} holds {values.dtype}; ids are integers or "
+            f"text."
+        )
+    ids, rows = IdMap.encode(values, parse_integers=parse_integers)
+    if ids.is_text and not keep_blanks:
+        _check_blanks(ids, values, place)
+    return ids, rows
+
+
+def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray[np.float32]:
+    """Turn a column into float32; a missing rating becomes NaN."""
+    numbers = values.cast(pl.Float32, strict=False)
+    unread = numbers.is_null() & values.is_not_null()
+    if unread.any():
+        row = _first(unread)
+        raise place.wrong(row, f"is {values[row]!r}", "a rating is a number")
+    ratings = numbers.fill_null(float("nan")).to_numpy()
+    if rule != "any":
+        bad = np.isnan(ratings) if rule == "present" else ~(ratings >= 0)
+        if bad.any():
+            row = int(np.argmax(bad))
+            missing = np.isnan(ratings[row])
+            what = "has no rating" if missing else f"is {ratings[row]:g}, a negative rating"
+            raise place.wrong(row, what, f"ratings have to be {rule} here")
+    return ratings
+
+
+def to_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64], bool]:
+    """Turn a column into int64, and say whether it held dates.
+
+    Integers stay as they are. Dates, and text in ISO form, become microseconds since 1970; a
+    time without a zone is taken as UTC.
+    """
+    if values.null_count():
+        raise place.wrong(_first(values.is_null()), "has no time", "fill it in or drop the row")
+    if values.dtype == pl.String:
+        return _text_times(values, place)
+    if values.dtype.is_integer():
+        return _as_int64(values, place).to_numpy(), False
+    if values.dtype.is_float():
+        cure = "a time is an integer or an ISO date"
+        return _whole_numbers(values, place, "is not a whole number", cure).to_numpy(), False
+    if isinstance(values.dtype, pl.Date | pl.Datetime):
+        return values.cast(pl.Datetime("us")).cast(pl.Int64).to_numpy(), True
+    raise DataError(
+        f"{place.label}: column {place.column!r} holds {values.dtype}; a time is an integer or "
+        f"an ISO date."
+    )
+
+
+def to_categories(item_ids: pl.Series, values: pl.Series) -> pl.DataFrame:
+    """List the distinct `item_id, category` of a column of categories or of lists of them."""
+    table = pl.DataFrame({"item_id": item_ids, "category": values})
+    if isinstance(values.dtype, pl.List):
+        table = table.explode("category")
+    table = table.with_columns(pl.col("category").cast(pl.String))
+    return table.drop_nulls("category").unique().sort("item_id", "category")
+
+
+def _text_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64], bool]:
+    integers = values.cast(pl.Int64, strict=False)
+    if not integers.null_count():
+        return integers.to_numpy(), False
+    dates = _iso_dates(values)
+    if not dates.null_count():
+        return dates.cast(pl.Int64).to_numpy(), True
+    # The kind of the first value is what the others are held against.
+    unread = dates.is_null() if dates[0] is not None else integers.is_null()
+    row = _first(unread)
+    raise place.wrong(row, f"is {values[row]!r}", "a time is an integer or an ISO date")
+
+
+def _iso_dates(values: pl.Series) -> pl.Series:
+    """Parse ISO dates to Datetime("us") in UTC, null where it cannot be done."""
+    parts = pl.col("t").str.extract_groups(_ISO).struct
+    clock, second, part = (parts.field(name) for name in ("clock", "second", "part"))
+    text = pl.concat_str(
+        parts.field("day"),
+        pl.lit("T"),
+        clock.fill_null("00:00"),
+        second.fill_null(":00"),
+        part.fill_null(".0"),
+    )
+    zone = parts.field("zone").fill_null("Z").replace("Z", "+00:00").str.replace(":", "")
+    minutes = 60 * zone.str.slice(1, 2).cast(pl.Int64) + zone.str.slice(3, 2).cast(pl.Int64)
+    sign = pl.when(zone.str.starts_with("-")).then(-1).otherwise(1)
+    local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
+    frame = pl.DataFrame({"t": values})
+    return frame.select(local - pl.duration(minutes=sign * minutes)).to_series()
+
+
+def _check_blanks(ids: IdMap, values: pl.Series, place: Place) -> None:
+    distinct = ids.series
+    if (distinct == "").any():
+        raise place.wrong(_first(values == ""), "is an empty id", "fill it in or drop the row")
+    if (distinct != distinct.str.strip_chars()).any():
+        row = _first(values != values.str.strip_chars())
+        raise place.wrong(row, f"is {values[row]!r}, with blanks around it", "strip the ids first")
+
+
+def _whole_numbers(values: pl.Series, place: Place, what: str, cure: str) -> pl.Series:
+    whole = (values == values.floor()) & (values.abs() <= _LARGEST_EXACT)
+    if not whole.all():
+        row = _first(~whole)
+        raise place.wrong(row, f"is {values[row]!r} and {what}", cure)
+    return values.cast(pl.Int64)
+
+
+def _as_int64(values: pl.Series, place: Place) -> pl.Series:
+    converted = values.cast(pl.Int64, strict=False)
+    if converted.null_count():
+        row = _first(converted.is_null())
+        raise place.wrong(row, f"is {values[row]!r}", "integers must fit into 64 bits with sign")
+    return converted
+
+
+def _first(mask: pl.Series) -> int:
+    """Return the first row of a mask; null counts as true."""
+    return int(np.argmax(mask.fill_null(True).to_numpy()))

@@ -1,0 +1,42 @@
+"""Compiled arithmetic: arrays in, arrays out, no Python objects and no policy."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Sums may be reassociated and multiply-adds fused, but NaN and infinity keep their meaning:
+# divergence has to stay visible.
+_OPTIONS: dict[str, Any] = {
+    "cache": True,
+    "error_model": "numpy",
+    "fastmath": {"contract", "reassoc", "nsz", "arcp"},
+}
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function to machine code on first use and keep the result on disk."""
+    return cast(Function, numba.njit(nogil=True, **_OPTIONS)(function))
+
+
+def compiled_parallel(function: Function) -> Function:
+    """Like `compiled`, with the `numba.prange` loops shared among the threads."""
+    return cast(Function, numba.njit(nogil=True, parallel=True, **_OPTIONS)(function))
+
+
+def inlined(function: Function) -> Function:
+    """Like `compiled`, for the pieces of a hot loop: a call would cost as much as the work."""
+    return cast(Function, numba.njit(forceinline=True, **_OPTIONS)(function))
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """An array of zeros that starts on a cache line, so that vector loads never straddle two."""
+    line, size = 64, int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + line, np.uint8)
+    start = -memory.ctypes.data % line
+    return memory[start : start + size].view(dtype).reshape(shape)

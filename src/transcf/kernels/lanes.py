@@ -1,0 +1,166 @@
+"""Sixteen numbers at a time: a vector type for kernels.
+
+A compiler may only vectorise a loop when it can prove that the rows it reads and writes never
+overlap, and here it cannot: two item rows live in one array. A `Lanes` value is sixteen neighbouring
+numbers of an array, read at once, computed with `+ - *` and written at once, so every kernel is
+vectorised by construction and still reads like the formula it implements.
+
+    total = fill(zero)
+    for k in range(0, dim, LANES):
+        e = load(users, u + k) - load(items, i + k)
+        total = total + e * e
+    distance = sum_lanes(total)
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.core.cgutils import gep
+from numba.extending import intrinsic, models, overload, register_model
+
+LANES = 16
+_RELAXED = ("contract", "reassoc", "nsz", "arcp")
+
+
+class Lanes(types.Type):  # type: ignore[misc]
+    """The compile-time type of sixteen floats of one width."""
+
+    def __init__(self, dtype: types.Float) -> None:
+        """Name the type after its element."""
+        self.dtype = dtype
+        super().__init__(name=f"Lanes({dtype})")
+
+
+def _vector(dtype: types.Float) -> ir.VectorType:
+    element = ir.FloatType() if dtype.bitwidth == 32 else ir.DoubleType()
+    return ir.VectorType(element, LANES)
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, lanes: Lanes) -> None:
+        super().__init__(manager, lanes, _vector(lanes.dtype))
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, start: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return gep(builder, data, start)
+
+
+def _lanes_address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    address = _address(context, builder, signature.args[0], args[0], args[1])
+    return builder.bitcast(address, ir.PointerType(_vector(signature.args[0].dtype)))
+
+
+@intrinsic
+def load(typing: Any, array: Any, start: Any) -> Any:
+    """Read sixteen numbers of a one-dimensional array from `start` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _lanes_address(context, builder, signature, args)
+        width = signature.args[0].dtype.bitwidth // 8
+        return builder.load(address, align=width, typ=_vector(signature.args[0].dtype))
+
+    return Lanes(array.dtype)(array, types.intp), generate
+
+
+@intrinsic
+def store(typing: Any, array: Any, start: Any, value: Any) -> Any:
+    """Write sixteen numbers into a one-dimensional array from `start` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _lanes_address(context, builder, signature, args)
+        builder.store(args[2], address, align=signature.args[0].dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), generate
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, start: Any) -> Any:
+    """Ask for the cache line that holds `array[start]`, which will be written soon."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _address(context, builder, signature.args[0], args[0], args[1])
+        byte, flag = ir.PointerType(ir.IntType(8)), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        write, keep, data = (ir.Constant(flag, n) for n in (1, 3, 1))
+        builder.call(function, [builder.bitcast(address, byte), write, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+@intrinsic
+def fill(typing: Any, value: Any) -> Any:
+    """Repeat one number sixteen times."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = _vector(signature.args[0])
+        one = builder.insert_element(
+            ir.Constant(vector, ir.Undefined), args[0], ir.Constant(ir.IntType(32), 0)
+        )
+        same = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+        return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), same)
+
+    return Lanes(value)(value), generate
+
+
+@intrinsic
+def nothing(typing: Any, like: Any) -> Any:
+    """Sixteen zeros of the same type as `like`; adding them costs nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(_vector(signature.return_type.dtype), [0.0] * LANES)
+
+    return like(like), generate
+
+
+@intrinsic
+def sum_lanes(typing: Any, lanes: Any) -> Any:
+    """Add the sixteen numbers, always in the same order."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        index = ir.IntType(32)
+        rest, width = args[0], LANES
+        while width > 1:
+            width //= 2
+            halves = []
+            for first in (0, width):
+                mask = [first + n for n in range(width)]
+                mask_type = ir.VectorType(index, width)
+                halves.append(builder.shuffle_vector(rest, rest, ir.Constant(mask_type, mask)))
+            rest = builder.fadd(*halves)
+        return builder.extract_element(rest, ir.Constant(index, 0))
+
+    return lanes.dtype(lanes), generate
+
+
+def _define(symbol: Callable[[Any, Any], Any], instruction: str) -> None:
+    """Give `Lanes` one arithmetic operator."""
+
+    @intrinsic
+    def apply(typing: Any, left: Any, right: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, instruction)(*args, flags=_RELAXED)
+
+        return left(left, right), generate
+
+    @overload(symbol)
+    def operate(left: Any, right: Any) -> Any:
+        def implementation(left: Any, right: Any) -> Any:
+            return apply(left, right)
+
+        return implementation if isinstance(left, Lanes) and left == right else None
+
+
+for _symbol, _instruction in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+):
+    _define(_symbol, _instruction)

@@ -1,0 +1,139 @@
+"""Neighbourhoods: the mean item of a user, the mean user of an item, and the way back.
+
+While training, vectors live in flat arrays of packed rows: a user's row is [a | q], an item's row
+is [b | n | m], where m collects the steps that the item's neighbourhood asks of the item's users.
+Every sum is owned by one row and runs in the order of the data, so results never depend on threads.
+"""
+
+import numba
+import numpy as np
+
+from . import Array, compiled_parallel, inlined
+from .lanes import LANES, fill, load, prefetch, store
+from .sampling import Strata
+
+AHEAD = 8
+
+
+@compiled_parallel
+def row_means(indptr: Array, indices: Array, matrix: Array) -> Array:
+    """The mean of the listed rows of `matrix` for every row of a CSR pattern.
+
+    Args:
+        indptr: (n_rows + 1,) int64.
+        indices: (nnz,) int32, rows of `matrix`.
+        matrix: (n_columns, dim).
+
+    Returns:
+        (n_rows, dim), zeros where a row lists nothing.
+    """
+    n_rows, dim = len(indptr) - 1, matrix.shape[1]
+    means = np.zeros((n_rows, dim), matrix.dtype)
+    for row in numba.prange(n_rows):
+        for position in range(indptr[row], indptr[row + 1]):
+            for k in range(dim):
+                means[row, k] += matrix[indices[position], k]
+        for k in range(dim):
+            means[row, k] /= max(1, indptr[row + 1] - indptr[row])
+    return means
+
+
+@inlined
+def prefetch_row(array: Array, start: int, length: int) -> None:
+    """Ask for `array[start:start + length]` ahead of its use."""
+    for k in range(0, length, 64 // array.itemsize):
+        prefetch(array, start + k)
+
+
+@inlined
+def add_scaled(into: Array, i: int, source: Array, j: int, dim: int, factor: float) -> None:
+    """into[i : i + dim] += factor * source[j : j + dim]."""
+    by = fill(factor)
+    for k in range(0, dim, LANES):
+        store(into, i + k, load(into, i + k) + by * load(source, j + k))
+
+
+@compiled_parallel
+def average_items(
+    users: Array, items: Array, dim: int, indptr: Array, places: Array, user_share: Array
+) -> None:
+    """q_u = mean of b_i over the items i of u.
+
+    Args:
+        users: packed user rows, flat, out.
+        items: packed item rows in dealt order, flat.
+        dim: length of one vector, a multiple of `LANES`.
+        indptr: items by user, CSR, (n_users + 1,) int64.
+        places: the dealt place of every interaction's item, (nnz,) int32.
+        user_share: 1 / |N_u|, (n_users,).
+    """
+    last = len(places) - 1
+    for user in numba.prange(len(indptr) - 1):
+        q = 2 * dim * user + dim
+        users[q : q + dim] = 0
+        for position in range(indptr[user], indptr[user + 1]):
+            prefetch_row(items, 3 * dim * places[min(position + AHEAD, last)], dim)
+            add_scaled(users, q, items, 3 * dim * places[position], dim, user_share[user])
+
+
+@compiled_parallel
+def push_to_users(
+    users: Array, items: Array, dim: int, indptr: Array, places: Array, item_share: Array
+) -> None:
+    """a_u -= sum of m_i / |N_i| over the items i of u: the way back through n_i.
+
+    Args: as `average_items`, and item_share: 1 / |N_i| in dealt order, (n_active,).
+    """
+    last = len(places) - 1
+    for user in numba.prange(len(indptr) - 1):
+        a = 2 * dim * user
+        for position in range(indptr[user], indptr[user + 1]):
+            prefetch_row(items, (3 * places[min(position + AHEAD, last)] + 2) * dim, dim)
+            place = places[position]
+            add_scaled(users, a, items, (3 * place + 2) * dim, dim, -item_share[place])
+
+
+@compiled_parallel
+def average_users(
+    users: Array, items: Array, dim: int, strata: Strata, item_share: Array
+) -> None:
+    """n_i = mean of a_u over the users u of i, and m_i = 0.
+
+    Goes block by block, because a block's rows fit the cache while the users stream by.
+    """
+    groups, starts, visits, visitor, first, slots = strata
+    n_blocks = len(starts) - 1
+    for b in numba.prange(n_blocks):
+        for place in range(starts[b], starts[b + 1]):
+            items[(3 * place + 1) * dim : (3 * place + 3) * dim] = 0
+        for g in range(len(groups) - 1):
+            stratum = g * n_blocks + b
+            for visit in range(visits[stratum], visits[stratum + 1]):
+                ahead = visitor[min(visit + AHEAD, visits[stratum + 1] - 1)]
+                prefetch_row(users, 2 * dim * ahead, dim)
+                for entry in range(first[visit], first[visit + 1]):
+                    place = starts[b] + slots[entry]
+                    n, a = (3 * place + 1) * dim, 2 * dim * visitor[visit]
+                    add_scaled(items, n, users, a, dim, item_share[place])
+
+
+@compiled_parallel
+def bound_rows(matrix: Array, power: float) -> Array:
+    """Divide every row outside of the unit ball by a power of its norm, in place.
+
+    Args:
+        matrix: (n_rows, dim), in and out.
+        power: 1 brings a row onto the sphere; 2 is the paper's formula; 0 leaves it.
+
+    Returns:
+        The squared norms before, (n_rows,): not finite where a row diverged.
+    """
+    norms = np.empty(len(matrix), matrix.dtype)
+    for row in numba.prange(len(matrix)):
+        total = matrix[row, 0] * matrix[row, 0]
+        for k in range(1, matrix.shape[1]):
+            total += matrix[row, k] * matrix[row, k]
+        norms[row] = total
+        if total > 1:
+            matrix[row] /= total ** (power / 2)
+    return norms

@@ -1,0 +1,99 @@
+"""Inner products of single pairs, the same to the last bit wherever they are computed.
+
+The order of the sum is written out and nothing is relaxed, so that no compiler may change it from
+one place to the next. Products of two float32 are exact in float64, and the sum is rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import njit
+from numba.core import types
+from numba.core.cgutils import gep
+from numba.extending import intrinsic
+
+from transcf.kernels import compiled
+from transcf.kernels.lanes import LANES, Lanes, fill, load, sum_lanes
+
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int32]
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _add_products(typing: Any, total: Any, left: Any, right: Any) -> Any:
+    """`total + left * right` for float64 lanes and two float32 lanes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.VectorType(ir.DoubleType(), LANES)
+        factors = [builder.fpext(lanes, wide) for lanes in args[1:]]
+        # Fusing changes nothing: the product is exact.
+        product = builder.fmul(*factors, flags=("contract",))
+        return builder.fadd(args[0], product, flags=("contract",))
+
+    wide = Lanes(types.float64)
+    return wide(wide, left, right), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _ask_for(typing: Any, vector: Any, start: Any) -> Any:
+    """Ask for the cache line that holds `vector[start]`, which will be read soon."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        byte, flag = ir.PointerType(ir.IntType(8)), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        read, keep, is_data = (ir.Constant(flag, n) for n in (0, 3, 1))
+        address = builder.bitcast(gep(builder, data, args[1]), byte)
+        builder.call(function, [address, read, keep, is_data])
+        return context.get_dummy_value()
+
+    return types.void(vector, types.intp), generate
+
+
+@compiled
+def prefetch(vector: Floats) -> None:
+    """Ask for a whole vector that will be read soon; it hides the way to memory."""
+    for start in range(0, len(vector), LANES):
+        _ask_for(vector, start)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator, unused-ignore]
+def pair_score(user: Floats, item: Floats, constant: np.float32) -> Any:
+    """Inner product of two vectors plus a constant, in float64, rounded once to float32."""
+    size = len(user)
+    whole = size - size % LANES
+    total = fill(0.0)
+    for start in range(0, whole, LANES):
+        total = _add_products(total, load(user, start), load(item, start))
+    score = sum_lanes(total)
+    for n in range(whole, size):
+        score += np.float64(user[n]) * np.float64(item[n])
+    return np.float32(score + constant)
+
+
+@compiled
+def pair_scores(
+    user_vectors: Floats, item_vectors: Floats, constants: Floats, users: Rows, items: Rows
+) -> Floats:
+    """`pair_score` of many pairs of rows: (n,)."""
+    scores = np.empty(len(users), np.float32)
+    for n in range(len(users)):
+        user = users[n]
+        scores[n] = pair_score(user_vectors[user], item_vectors[items[n]], constants[user])
+    return scores
+
+
+@compiled
+def exact_rows(
+    user_vectors: Floats, item_vectors: Floats, constants: Floats, columns: Rows, out: Floats
+) -> None:
+    """Fill `out` (n users, n columns) with `pair_score`."""
+    for row in range(len(user_vectors)):
+        for column in range(len(columns)):
+            vector = item_vectors[columns[column]]
+            out[row, column] = pair_score(user_vectors[row], vector, constants[row])

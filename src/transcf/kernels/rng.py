@@ -1,0 +1,69 @@
+"""Counter-based random numbers: the n-th draw of a stream is a function of its name and n.
+
+A stream is named by integers (seed, epoch, purpose, index), so what a stratum draws depends neither
+on the thread that runs it nor on what ran before. A state is a counter that `advance` moves on;
+`mix` turns it into the draw. The mixing function is the finaliser of SplitMix64, a bijection of
+64-bit words.
+"""
+
+import numpy as np
+
+from . import Array, compiled, inlined
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_LOW = np.uint64(0xFFFFFFFF)
+_UNIT = 2.0**-53
+
+
+@inlined
+def mix(word: np.uint64) -> np.uint64:
+    """Scramble a 64-bit word; different words give different results."""
+    word = (word ^ (word >> np.uint64(30))) * _FIRST
+    word = (word ^ (word >> np.uint64(27))) * _SECOND
+    return word ^ (word >> np.uint64(31))
+
+
+@inlined
+def advance(state: np.uint64) -> np.uint64:
+    """The state of the next draw."""
+    return state + _STEP
+
+
+@inlined
+def below(word: np.uint64, bound: int) -> int:
+    """An integer in [0, bound) from the upper half of a random word, bound < 2**31."""
+    return np.int64(((word >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
+
+
+@inlined
+def below_low(word: np.uint64, bound: int) -> int:
+    """The same from the lower half, so that one word serves two draws."""
+    return np.int64(((word & _LOW) * np.uint64(bound)) >> np.uint64(32))
+
+
+@inlined
+def uniform(word: np.uint64) -> float:
+    """A float in [0, 1) from a random word."""
+    return float(word >> np.uint64(11)) * _UNIT
+
+
+@compiled
+def stream(seed: int, epoch: int, purpose: int, index: int) -> np.uint64:
+    """The first state of the stream with this name."""
+    state = mix(np.uint64(seed) + _STEP)
+    state = mix(state ^ (np.uint64(epoch) + _STEP))
+    state = mix(state ^ (np.uint64(purpose) + _STEP))
+    return mix(state ^ (np.uint64(index) + _STEP))
+
+
+@compiled
+def permutation(size: int, state: np.uint64) -> Array:
+    """A uniformly random order of 0..size-1, (size,) int32."""
+    order = np.arange(size).astype(np.int32)
+    for last in range(size - 1, 0, -1):
+        state = advance(state)
+        other = below(mix(state), last + 1)
+        order[last], order[other] = order[other], order[last]
+    return order

@@ -1,0 +1,129 @@
+"""Strata: who meets which items when, dealt anew in every epoch.
+
+Users form fixed groups (neighbouring rows); the items are dealt at random into blocks. The
+interactions of a group with a block are a stratum, and strata that share neither a group nor a
+block can run side by side. Inside a stratum the interactions are sorted by user: a *visit* is one
+user together with their items in the block. Negatives come from the block, too.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from . import Array, compiled, compiled_parallel, inlined
+from .rng import advance, below, below_low, mix, permutation, stream
+
+DEALING, TRAINING = 1, 2
+
+
+class Strata(NamedTuple):
+    """The interactions of one epoch, sorted by (group, block, user).
+
+    Stratum s = group * n_blocks + block owns the visits `visits[s]:visits[s + 1]`; visit v is the
+    user `visitor[v]` with the interactions `first[v]:first[v + 1]`; `slots` are places in the block.
+    """
+
+    groups: Array
+    starts: Array
+    visits: Array
+    visitor: Array
+    first: Array
+    slots: Array
+
+
+@compiled
+def deal_items(active: Array, seed: int, epoch: int) -> Array:
+    """The active items (rows, int32) in this epoch's random order."""
+    return active[permutation(len(active), stream(seed, epoch, DEALING, 0))]
+
+
+@compiled
+def locate(order: Array, starts: Array, block: Array, slot: Array) -> None:
+    """Find the block of every dealt item and the item's place in it, both (n_items,), out."""
+    for b in range(len(starts) - 1):
+        for place in range(starts[b], starts[b + 1]):
+            block[order[place]] = b
+            slot[order[place]] = place - starts[b]
+
+
+@compiled_parallel
+def count_strata(
+    indptr: Array, indices: Array, groups: Array, block: Array, visits: Array, entries: Array
+) -> None:
+    """Count the visits and the interactions of every stratum, both (n_groups, n_blocks), out."""
+    for g in numba.prange(len(groups) - 1):
+        latest = np.full(visits.shape[1], -1, np.int64)
+        visits[g] = 0
+        entries[g] = 0
+        for user in range(groups[g], groups[g + 1]):
+            for position in range(indptr[user], indptr[user + 1]):
+                b = block[indices[position]]
+                entries[g, b] += 1
+                if latest[b] != user:
+                    latest[b] = user
+                    visits[g, b] += 1
+
+
+@compiled_parallel
+def fill_strata(
+    indptr: Array, indices: Array, block: Array, slot: Array, entries: Array, strata: Strata
+) -> None:
+    """Sort the interactions into strata.
+
+    Args:
+        indptr: items by user, CSR, (n_users + 1,) int64.
+        indices: items by user, CSR, (nnz,) int32.
+        block: block of every item, (n_items,) int32.
+        slot: place of every item in its block, (n_items,) int32.
+        entries: where each stratum's interactions begin, (n_groups * n_blocks,) int64.
+        strata: `groups`, `starts` and `visits` are read; `visitor`, `first` and `slots` written.
+    """
+    groups, _, visits, visitor, first, slots = strata
+    n_blocks = len(strata.starts) - 1
+    for g in numba.prange(len(groups) - 1):
+        next_visit = visits[g * n_blocks : (g + 1) * n_blocks].copy()
+        next_entry = entries[g * n_blocks : (g + 1) * n_blocks].copy()
+        latest = np.full(n_blocks, -1, np.int64)
+        for user in range(groups[g], groups[g + 1]):
+            for position in range(indptr[user], indptr[user + 1]):
+                item = indices[position]
+                b = block[item]
+                if latest[b] != user:
+                    latest[b] = user
+                    visitor[next_visit[b]] = user
+                    first[next_visit[b]] = next_entry[b]
+                    next_visit[b] += 1
+                slots[next_entry[b]] = slot[item]
+                next_entry[b] += 1
+
+
+@inlined
+def draw_pair(
+    state: np.uint64, slots: Array, begin: int, count: int, size: int, marks: Array, stamp: int
+) -> tuple[np.uint64, int, int]:
+    """One of the visit's items, and one of the block's that the user does not have (two slots).
+
+    The user's own items carry the visit's stamp in `marks`; at least one item must not.
+    """
+    state = advance(state)
+    word = mix(state)
+    positive = slots[begin + below(word, count)]
+    negative = below_low(word, size)
+    while marks[negative] == stamp:
+        state = advance(state)
+        negative = below(mix(state), size)
+    return state, positive, negative
+
+
+@inlined
+def draw_negative(
+    state: np.uint64, size: int, marks: Array, stamp: int
+) -> tuple[np.uint64, int]:
+    """One more of the block's items that the user does not have (a slot)."""
+    state = advance(state)
+    negative = below(mix(state), size)
+    while marks[negative] == stamp:
+        state = advance(state)
+        negative = below(mix(state), size)
+    return state, negative

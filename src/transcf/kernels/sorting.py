@@ -1,0 +1,199 @@
+"""Linear-time numbering and ordering of events by small integer keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from . import compiled
+
+_LOWER, _UPPER = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
+_HALF = np.uint64(32)
+
+
+@compiled
+def number_by_hash(
+    hashes: npt.NDArray[np.uint64],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Number equal hashes alike, by first appearance.
+
+    An open table holds the upper half of a hash with its number plus one, in one word, so that
+    a look-up touches one line of the cache. Hashes that differ in their lower half only may
+    rarely get the same number: callers compare what was hashed.
+
+    Returns:
+        codes: (n,) the number of each entry.
+        first: (n_codes,) where each number appears first.
+    """
+    table = np.zeros(1 << 12, dtype=np.uint64)
+    codes = np.empty(len(hashes), dtype=np.int32)
+    first = np.empty(len(table), dtype=np.int64)
+    n_codes = 0
+    for entry in range(len(hashes)):
+        word = hashes[entry]
+        slot = _slot(word, table)
+        if table[slot] == 0:
+            first[n_codes] = entry
+            n_codes += 1
+            table[slot] = (word & _UPPER) | np.uint64(n_codes)
+        codes[entry] = np.int32(table[slot] & _LOWER) - 1
+        if 3 * n_codes > 2 * len(table):
+            # Twice as many slots, and everything seen so far goes in again.
+            table = np.zeros(2 * len(table), dtype=np.uint64)
+            first = np.concatenate((first, np.empty_like(first)))
+            for known in range(n_codes):
+                word = hashes[first[known]]
+                table[_slot(word, table)] = (word & _UPPER) | np.uint64(known + 1)
+    return codes, first[:n_codes].copy()
+
+
+@compiled
+def _slot(word: np.uint64, table: npt.NDArray[np.uint64]) -> np.int64:
+    """Find the slot of a hash in an open table, or the empty one where it belongs."""
+    last = len(table) - 1
+    slot = np.int64(word) & last
+    while table[slot] != 0 and (table[slot] ^ word) > _LOWER:
+        slot = (slot + 1) & last
+    return slot
+
+
+@compiled
+def count_keys(keys: npt.NDArray[np.int32], n_keys: int) -> npt.NDArray[np.int64]:
+    """(n_keys,) how often each key occurs."""
+    counts = np.zeros(n_keys, dtype=np.int64)
+    for key in keys:
+        counts[key] += 1
+    return counts
+
+
+@compiled
+def count_owners(packed: npt.NDArray[np.uint64], n_users: int) -> npt.NDArray[np.int64]:
+    """(n_users,) how often each user stands in the upper halves of what `place_by_item` wrote."""
+    counts = np.zeros(n_users, dtype=np.int64)
+    for word in packed:
+        counts[np.int64(word >> _HALF)] += 1
+    return counts
+
+
+@compiled
+def place_by_item(
+    users: npt.NDArray[np.int32],
+    items: npt.NDArray[np.int32],
+    first_event: int,
+    end_event: int,
+    places: npt.NDArray[np.int64],
+    packed: npt.NDArray[np.uint64],
+) -> None:
+    """First pass of a radix sort: put a range of events in the order of their items.
+
+    Each pass reads in sequence and carries what the next one needs, so that only its writes are
+    scattered.
+
+    Args:
+        users: (n,) user of each event.
+        items: (n,) item of each event.
+        first_event: Start of the range.
+        end_event: End of the range.
+        places: (n_items,) where the events of each item go; used up.
+        packed: (n,) to be filled with the user in the upper, the event in the lower half.
+    """
+    for event in range(first_event, end_event):
+        item = items[event]
+        packed[places[item]] = (np.uint64(users[event]) << _HALF) | np.uint64(event)
+        places[item] += 1
+
+
+@compiled
+def place_by_user(
+    by_item: npt.NDArray[np.uint64],
+    starts: npt.NDArray[np.int64],
+    first_item: int,
+    end_item: int,
+    places: npt.NDArray[np.int64],
+    packed: npt.NDArray[np.uint64],
+) -> None:
+    """Second pass: put the events of a range of items in the order of their users.
+
+    Args:
+        by_item: (n,) what `place_by_item` wrote.
+        starts: (n_items + 1,) where each item starts in it.
+        first_item: Start of the range.
+        end_item: End of the range.
+        places: (n_users,) where the events of each user go; used up.
+        packed: (n,) to be filled with the item in the upper, the event in the lower half.
+    """
+    for item in range(first_item, end_item):
+        upper = np.uint64(item) << _HALF
+        for place in range(starts[item], starts[item + 1]):
+            user = np.int64(by_item[place] >> _HALF)
+            packed[places[user]] = upper | (by_item[place] & _LOWER)
+            places[user] += 1
+
+
+@compiled
+def merge_repeats(
+    indptr: npt.NDArray[np.int64],
+    packed: npt.NDArray[np.uint64],
+    times: npt.NDArray[np.int64],
+    ratings: npt.NDArray[np.float32],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Keep one event of each (user, item) in what `place_by_user` wrote.
+
+    The newest time wins, then the highest rating (any rating above NaN), then the later event.
+    Empty `times` or `ratings` do not take part.
+
+    Returns:
+        indptr: (n_users + 1,) offsets of the users.
+        items: (n,) item of each kept event.
+        kept: (n,) the kept events.
+    """
+    items = np.empty(len(packed), dtype=np.int32)
+    kept = np.empty(len(packed), dtype=np.int64)
+    offsets = np.empty_like(indptr)
+    offsets[0] = 0
+    n_kept = 0
+    for user in range(len(indptr) - 1):
+        start = n_kept
+        for place in range(indptr[user], indptr[user + 1]):
+            item = np.int32(packed[place] >> _HALF)
+            event = np.int64(packed[place] & _LOWER)
+            if n_kept > start and items[n_kept - 1] == item:
+                if _wins(event, kept[n_kept - 1], times, ratings):
+                    kept[n_kept - 1] = event
+                continue
+            items[n_kept] = item
+            kept[n_kept] = event
+            n_kept += 1
+        offsets[user + 1] = n_kept
+    return offsets, items[:n_kept], kept[:n_kept]
+
+
+@compiled
+def transpose(
+    indptr: npt.NDArray[np.int64], columns: npt.NDArray[np.int32], n_columns: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Turn compressed rows into compressed columns; rows come out ascending."""
+    starts = np.zeros(n_columns + 1, dtype=np.int64)
+    starts[1:] = np.cumsum(count_keys(columns, n_columns))
+    ends = starts.copy()
+    rows = np.empty(len(columns), dtype=np.int32)
+    for row in range(len(indptr) - 1):
+        for place in range(indptr[row], indptr[row + 1]):
+            column = columns[place]
+            rows[ends[column]] = row
+            ends[column] += 1
+    return starts, rows
+
+
+@compiled
+def _wins(
+    event: np.int64, best: np.int64, times: npt.NDArray[np.int64], ratings: npt.NDArray[np.float32]
+) -> bool:
+    """Whether a repeat takes the place of the best one so far; it comes later in the source."""
+    if len(times) and times[event] != times[best]:
+        return bool(times[event] > times[best])
+    if len(ratings):
+        if np.isnan(ratings[event]):
+            return bool(np.isnan(ratings[best]))
+        return not ratings[event] < ratings[best]
+    return True

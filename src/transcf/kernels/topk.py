@@ -1,0 +1,323 @@
+"""Selecting the best of many scores: hide what is known, keep what may be among the best, order it.
+
+Scores come in tiles: some users (rows) times a stretch of columns. Each user has a short list of
+candidates that grows from tile to tile, in ascending order of columns:
+
+    kept_scores, kept_columns   (n, capacity)
+    counts                      (n,) candidates so far, CROWDED if too many were too close
+    thresholds                  (n,) a score below it cannot be among the best k any more
+
+`error` bounds how far a tile's score may be from the true one. With an error above 0 a tile only
+proposes: everything within twice the error of the k-th best stays, and `settle` decides by
+`pair_score`. With an error of 0 the tile's scores are the true ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba.core import types
+from numba.core.cgutils import gep
+from numba.extending import intrinsic
+
+from transcf.kernels import compiled
+from transcf.kernels.lanes import LANES, fill, load, store
+from transcf.kernels.products import pair_score, prefetch
+
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int32]
+Counts = npt.NDArray[np.int64]
+
+#: Scores that are tested at once: one bit each of a machine word.
+CHUNK = 64
+#: Groups whose maxima give a first threshold; it takes k groups out of them.
+GROUPS = 4 * LANES
+#: Scores that the first threshold is taken from: enough for a good one, and read only once more.
+SAMPLE = 32 * GROUPS
+#: Count of a row whose candidates do not fit; its scores have to be computed exactly.
+CROWDED = -1
+#: The threshold that every finite score reaches and a hidden one (-inf) does not.
+LOWEST = np.float32(np.finfo(np.float32).min)
+
+_HIDDEN = np.float32(-np.inf)
+_TOP = np.float32(np.inf)
+_ZERO = np.float32(0)
+_LAST_BIT = np.uint64(1)
+#: Room that pruning has to free; with less a row is crowded.
+_SPARE = 16
+
+
+def capacity_for(k: int) -> int:
+    """Candidates to make room for when the best k are wanted."""
+    return 2 * k + 4 * _SPARE
+
+
+@compiled
+def gather_finite(block: Floats, columns: Rows, out: Floats) -> bool:
+    """Copy some columns of a block; whether all of them are finite."""
+    sound = True
+    for row in range(len(block)):
+        line, copy = block[row], out[row]
+        for n in range(len(columns)):
+            copy[n] = line[columns[n]]
+        waste = _ZERO
+        for n in range(len(columns)):
+            waste += copy[n] * _ZERO  # NaN as soon as one score is NaN or infinite
+        sound = sound and waste == _ZERO
+    return sound
+
+
+@compiled
+def hide(
+    scores: Floats,
+    first: int,
+    columns: Rows,
+    column_of: Rows,
+    users: Rows,
+    indptr: Counts,
+    items: Rows,
+) -> None:
+    """Set the scores of each user's listed items (ascending) in this tile to -inf."""
+    width = scores.shape[1]
+    lowest, highest = columns[first], columns[first + width - 1]
+    for row in range(len(users)):
+        start, stop = indptr[users[row]], indptr[users[row] + 1]
+        place = start + np.searchsorted(items[start:stop], lowest)
+        while place < stop and items[place] <= highest:
+            column = column_of[items[place]]
+            if column >= 0:
+                scores[row, column - first] = _HIDDEN
+            place += 1
+
+
+@compiled
+def _kth_largest(values: Floats, k: int) -> Any:
+    if 2 * k > GROUPS:
+        return np.partition(values, len(values) - k)[len(values) - k]
+    # The usual short lists: the k largest so far, in order, beat a general method by far.
+    largest = np.empty(k, np.float32)
+    count = 0
+    for value in values:
+        if count < k:
+            count += 1
+        elif value <= largest[k - 1]:
+            continue
+        place = count - 1
+        while place > 0 and largest[place - 1] < value:
+            largest[place] = largest[place - 1]
+            place -= 1
+        largest[place] = value
+    return largest[k - 1]
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _larger(typing: Any, left: Any, right: Any) -> Any:
+    """The larger number of each pair of lanes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return left(left, right), generate
+
+
+@compiled
+def _group_threshold(line: Floats, k: int, best: Floats) -> Any:
+    """A score that at least k entries reach: the k-th largest of the maxima of GROUPS groups."""
+    a = b = c = d = fill(_HIDDEN)
+    for n in range(0, min(SAMPLE, len(line) - len(line) % GROUPS), GROUPS):
+        a = _larger(load(line, n), a)
+        b = _larger(load(line, n + LANES), b)
+        c = _larger(load(line, n + 2 * LANES), c)
+        d = _larger(load(line, n + 3 * LANES), d)
+    store(best, 0, a)
+    store(best, LANES, b)
+    store(best, 2 * LANES, c)
+    store(best, 3 * LANES, d)
+    return _kth_largest(best, k)
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _reaching(typing: Any, line: Any, start: Any, threshold: Any) -> Any:
+    """Which of the CHUNK scores from `start` on reach the threshold, one bit for each."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(ir.FloatType(), CHUNK)
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        address = builder.bitcast(gep(builder, data, args[1]), ir.PointerType(vector))
+        scores = builder.load(address, align=4, typ=vector)
+        blank = ir.Constant(vector, ir.Undefined)
+        first = builder.insert_element(blank, args[2], ir.Constant(ir.IntType(32), 0))
+        same = ir.Constant(ir.VectorType(ir.IntType(32), CHUNK), [0] * CHUNK)
+        limit = builder.shuffle_vector(first, blank, same)
+        return builder.bitcast(builder.fcmp_ordered(">=", scores, limit), ir.IntType(CHUNK))
+
+    return types.uint64(line, types.intp, types.float32), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _lowest_bit(typing: Any, bits: Any) -> Any:
+    """The place of the lowest set bit; there has to be one."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
+
+
+@compiled
+def _prune(
+    scores: Floats, columns: Rows, count: int, k: int, error: np.float32
+) -> tuple[int, np.float32]:
+    """Drop candidates that cannot be among the best k; the new count and threshold."""
+    if count < k:
+        return count, LOWEST
+    kth = _kth_largest(scores[:count], k)
+    if error > 0:
+        threshold, ties = max(np.float32(kth - 2 * error), LOWEST), count
+    else:
+        # Later columns lose ties, so from here on only a higher score counts.
+        threshold, ties = np.float32(np.nextafter(kth, _TOP)), k
+        for n in range(count):
+            ties -= scores[n] > kth
+    kept = 0
+    for n in range(count):
+        is_tie = scores[n] == kth and ties > 0
+        if scores[n] >= threshold or is_tie:
+            ties -= is_tie
+            scores[kept], columns[kept] = scores[n], columns[n]
+            kept += 1
+    return kept, threshold
+
+
+@compiled
+def _keep(
+    score: np.float32,
+    column: int,
+    k: int,
+    error: np.float32,
+    scores: Floats,
+    columns: Rows,
+    count: int,
+    threshold: np.float32,
+) -> tuple[int, np.float32]:
+    """Add a candidate that reaches the threshold; the new count and threshold."""
+    if count == len(scores):
+        count, lowered = _prune(scores, columns, count, k, error)
+        threshold = max(threshold, lowered)
+        if count > len(scores) - _SPARE:
+            return CROWDED, _TOP
+    if score >= threshold:
+        scores[count], columns[count] = score, column
+        count += 1
+    return count, threshold
+
+
+@compiled
+def _collect_row(
+    line: Floats,
+    first: int,
+    k: int,
+    error: np.float32,
+    scores: Floats,
+    columns: Rows,
+    count: int,
+    threshold: np.float32,
+) -> tuple[int, np.float32]:
+    """Add what may be among the best k of one row of a tile."""
+    chunked = len(line) - len(line) % CHUNK
+    for start in range(0, chunked, CHUNK):
+        bits = _reaching(line, start, threshold)
+        while bits:
+            n = start + _lowest_bit(bits)
+            bits &= bits - _LAST_BIT
+            count, threshold = _keep(
+                line[n], first + n, k, error, scores, columns, count, threshold
+            )
+    for n in range(chunked, len(line)):
+        if line[n] >= threshold:
+            count, threshold = _keep(
+                line[n], first + n, k, error, scores, columns, count, threshold
+            )
+    return count, threshold
+
+
+@compiled
+def collect(
+    tile: Floats,
+    first: int,
+    k: int,
+    error: Floats,
+    kept_scores: Floats,
+    kept_columns: Rows,
+    counts: Counts,
+    thresholds: Floats,
+) -> None:
+    """Add what may be among the best k (at least 1) of a tile to the candidates of its users."""
+    groups = np.empty(GROUPS, np.float32)
+    for row in range(len(tile)):
+        count, threshold = counts[row], thresholds[row]
+        if count == CROWDED:
+            continue
+        line, scores, columns = tile[row], kept_scores[row], kept_columns[row]
+        if count >= k:
+            count, lowered = _prune(scores, columns, count, k, error[row])
+            threshold = max(threshold, lowered)
+        elif 2 * k <= GROUPS:
+            start = np.float32(_group_threshold(line, k, groups) - 2 * error[row])
+            threshold = max(threshold, start)
+        counts[row], thresholds[row] = _collect_row(
+            line, first, k, error[row], scores, columns, count, threshold
+        )
+
+
+@compiled
+def _order(scores: Floats, columns: Rows, count: int) -> None:
+    """Sort candidates by descending score; equal scores stay in ascending order of columns."""
+    if count > 2 * GROUPS:
+        order = np.argsort(-scores[:count], kind="mergesort")
+        scores[:count], columns[:count] = scores[order], columns[order]
+        return
+    for n in range(1, count):
+        score, column, place = scores[n], columns[n], n
+        while place > 0 and scores[place - 1] < score:
+            scores[place], columns[place] = scores[place - 1], columns[place - 1]
+            place -= 1
+        scores[place], columns[place] = score, column
+
+
+@compiled
+def settle(
+    k: int,
+    error: Floats,
+    user_vectors: Floats,
+    item_vectors: Floats,
+    constants: Floats,
+    columns: Rows,
+    kept_scores: Floats,
+    kept_columns: Rows,
+    counts: Counts,
+    out_items: Rows,
+    out_scores: Floats,
+) -> None:
+    """Order the candidates of each user by score, then by item row, and write the best k.
+
+    Crowded rows are left as they are; places without an item as well.
+    """
+    for row in range(len(counts)):
+        if counts[row] == CROWDED:
+            continue
+        scores, places = kept_scores[row], kept_columns[row]
+        count, _ = _prune(scores, places, counts[row], k, error[row])
+        if error[row] > 0:
+            for n in range(count):
+                prefetch(item_vectors[columns[places[n]]])
+            for n in range(count):
+                vector = item_vectors[columns[places[n]]]
+                scores[n] = pair_score(user_vectors[row], vector, constants[row])
+        _order(scores, places, count)
+        for place in range(min(k, count)):
+            out_items[row, place] = columns[places[place]]
+            out_scores[row, place] = scores[place]

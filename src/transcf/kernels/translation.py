@@ -1,0 +1,184 @@
+"""TransCF's formulas, sixteen numbers at a time, and the steps that follow from them.
+
+Vectors live in flat arrays of packed rows: a user's row is [a | q] (own vector, mean of the user's
+items), an item's row is [b | n | m] (own vector, mean of the item's users, steps collected for
+those users). `u`, `i`, `j` are offsets of rows, not row numbers. Step sizes contain the learning
+rate.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import overload
+
+from . import Array, inlined
+from .lanes import LANES, fill, load, nothing, store, sum_lanes
+
+
+class Rates(NamedTuple):
+    """What a step depends on; the subclass picks the formula at compile time."""
+
+    learning_rate: np.floating[Any]
+    margin: np.floating[Any]
+    reg_distance: np.floating[Any]
+    reg_neighborhood: np.floating[Any]
+    tie: np.floating[Any]
+    bias_decay: np.floating[Any]
+    samples: float
+    negatives: int
+    item_bias: bool
+
+
+class Translation(Rates):
+    """s(u, i) = -|a + q * n - b|^2."""
+
+
+class Still(Rates):
+    """s(u, i) = -|a - b|^2: no translation."""
+
+
+class Alt(Rates):
+    """s(u, i) = -|a + a * b - b|^2: translation from the embeddings themselves."""
+
+
+class Dot(Rates):
+    """s(u, i) = (a + q * n) . b: inner product instead of distance."""
+
+
+FORMS: dict[str, type[Rates]] = {
+    "translation": Translation,
+    "still": Still,
+    "alt": Alt,
+    "dot": Dot,
+}
+
+
+def cost(rates: Rates, a: Any, q: Any, b: Any, n: Any) -> Any:
+    """Terms of -s(u, i), bias left out; only for kernels."""
+
+
+def slope(rates: Rates, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+    """Terms of g times the gradient of -s(u, i) by a, q, b and n; only for kernels."""
+
+
+@overload(cost)
+def _cost(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+    def translation(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+        e = a + q * n - b
+        return e * e
+
+    def still(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+        e = a - b
+        return e * e
+
+    def alt(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+        e = a + a * b - b
+        return e * e
+
+    def dot(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+        return nothing(a) - (a + q * n) * b
+
+    return {Translation: translation, Still: still, Alt: alt, Dot: dot}[rates.instance_class]
+
+
+@overload(slope)
+def _slope(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+    def translation(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+        x = (g + g) * (a + q * n - b)
+        return x, x * n, nothing(x) - x, x * q
+
+    def still(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+        x = (g + g) * (a - b)
+        return x, nothing(x), nothing(x) - x, nothing(x)
+
+    def alt(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+        x = (g + g) * (a + a * b - b)
+        return x + x * b, nothing(x), x * a - x, nothing(x)
+
+    def dot(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+        x = nothing(g) - g
+        return x * b, x * n * b, x * (a + q * n), x * q * b
+
+    return {Translation: translation, Still: still, Alt: alt, Dot: dot}[rates.instance_class]
+
+
+@inlined
+def costs(rates: Rates, users: Array, u: int, items: Array, i: int, j: int, dim: int) -> Any:
+    """-s(u, i), -s(u, j) and |a - q|^2 + |b_i - n_i|^2, bias left out."""
+    near = nothing(fill(rates.margin))
+    far, spread = near, near
+    for k in range(0, dim, LANES):
+        a, q = load(users, u + k), load(users, u + dim + k)
+        b, n = load(items, i + k), load(items, i + dim + k)
+        near = near + cost(rates, a, q, b, n)
+        spread = spread + (a - q) * (a - q) + (b - n) * (b - n)
+        far = far + cost(rates, a, q, load(items, j + k), load(items, j + dim + k))
+    return sum_lanes(near), sum_lanes(far), sum_lanes(spread)
+
+
+@inlined
+def cost_of(rates: Rates, users: Array, u: int, items: Array, j: int, dim: int) -> Any:
+    """-s(u, j), bias left out."""
+    total = nothing(fill(rates.margin))
+    for k in range(0, dim, LANES):
+        a, q = load(users, u + k), load(users, u + dim + k)
+        total = total + cost(rates, a, q, load(items, j + k), load(items, j + dim + k))
+    return sum_lanes(total)
+
+
+@inlined
+def step_triple(
+    rates: Rates,
+    users: Array,
+    u: int,
+    items: Array,
+    i: int,
+    j: int,
+    pending: Array,
+    dim: int,
+    pull: Any,
+    push: Any,
+) -> None:
+    """One step on (u, i, j): i is pulled, j pushed, and u and i tied to their neighbourhoods.
+
+    The step of q_u belongs to one random item of the user. The next sample's positive is one, so
+    the step waits in `pending` and is taken by the item whose row will be written anyway.
+    """
+    g_i, g_j, tie = fill(pull), fill(-push), fill(rates.tie)
+    for k in range(0, dim, LANES):
+        a, q = load(users, u + k), load(users, u + dim + k)
+        b, n, m = load(items, i + k), load(items, i + dim + k), load(items, i + 2 * dim + k)
+        da, dq, db, dn = slope(rates, g_i, a, q, b, n)
+        apart, off = tie * (a - q), tie * (b - n)
+        store(items, i + k, b - db - off - load(pending, k))
+        store(items, i + 2 * dim + k, m + dn - off)
+        b, n, m = load(items, j + k), load(items, j + dim + k), load(items, j + 2 * dim + k)
+        da_j, dq_j, db, dn = slope(rates, g_j, a, q, b, n)
+        store(items, j + k, b - db)
+        store(items, j + 2 * dim + k, m + dn)
+        store(users, u + k, a - da - da_j - apart)
+        store(pending, k, dq + dq_j - apart)
+
+
+@inlined
+def step_pair(
+    rates: Rates, users: Array, u: int, items: Array, i: int, pending: Array, dim: int, pull: Any
+) -> None:
+    """One step on (u, i) when the margin holds: only the regularizers move them."""
+    g_i, tie = fill(pull), fill(rates.tie)
+    for k in range(0, dim, LANES):
+        a, q = load(users, u + k), load(users, u + dim + k)
+        b, n, m = load(items, i + k), load(items, i + dim + k), load(items, i + 2 * dim + k)
+        da, dq, db, dn = slope(rates, g_i, a, q, b, n)
+        apart, off = tie * (a - q), tie * (b - n)
+        store(items, i + k, b - db - off - load(pending, k))
+        store(items, i + 2 * dim + k, m + dn - off)
+        store(users, u + k, a - da - apart)
+        store(pending, k, dq - apart)
+
+
+@inlined
+def step_item(items: Array, i: int, pending: Array, dim: int) -> None:
+    """Let one item take the step that waits in `pending`."""
+    for k in range(0, dim, LANES):
+        store(items, i + k, load(items, i + k) - load(pending, k))

@@ -1,0 +1,1 @@
+"""Recommenders, one module each, behind one small base class."""

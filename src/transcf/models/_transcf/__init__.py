@@ -1,0 +1,15 @@
+"""The solvers behind TransCF: `ExactSolver` is the paper to the letter, `FastSolver` the default."""
+
+from .exact import ExactSolver
+from .fast import FastSolver
+from .parameters import EpochStats, Hyper, Parameters, Problem, initial_parameters
+
+__all__ = [
+    "EpochStats",
+    "ExactSolver",
+    "FastSolver",
+    "Hyper",
+    "Parameters",
+    "Problem",
+    "initial_parameters",
+]

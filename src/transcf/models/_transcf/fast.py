@@ -1,0 +1,167 @@
+"""The fast solver: cache-sized strata, stochastic neighbour gradients, O(dim) per triple.
+
+An epoch is a function of (parameters, seed, epoch number): what is dealt, drawn and summed
+depends neither on earlier epochs nor on the number of threads.
+"""
+
+from itertools import pairwise
+
+import numba
+import numpy as np
+
+from transcf.kernels import Array, aligned_zeros
+from transcf.kernels.lanes import LANES
+from transcf.kernels.neighborhood import average_items, average_users, push_to_users
+from transcf.kernels.rounds import Rows, run_rounds
+from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
+from transcf.kernels.translation import FORMS, Rates
+
+from .parameters import BIAS_DECAY, EpochStats, Hyper, Parameters, Problem, bound
+
+BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
+SMALLEST_BLOCK = 64  # items, so that negatives stay varied
+STRATUM_TRIPLES = 4000  # enough work to pay for loading a block into the cache
+FEWEST_GROUPS, MOST_GROUPS = 8, 64
+
+
+class FastSolver:
+    """Trains TransCF and its ablations in epochs; holds the memory that epochs share.
+
+    Example:
+        >>> solver = FastSolver(problem, hyper, threads=2)
+        >>> parameters = initial_parameters(problem, hyper)
+        >>> for epoch in range(40):
+        ...     parameters, stats = solver.epoch(parameters, epoch)
+    """
+
+    def __init__(
+        self, problem: Problem, hyper: Hyper, threads: int = 1, block_bytes: int = BLOCK_BYTES
+    ) -> None:
+        """Lay out groups and blocks; neither depends on the number of threads."""
+        self.problem, self.hyper, self.threads = problem, hyper, threads
+        self._dim = -(-hyper.dim // LANES) * LANES
+        n_active = len(problem.active_items)
+        wanted = -(-n_active * 3 * self._dim * 4 // block_bytes)
+        n_blocks = max(1, wanted, min(FEWEST_GROUPS, n_active // SMALLEST_BLOCK))
+        triples = problem.n_users * hyper.samples_per_user
+        n_groups = int(np.clip(triples / (n_blocks * STRATUM_TRIPLES), FEWEST_GROUPS, MOST_GROUPS))
+        n_groups = min(n_groups, n_blocks)
+        nnz = len(problem.user_indices)
+        self._strata = Strata(
+            groups=np.arange(n_groups + 1) * problem.n_users // n_groups,
+            starts=np.arange(n_blocks + 1) * n_active // n_blocks,
+            visits=np.zeros(n_groups * n_blocks + 1, np.int64),
+            visitor=np.zeros(nnz + 1, np.int32),
+            first=np.zeros(nnz + 1, np.int64),
+            slots=np.zeros(nnz, np.int32),
+        )
+        self._rows: Rows | None = None
+
+    def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
+        """Train one epoch; `parameters` stay as they are, the result is new.
+
+        Args:
+            parameters: where to start, float32 or float64.
+            number: names the epoch's random numbers.
+
+        Returns:
+            The parameters after the epoch, bounded to the ball, and what happened.
+        """
+        before = numba.get_num_threads()
+        numba.set_num_threads(min(self.threads, numba.config.NUMBA_NUM_THREADS))
+        try:
+            order = deal_items(self.problem.active_items, self.hyper.seed, number)
+            places = self._sort_into_strata(order)
+            rows = self._pack(parameters, order)
+            totals = self._train(rows, order, places, number)
+            return self._unpack(rows, parameters, order, totals)
+        finally:
+            numba.set_num_threads(before)
+
+    def _sort_into_strata(self, order: Array) -> Array:
+        """Fill the strata for one deal; returns the dealt place of every interaction."""
+        problem, strata = self.problem, self._strata
+        n_groups, n_blocks = len(strata.groups) - 1, len(strata.starts) - 1
+        block, slot = np.zeros((2, problem.n_items), np.int32)
+        visits, entries = np.zeros((2, n_groups, n_blocks), np.int64)
+        indptr, indices = problem.user_indptr, problem.user_indices
+        locate(order, strata.starts, block, slot)
+        count_strata(indptr, indices, strata.groups, block, visits, entries)
+        np.cumsum(visits, out=strata.visits[1:])
+        begins = np.cumsum(entries) - entries.ravel()
+        fill_strata(indptr, indices, block, slot, begins, strata)
+        n_visits = strata.visits[-1]
+        strata.first[n_visits], strata.visitor[n_visits] = len(indices), 0
+        places = np.zeros(problem.n_items, np.int32)
+        places[order] = np.arange(len(order), dtype=np.int32)
+        return places[indices]
+
+    def _pack(self, parameters: Parameters, order: Array) -> Rows:
+        """Copy the parameters into packed rows, items in dealt order."""
+        dtype, dim = parameters.users.dtype, self.hyper.dim
+        if self._rows is None or self._rows.users.dtype != dtype:
+            n_groups = len(self._strata.groups) - 1
+            self._rows = Rows(
+                users=aligned_zeros((self.problem.n_users * 2 * self._dim,), dtype),
+                items=aligned_zeros((len(order) * 3 * self._dim,), dtype),
+                bias=np.zeros(len(order), dtype),
+                pending=aligned_zeros((n_groups, self._dim), dtype),
+            )
+        rows = self._rows
+        rows.users.reshape(-1, 2, self._dim)[:, 0, :dim] = parameters.users
+        rows.items.reshape(-1, 3, self._dim)[:, 0, :dim] = parameters.items[order]
+        rows.bias[:] = parameters.item_bias[order]
+        return rows
+
+    def _train(self, rows: Rows, order: Array, places: Array, number: int) -> Array:
+        """Run all rounds, renewing the neighbourhoods `refresh` times; returns the totals."""
+        problem, hyper, dim, strata = self.problem, self.hyper, self._dim, self._strata
+        dtype = rows.users.dtype
+        rates, weights = self._rates(dtype), hyper.rank_weights(len(order)).astype(dtype)
+        user_share, item_share = (
+            (1 / np.maximum(1, np.diff(indptr))).astype(dtype)
+            for indptr in (problem.user_indptr, problem.item_indptr)
+        )
+        item_share = item_share[order]
+        n_blocks = len(strata.starts) - 1
+        totals = np.zeros((len(strata.visits) - 1, 3))
+        cuts = np.unique(np.linspace(0, n_blocks, hyper.refresh + 1).astype(np.int64))
+        for begin, end in pairwise(cuts.tolist()):
+            average_items(rows.users, rows.items, dim, problem.user_indptr, places, user_share)
+            average_users(rows.users, rows.items, dim, strata, item_share)
+            run_rounds(
+                rates, weights, rows, dim, strata, user_share,
+                hyper.seed, number, begin, end, totals,
+            )  # fmt: skip
+            push_to_users(rows.users, rows.items, dim, problem.user_indptr, places, item_share)
+        return totals
+
+    def _rates(self, dtype: np.dtype[np.floating]) -> Rates:
+        hyper, number = self.hyper, dtype.type
+        return FORMS[hyper.form](
+            learning_rate=number(hyper.learning_rate),
+            margin=number(hyper.margin),
+            reg_distance=number(hyper.reg_distance),
+            reg_neighborhood=number(hyper.reg_neighborhood),
+            tie=number(2 * hyper.learning_rate * hyper.reg_neighborhood),
+            bias_decay=number(BIAS_DECAY),
+            samples=float(hyper.samples_per_user),
+            negatives=hyper.negatives,
+            item_bias=hyper.item_bias,
+        )
+
+    def _unpack(
+        self, rows: Rows, before: Parameters, order: Array, totals: Array
+    ) -> tuple[Parameters, EpochStats]:
+        """Copy the vectors out, bounded to the ball; items never dealt stay as they were."""
+        dim = self.hyper.dim
+        users = rows.users.reshape(-1, 2, self._dim)[:, 0, :dim].copy()
+        trained = rows.items.reshape(-1, 3, self._dim)[:, 0, :dim].copy()
+        finite = bool(np.isfinite(rows.bias).all())
+        for matrix in (users, trained):
+            finite &= bound(matrix, self.hyper.bound)
+        items, bias = before.items.copy(), before.item_bias.copy()
+        items[order], bias[order] = trained, rows.bias
+        loss, active, triples = totals.sum(axis=0)
+        stats = EpochStats(loss / max(1, triples), int(triples), active / max(1, triples), finite)
+        return Parameters(users, items, bias), stats

@@ -1,0 +1,136 @@
+"""What is learned, from what, and how: the values that both solvers share."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from transcf.kernels import Array
+from transcf.kernels.neighborhood import bound_rows
+
+Form = Literal["translation", "still", "alt", "dot"]
+Bound = Literal["norm", "squared", "none"]
+
+_BOUND_POWERS: dict[Bound, float] = {"none": 0.0, "norm": 1.0, "squared": 2.0}
+
+# Pulls item biases gently to zero: loss += BIAS_DECAY * (c_i^2 + c_j^2) per triple.
+BIAS_DECAY = 0.01
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Settings of a solver; learning rate and regularizers are per triple (sums, not means)."""
+
+    form: Form = "translation"
+    dim: int = 64
+    learning_rate: float = 0.02
+    margin: float = 2.0
+    reg_distance: float = 0.1
+    reg_neighborhood: float = 0.1
+    samples_per_user: float = 100.0
+    negatives: int = 1
+    rank_weighting: bool = False
+    item_bias: bool = False
+    refresh: int = 2
+    bound: Bound = "norm"
+    init_scale: float = 0.01
+    seed: int = 0
+
+    def rank_weights(self, n_items: int) -> Array:
+        """Weight of the hinge by the number of violations among the negatives, (negatives + 1,).
+
+        One, or log(1 + I v / m) / log(1 + I): the estimated rank of the positive, as in CML.
+        """
+        violations = np.arange(self.negatives + 1)
+        if not self.rank_weighting:
+            return (violations > 0).astype(np.float64)
+        return np.log1p(n_items * violations / self.negatives) / np.log1p(n_items)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The learned arrays: users (n_users, dim), items (n_items, dim), item_bias (n_items,)."""
+
+    users: Array
+    items: Array
+    item_bias: Array
+
+    def copy(self) -> Self:
+        """The same values in new memory."""
+        return type(self)(self.users.copy(), self.items.copy(), self.item_bias.copy())
+
+    def move(self, factor: float, step: "Parameters") -> None:
+        """Add a multiple of a step, in place."""
+        self.users[:] += factor * step.users
+        self.items[:] += factor * step.items
+        self.item_bias[:] += factor * step.item_bias
+
+
+@dataclass(frozen=True)
+class EpochStats:
+    """What an epoch reports: mean loss per triple, triples, share with an active hinge."""
+
+    loss: float
+    triples: int
+    active: float
+    finite: bool
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The training interactions, compressed by user and by item (int64 indptr, int32 indices)."""
+
+    user_indptr: Array
+    user_indices: Array
+    item_indptr: Array
+    item_indices: Array
+
+    @classmethod
+    def from_csr(cls, indptr: Array, indices: Array, n_items: int) -> Self:
+        """Build both views from the items of every user."""
+        shape = (len(indptr) - 1, n_items)
+        by_user = sp.csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=shape)
+        by_user.sort_indices()
+        by_item = by_user.T.tocsr()
+        return cls(
+            np.asarray(by_user.indptr, np.int64),
+            np.asarray(by_user.indices, np.int32),
+            np.asarray(by_item.indptr, np.int64),
+            np.asarray(by_item.indices, np.int32),
+        )
+
+    @property
+    def n_users(self) -> int:
+        """Number of user rows."""
+        return len(self.user_indptr) - 1
+
+    @property
+    def n_items(self) -> int:
+        """Number of item rows."""
+        return len(self.item_indptr) - 1
+
+    @cached_property
+    def active_items(self) -> Array:
+        """Rows of the items with interactions, (n_active,) int32; the others are never drawn."""
+        return np.flatnonzero(np.diff(self.item_indptr)).astype(np.int32)
+
+
+def initial_parameters(
+    problem: Problem, hyper: Hyper, dtype: npt.DTypeLike = np.float32
+) -> Parameters:
+    """Normal embeddings of standard deviation `init_scale`, and biases of zero."""
+    generator = np.random.default_rng(hyper.seed)
+    users, items = (
+        (hyper.init_scale * generator.standard_normal((n, hyper.dim))).astype(dtype)
+        for n in (problem.n_users, problem.n_items)
+    )
+    return Parameters(users, items, np.zeros(problem.n_items, dtype))
+
+
+def bound(matrix: Array, how: Bound) -> bool:
+    """Bring rows into the unit ball, in place; tells whether all of them are finite."""
+    squared_norms = bound_rows(matrix, _BOUND_POWERS[how])
+    return bool(np.isfinite(squared_norms).all())

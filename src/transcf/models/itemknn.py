@@ -1,0 +1,132 @@
+"""ItemKNN: items that share users with what a user already has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from transcf.data.ids import Rows
+from transcf.data.interactions import Interactions
+from transcf.models.base import Held, Recommender, State
+from transcf.models.rules import Number, Rule
+from transcf.retrieval.scorer import Scores
+from transcf.training.options import FitOptions
+
+#: Most similarities that are held at once before the nearest are picked (12 bytes each).
+_BLOCK_ENTRIES = 2**23
+
+
+class ItemKNN(Recommender):
+    """Cosine similarity between items, the nearest neighbours of each kept.
+
+    Formula: with N_i the users of item i in training,
+    `s_ij = |N_i and N_j| / (sqrt(|N_i| |N_j|) + shrinkage)`, kept for the `n_neighbors` items j
+    that are most similar to i (equal ones: the smaller item id) and never for j = i; then
+    `score(u, i) = sum of s_ij over the items j of u`.
+
+    Reference: Sarwar, Karypis, Konstan and Riedl, "Item-based collaborative filtering
+    recommendation algorithms" (WWW 2001); Deshpande and Karypis, "Item-based top-N
+    recommendation algorithms" (TOIS 2004).
+
+    Args:
+        n_neighbors: Neighbours kept for each item.
+        shrinkage: Added to the denominator; larger values trust rare items less.
+
+    Attributes (after `fit`):
+        weights_: (n_items, n_items) sparse float32; `weights_[j, i] = s_ij`.
+
+    Example:
+        >>> import polars as pl
+        >>> from transcf import ItemKNN, read_interactions
+        >>> log = read_interactions(pl.DataFrame(
+        ...     {"user": ["ann", "ann", "bob", "cid"], "item": ["x", "y", "x", "z"]}))
+        >>> ItemKNN().fit(log).recommend("bob", k=1)["item_id"].item()
+        'y'
+    """
+
+    name = "itemknn"
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "n_neighbors": Number(low=1, whole=True),
+        "shrinkage": Number(low=0),
+    }
+
+    weights_: sp.csr_array
+
+    def __init__(self, *, n_neighbors: int = 100, shrinkage: float = 10.0) -> None:
+        """Keep the hyper-parameters."""
+        self.n_neighbors = n_neighbors
+        self.shrinkage = shrinkage
+
+    def _learn(self, train: Interactions, validation: Held, options: FitOptions) -> None:
+        by_item = train.by_item.to_scipy()
+        by_user = train.by_user.to_scipy()
+        norms = np.sqrt(self.item_counts_)
+        blocks = []
+        for first, last in _blocks(train):
+            shared = sp.csr_array(by_item[first:last] @ by_user)
+            shared.sort_indices()
+            blocks.append(self._nearest(shared, norms, first))
+        # Rows are targets here; scoring walks over the user's own items, hence the transpose.
+        self.weights_ = sp.csr_array(sp.vstack(blocks).T.tocsr())
+        self.weights_.sort_indices()
+
+    def _nearest(
+        self, shared: sp.csr_array, norms: npt.NDArray[np.float64], first: int
+    ) -> sp.csr_array:
+        """Turn a block of co-occurrence counts, rows from item `first` on, into neighbours."""
+        lengths = np.diff(shared.indptr)
+        rows = first + np.repeat(np.arange(len(lengths)), lengths)
+        similarity = shared.data / (norms[rows] * norms[shared.indices] + self.shrinkage)
+        similarity[rows == shared.indices] = 0.0
+        kept = np.zeros(len(similarity), dtype=bool)
+        for start, stop in zip(shared.indptr[:-1], shared.indptr[1:], strict=True):
+            kept[start:stop] = _largest(similarity[start:stop], self.n_neighbors)
+        entries = (similarity[kept].astype(np.float32), (rows[kept] - first, shared.indices[kept]))
+        return sp.csr_array(entries, shape=shared.shape)
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        scores: Scores = (self._histories(users) @ self.weights_).toarray()
+        return scores
+
+    def _state(self) -> State:
+        return {
+            "indptr": self.weights_.indptr.astype(np.int64),
+            "indices": self.weights_.indices.astype(np.int32),
+            "weights": self.weights_.data,
+        }
+
+    def _restore(self, state: State) -> None:
+        n_items = len(self.items_)
+        entries = (state["weights"], state["indices"], state["indptr"])
+        self.weights_ = sp.csr_array(entries, shape=(n_items, n_items))
+        self.weights_.check_format(full_check=True)
+
+
+def _blocks(train: Interactions) -> Iterator[tuple[int, int]]:
+    """Cut the items so that the co-occurrences of a block stay bounded."""
+    per_user = train.by_user.counts
+    reach = np.zeros(train.n_items + 1, dtype=np.int64)
+    reach[1:] = np.bincount(train.item_rows, per_user[train.user_rows], minlength=train.n_items)
+    bound = np.cumsum(np.minimum(reach, train.n_items))
+    first = 0
+    while first < train.n_items:
+        last = int(np.searchsorted(bound, bound[first] + _BLOCK_ENTRIES, side="right")) - 1
+        last = max(last, first + 1)
+        yield first, last
+        first = last
+
+
+def _largest(values: npt.NDArray[np.float64], n: int) -> npt.NDArray[np.bool_]:
+    """Mask the n largest positive values; of equal ones at the edge, the first."""
+    if np.count_nonzero(values) <= n:
+        return values > 0
+    edge = np.partition(values, len(values) - n)[len(values) - n]
+    mask: npt.NDArray[np.bool_] = values > edge
+    equal = np.flatnonzero(values == edge)
+    mask[equal[: n - np.count_nonzero(mask)]] = True
+    return mask

@@ -1,0 +1,107 @@
+"""Models trained epoch by epoch: early stopping, checkpoints, progress, history."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+import polars as pl
+
+from transcf.data.interactions import Interactions
+from transcf.models.base import Recommender
+from transcf.models.rules import SEED, Number, Rule
+from transcf.training.loop import Plan, train
+from transcf.training.options import FitOptions
+from transcf.training.threads import kernel_threads
+from transcf.training.trainable import Tensors, Trainable
+
+if TYPE_CHECKING:
+    from transcf.evaluation.validation import Validation
+
+#: Rules of the parameters that every iterative model has.
+ITERATION_RULES: dict[str, Rule] = {
+    "epochs": Number(low=1, whole=True),
+    "validate_every": Number(low=1, whole=True),
+    "patience": Number(low=1, whole=True, optional=True),
+    "random_state": SEED,
+    "n_threads": Number(low=1, whole=True, optional=True),
+}
+
+#: Parameters that may differ between a run and its resumption.
+_FREE_TO_CHANGE = ("epochs", "patience", "n_threads")
+
+
+class IterativeRecommender(Recommender):
+    """A model that learns in epochs; a subclass says what an epoch is in `_trainable`.
+
+    With validation data the best epoch is kept, otherwise the last one.
+
+    Attributes (after `fit`):
+        history_: Table `epoch, loss, metric, samples, seconds`.
+        best_epoch_: The epoch that was kept.
+    """
+
+    #: Parameters to lower when training diverges.
+    cure: ClassVar[str] = "learning_rate"
+
+    epochs: int
+    validate_every: int
+    patience: int | None
+    random_state: int
+    n_threads: int | None
+    history_: pl.DataFrame
+    best_epoch_: int
+
+    @abstractmethod
+    def _trainable(self, train: Interactions) -> Trainable:
+        """Return what the loop trains, ready for its first epoch."""
+
+    def _adopt(self, tensors: Tensors) -> None:
+        """Take over tensors of the trainable, during training or after it."""
+        self._restore(tensors)
+
+    def _learn(
+        self,
+        train_data: Interactions,
+        validation: Interactions | Validation | None,
+        options: FitOptions,
+    ) -> None:
+        with kernel_threads(self.n_threads):
+            trainable = self._trainable(train_data)
+            validate = None
+            if validation is not None:
+                from transcf.evaluation.validation import as_validation
+
+                judge = as_validation(train_data, validation)
+
+                def validate() -> float:
+                    self._adopt(trainable.tensors())
+                    return judge(self)
+
+            plan = Plan(
+                title=self.name,
+                epochs=self.epochs,
+                validate_every=self.validate_every,
+                patience=self.patience,
+                fingerprint=self._fingerprint(train_data),
+                cure=self.cure,
+            )
+            try:
+                outcome = train(trainable, plan, validate=validate, options=options)
+            finally:
+                self._adopt(trainable.tensors())
+        self.history_ = outcome.history
+        self.best_epoch_ = outcome.best_epoch
+        self.report_ |= {"best_epoch": outcome.best_epoch, "ending": outcome.ending}
+
+    def _fingerprint(self, data: Interactions) -> str:
+        """Name the model, its settings and its data; a checkpoint of another run is refused."""
+        settings = {
+            name: value for name, value in self.get_params().items() if name not in _FREE_TO_CHANGE
+        }
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+        digest.update(data.by_user.indptr.tobytes())
+        digest.update(data.by_user.indices.tobytes())
+        return f"{type(self).__name__}-{digest.hexdigest()}"

@@ -1,0 +1,333 @@
+"""TransCF: collaborative translational metric learning, and its ablations."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from transcf.data.ids import Rows
+from transcf.data.interactions import Interactions
+from transcf.models import _tables
+from transcf.models._transcf import (
+    ExactSolver,
+    FastSolver,
+    Hyper,
+    Parameters,
+    Problem,
+    initial_parameters,
+    neighborhoods,
+)
+from transcf.models._transcf.linear import item_vectors, score_pairs, user_vectors
+from transcf.models._transcf.parameters import Bound, Form
+from transcf.models.base import State
+from transcf.models.iterative import ITERATION_RULES, IterativeRecommender
+from transcf.models.rules import Choice, Flag, Number, Rule
+from transcf.retrieval.scorer import LinearForm, Scores
+from transcf.training.trainable import EpochStats, Tensors
+
+#: "emb" learns and ranks as "translation" does; only the vectors of `translation` differ.
+Variant: TypeAlias = Form | Literal["emb"]
+
+_NAMES: dict[Variant, str] = {
+    "translation": "TransCF",
+    "dot": "TransCF-dot",
+    "alt": "TransCF-alt",
+    "still": "TransCF-still",
+    "emb": "TransCF-emb",
+}
+
+
+class TransCF(IterativeRecommender):
+    """Users are translated toward items by a vector made from both neighbourhoods.
+
+    With user vectors a_u, item vectors b_i, q_u the mean of b over the user's items and n_i the
+    mean of a over the item's users, the score is
+
+        s(u, i) = -|a_u + q_u * n_i - b_i|^2 + c_i
+
+    (c_i only with `item_bias`). Learned from triples of a user u, an item i of theirs and an
+    item j that is not, by stochastic gradient descent on
+
+        w max(0, margin - s(u, i) + s(u, j)) + reg_distance |a_u + q_u * n_i - b_i|^2
+            + reg_neighborhood (|a_u - q_u|^2 + |b_i - n_i|^2)
+
+    where j is the hardest of `negatives` drawn items and w grows with the estimated rank of i
+    if `rank_weighting` is set (w = 1 otherwise). Items without training interactions are never
+    drawn, scored or recommended; users without any count as unknown.
+
+    The defaults were chosen on validation data in full ranking (`make study-defaults`);
+    `TransCF.paper` has the settings of the publication.
+
+    Args:
+        form: "translation", or an ablation: "dot" (inner product instead of distance), "alt"
+            (translation a_u * b_i instead of q_u * n_i), "still" (no translation), "emb" (as
+            "translation", but `translation()` returns a_u - b_i).
+        dim: Length of the vectors.
+        learning_rate: Step size for each triple.
+        margin: How much nearer than j the item i should be.
+        reg_distance: Pulls users and their items together.
+        reg_neighborhood: Pulls vectors to the means of their neighbourhoods.
+        samples_per_user: Triples per user and epoch.
+        negatives: Items drawn to choose the hardest from.
+        rank_weighting: Whether violations by many of the drawn items weigh more.
+        item_bias: Whether items have a bias.
+        refresh: How often per epoch the neighbourhood means are renewed (fast solver).
+        bound: Vectors are brought into the unit ball after each epoch: "norm" divides by the
+            norm, "squared" by the squared norm (as printed in the paper), "none" does not.
+        init_scale: Standard deviation of the first vectors.
+        solver: "fast", or "exact": mini-batches with gradients through all neighbours.
+        epochs: Most epochs to train.
+        validate_every: Epochs between validations.
+        patience: Validations without a new best before stopping; None never stops early.
+        random_state: Seed; the same seed gives the same bits for any number of threads.
+        n_threads: Threads for training; None uses all.
+
+    Attributes (after `fit`):
+        user_vectors_: a, (n_users, dim) float32.
+        item_vectors_: b, (n_items, dim) float32.
+        user_neighborhoods_: q, (n_users, dim) float32.
+        item_neighborhoods_: n, (n_items, dim) float32.
+        item_bias_: c, (n_items,) float32.
+
+    References:
+        Park, Kim, Xie, Yu: Collaborative Translational Metric Learning. ICDM 2018.
+
+    Example:
+        >>> log = synthesize(users=200, items=80, interactions=3000, seed=0)
+        >>> model = TransCF(dim=16, epochs=5).fit(log)
+        >>> model.recommend(log.users.series[0], k=3).shape
+        (3, 4)
+    """
+
+    name = "TransCF"
+    cure: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
+    rules: ClassVar[dict[str, Rule]] = {
+        "form": Choice(tuple(_NAMES)),
+        "dim": Number(low=1, high=4096, whole=True),
+        "learning_rate": Number(low=0, above=True),
+        "margin": Number(low=0),
+        "reg_distance": Number(low=0),
+        "reg_neighborhood": Number(low=0),
+        "samples_per_user": Number(low=1, whole=True),
+        "negatives": Number(low=1, high=1000, whole=True),
+        "rank_weighting": Flag(),
+        "item_bias": Flag(),
+        "refresh": Number(low=1, whole=True),
+        "bound": Choice(("norm", "squared", "none")),
+        "init_scale": Number(low=0, above=True),
+        "solver": Choice(("fast", "exact")),
+        **ITERATION_RULES,
+    }
+
+    def __init__(
+        self,
+        *,
+        form: Variant = "translation",
+        dim: int = 64,
+        learning_rate: float = 0.02,
+        margin: float = 1.0,
+        reg_distance: float = 0.1,
+        reg_neighborhood: float = 0.3,
+        samples_per_user: int = 100,
+        negatives: int = 20,
+        rank_weighting: bool = True,
+        item_bias: bool = True,
+        refresh: int = 2,
+        bound: Bound = "norm",
+        init_scale: float = 0.01,
+        solver: Literal["fast", "exact"] = "fast",
+        epochs: int = 30,
+        validate_every: int = 1,
+        patience: int | None = None,
+        random_state: int = 0,
+        n_threads: int | None = None,
+    ) -> None:
+        """Store the hyper-parameters."""
+        self.form = form
+        self.dim = dim
+        self.learning_rate = learning_rate
+        self.margin = margin
+        self.reg_distance = reg_distance
+        self.reg_neighborhood = reg_neighborhood
+        self.samples_per_user = samples_per_user
+        self.negatives = negatives
+        self.rank_weighting = rank_weighting
+        self.item_bias = item_bias
+        self.refresh = refresh
+        self.bound = bound
+        self.init_scale = init_scale
+        self.solver = solver
+        self.epochs = epochs
+        self.validate_every = validate_every
+        self.patience = patience
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.name = _NAMES.get(form, "TransCF")
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """Return the published method: one random negative, no weights, no bias, unit ball.
+
+        Args:
+            changes: Hyper-parameters to set otherwise.
+
+        Example:
+            >>> TransCF.paper(dim=128).negatives
+            1
+        """
+        published: dict[str, Any] = {
+            "dim": 128,
+            "learning_rate": 0.005,
+            "margin": 3.0,
+            "reg_distance": 0.1,
+            "reg_neighborhood": 0.1,
+            "samples_per_user": 100,
+            "negatives": 1,
+            "rank_weighting": False,
+            "item_bias": False,
+            "bound": "norm",
+            "init_scale": 0.01,
+            "epochs": 100,
+        }
+        return cls(**(published | changes))
+
+    # -- learning ----------------------------------------------------------------------------
+
+    @property
+    def _form(self) -> Form:
+        """The score that is learned."""
+        return "translation" if self.form == "emb" else self.form
+
+    def _hyper(self) -> Hyper:
+        return Hyper(
+            form=self._form,
+            dim=self.dim,
+            learning_rate=self.learning_rate,
+            margin=self.margin,
+            reg_distance=self.reg_distance,
+            reg_neighborhood=self.reg_neighborhood,
+            samples_per_user=self.samples_per_user,
+            negatives=self.negatives,
+            rank_weighting=self.rank_weighting,
+            item_bias=self.item_bias,
+            refresh=self.refresh,
+            bound=self.bound,
+            init_scale=self.init_scale,
+            seed=self.random_state,
+        )
+
+    def _trainable(self, train: Interactions) -> _Training:
+        by_user, by_item = train.by_user, train.by_item
+        problem = Problem(by_user.indptr, by_user.indices, by_item.indptr, by_item.indices)
+        hyper = self._hyper()
+        solver = FastSolver if self.solver == "fast" else ExactSolver
+        self._problem = problem
+        return _Training(solver(problem, hyper), initial_parameters(problem, hyper))
+
+    def _learn(self, *args: Any) -> None:
+        try:
+            super()._learn(*args)
+        finally:
+            self._problem = None
+
+    def _adopt(self, tensors: Tensors) -> None:
+        assert self._problem is not None, "tensors are adopted during training only"
+        q, n = neighborhoods(self._problem, Parameters(**tensors))
+        self._restore(
+            {
+                "user_vectors": tensors["users"],
+                "item_vectors": tensors["items"],
+                "user_neighborhoods": q,
+                "item_neighborhoods": n,
+                "item_bias": tensors["item_bias"],
+            }
+        )
+
+    # -- scoring -----------------------------------------------------------------------------
+
+    def _linear_form(self) -> LinearForm:
+        if self._linear is None:
+            x, constants = user_vectors(self._form, self.user_vectors_, self.user_neighborhoods_)
+            y = item_vectors(
+                self._form, self.item_vectors_, self.item_neighborhoods_, self.item_bias_
+            )
+            self._linear = LinearForm(x, y, constants)
+        return self._linear
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows by the direct formula: (n,)."""
+        scores: Scores = score_pairs(
+            self._form,
+            self.user_vectors_[users],
+            self.user_neighborhoods_[users],
+            self.item_vectors_[items],
+            self.item_neighborhoods_[items],
+            self.item_bias_[items],
+        )
+        return scores
+
+    def translation(self, pairs: Any) -> pl.DataFrame:
+        """Return the translation vector of each pair.
+
+        Args:
+            pairs: Table with user and item columns, in any form that `read_interactions` takes.
+
+        Returns:
+            Table `user_id, item_id, translation` (a list of `dim` numbers), in the given order.
+        """
+        self._check_fitted()
+        user_ids, item_ids, users, items = _tables.pair_rows(self, pairs)
+        vectors = {
+            "emb": lambda: self.user_vectors_[users] - self.item_vectors_[items],
+            "alt": lambda: self.user_vectors_[users] * self.item_vectors_[items],
+            "still": lambda: np.zeros((len(users), self.dim), np.float32),
+        }.get(self.form, lambda: self.user_neighborhoods_[users] * self.item_neighborhoods_[items])
+        return pl.DataFrame(
+            {"user_id": user_ids, "item_id": item_ids, "translation": vectors()},
+            schema_overrides={"translation": pl.Array(pl.Float32, self.dim)},
+        )
+
+    # -- files -------------------------------------------------------------------------------
+
+    _linear: LinearForm | None = None
+    _problem: Problem | None = None
+
+    def _state(self) -> State:
+        return {
+            "user_vectors": self.user_vectors_,
+            "item_vectors": self.item_vectors_,
+            "user_neighborhoods": self.user_neighborhoods_,
+            "item_neighborhoods": self.item_neighborhoods_,
+            "item_bias": self.item_bias_,
+        }
+
+    def _restore(self, state: State) -> None:
+        self.user_vectors_ = state["user_vectors"]
+        self.item_vectors_ = state["item_vectors"]
+        self.user_neighborhoods_ = state["user_neighborhoods"]
+        self.item_neighborhoods_ = state["item_neighborhoods"]
+        self.item_bias_ = state["item_bias"]
+        self._linear = None
+
+
+class _Training:
+    """A solver and its parameters, as the loop wants them."""
+
+    def __init__(self, solver: FastSolver | ExactSolver, parameters: Parameters) -> None:
+        self._solver, self._parameters = solver, parameters
+
+    def run_epoch(self, number: int) -> EpochStats:
+        self._parameters, stats = self._solver.epoch(self._parameters, number)
+        return EpochStats(stats.loss if stats.finite else float("nan"), stats.triples)
+
+    def tensors(self) -> Tensors:
+        return {
+            "users": self._parameters.users,
+            "items": self._parameters.items,
+            "item_bias": self._parameters.item_bias,
+        }
+
+    def load_tensors(self, tensors: Tensors) -> None:
+        self._parameters = Parameters(**tensors)

@@ -1,0 +1,25 @@
+"""From scores to ranked lists, exactly and in bounded memory.
+
+Names are imported when they are first used: models need `scorer` alone, without compiled code.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transcf.retrieval.scorer import LinearForm, Scorer
+    from transcf.retrieval.topk import top_k
+
+__all__ = ["LinearForm", "Scorer", "top_k"]
+
+_HOMES = {
+    "LinearForm": "transcf.retrieval.scorer",
+    "Scorer": "transcf.retrieval.scorer",
+    "top_k": "transcf.retrieval.topk",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

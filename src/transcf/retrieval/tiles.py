@@ -1,0 +1,171 @@
+"""Scores in tiles: some users times a stretch of items, small enough to be read from cache.
+
+Columns are the items that may be ranked, in ascending order; the others are never computed or
+looked at. A scorer with a linear form gives tiles of a float32 matrix product together with a
+bound on their error; any other scorer gives pieces of its `score_block`, which are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.data.ids import UNKNOWN, Rows
+from transcf.errors import EvaluationError
+from transcf.kernels.products import exact_rows, pair_scores
+from transcf.kernels.topk import gather_finite
+from transcf.retrieval.scorer import (
+    LinearForm,
+    Scorer,
+    Scores,
+    block_length,
+    linear_form_of,
+    name_of,
+    row_norms,
+)
+from transcf.retrieval.threads import share_rows
+
+#: Memory of one tile: it should stay in the last-level cache until it has been looked through.
+TILE_BYTES = 16 * 2**20
+#: Users of one product; with fewer, the packing of item vectors shows.
+PRODUCT_USERS = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A block of users whose scores are about to be looked through.
+
+    Attributes:
+        users: (n,) user rows.
+        error: (n,) how far a tile's score, without the constant, may be from the true one.
+        user_vectors: (n, d), empty rows where the tiles are exact.
+        constants: (n,) to be added to a product.
+        scores: (n, n_items), where the tiles are exact.
+    """
+
+    users: Rows
+    error: Scores
+    user_vectors: Scores
+    constants: Scores
+    scores: Scores | None = None
+
+
+class Tiles:
+    """The tiles of a scorer, block of users by block of users.
+
+    Args:
+        scorer: What gives the scores.
+        allowed: (n_items,) items that may be ranked at all.
+
+    Attributes:
+        columns: (n_columns,) item row of each column.
+        column_of: (n_items,) column of each item row, -1 if it is not allowed.
+    """
+
+    def __init__(self, scorer: Scorer, allowed: npt.NDArray[np.bool_]) -> None:
+        """Find out which items take part and how they are scored."""
+        self.columns: Rows = np.flatnonzero(allowed).astype(np.int32)
+        self.column_of: Rows = np.full(len(allowed), UNKNOWN, dtype=np.int32)
+        self.column_of[self.columns] = np.arange(len(self.columns), dtype=np.int32)
+        self.n_columns = len(self.columns)
+        self._scorer = scorer
+        self._form: LinearForm | None = linear_form_of(scorer)
+        self._buffer: Scores = np.empty(0, dtype=np.float32)
+        self._longest = 0.0
+        if self._form is not None and self.n_columns:
+            self._longest = float(self._form.item_norms[self.columns].max())
+
+    @property
+    def item_vectors(self) -> Scores:
+        """(n_items, d) of the linear form; empty where tiles are exact."""
+        if self._form is None:
+            return np.empty((len(self.column_of), 0), dtype=np.float32)
+        return self._form.item_vectors
+
+    def blocks(self, n_users: int) -> Iterator[slice]:
+        """Cut users into blocks of similar size."""
+        longest = block_length(len(self.column_of))
+        if self._form is not None:
+            longest = PRODUCT_USERS
+        yield from _even_slices(n_users, longest)
+
+    def open(self, users: Rows) -> Block:
+        """Make a block of users ready."""
+        n = len(users)
+        if self._form is None:
+            scores = np.asarray(self._scorer.score_block(users), dtype=np.float32)
+            none = np.zeros(n, dtype=np.float32)
+            return Block(users, none, np.empty((n, 0), dtype=np.float32), none, scores)
+        vectors = self._form.user_vectors[users]
+        constants = self._form.user_constants[users]
+        # d roundings of a sum in any order, and a few for constants and thresholds.
+        size = row_norms(vectors) * self._longest + np.abs(constants)
+        error = 1.01 * (vectors.shape[1] + 8) * 2.0**-24 * size + 1e-37
+        if not (size < np.finfo(np.float32).max / 4).all():
+            raise self._not_finite()
+        return Block(users, error.astype(np.float32), vectors, constants)
+
+    def tiles(self, block: Block) -> Iterator[tuple[int, Scores]]:
+        """Yield `(first column, scores)`; a tile may be overwritten and lasts until the next."""
+        n = len(block.users)
+        for part in _even_slices(self.n_columns, max(1, TILE_BYTES // (4 * n))):
+            tile = self._tile(n, part.stop - part.start)
+            if block.scores is None:
+                self._multiply(block, part, tile)
+            else:
+                self._copy(block.scores, self.columns[part], tile)
+            yield part.start, tile
+
+    def pairs(self, block: Block, rows: Rows, items: Rows) -> Scores:
+        """Return the true scores of rows of the block and allowed items: (n,)."""
+        if block.scores is not None:
+            return block.scores[rows, items]
+        return pair_scores(
+            block.user_vectors, self.item_vectors, block.constants, rows, items
+        )
+
+    def exact(self, block: Block, rows: Rows) -> Iterator[tuple[Block, Scores]]:
+        """Yield blocks of these rows with their true scores: (n, n_columns)."""
+        for part in _even_slices(len(rows), block_length(self.n_columns)):
+            some = rows[part]
+            vectors, constants = block.user_vectors[some], block.constants[some]
+            scores = np.empty((len(some), self.n_columns), dtype=np.float32)
+            exact_rows(vectors, self.item_vectors, constants, self.columns, scores)
+            none = np.zeros(len(some), dtype=np.float32)
+            yield Block(block.users[some], none, vectors, none, scores), scores
+
+    def _multiply(self, block: Block, part: slice, tile: Scores) -> None:
+        is_all = self.n_columns == len(self.column_of)
+        chosen = part if is_all else self.columns[part]
+        np.matmul(block.user_vectors, self.item_vectors[chosen].T, out=tile)
+
+    def _copy(self, scores: Scores, columns: Rows, tile: Scores) -> None:
+        sound: list[bool] = []
+
+        def work(rows: slice) -> None:
+            sound.append(gather_finite(scores[rows], columns, tile[rows]))
+
+        share_rows(len(tile), work)
+        if not all(sound):
+            raise self._not_finite()
+
+    def _tile(self, n_rows: int, width: int) -> Scores:
+        if n_rows * width > len(self._buffer):
+            self._buffer = np.empty(n_rows * width, dtype=np.float32)
+        return self._buffer[: n_rows * width].reshape(n_rows, width)
+
+    def _not_finite(self) -> EvaluationError:
+        return EvaluationError(
+            f"{name_of(self._scorer)} gives NaN or infinite scores to items that are to be ranked, "
+            "and such scores have no order: check that its training converged."
+        )
+
+
+def _even_slices(total: int, longest: int) -> Iterator[slice]:
+    """Cut a range into pieces of nearly the same length."""
+    pieces = -(-total // longest)
+    for n in range(pieces):
+        yield slice(total * n // pieces, total * (n + 1) // pieces)

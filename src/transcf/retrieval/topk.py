@@ -1,0 +1,170 @@
+"""Exact top-k: one blocked product, a selection that reads it from cache, a final order.
+
+The order is that of the scores that are returned, and a pair's score depends on nothing else:
+not on the number of threads, not on who else is in the request. A matrix product cannot promise
+that (its last bits change with its shape), so products only propose candidates, within a bound
+on their error, and the few candidates are scored again in float64.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.data.csr import Csr
+from transcf.data.ids import UNKNOWN, Rows
+from transcf.kernels import topk as kernels
+from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
+from transcf.retrieval.threads import share_rows
+from transcf.retrieval.tiles import Block, Tiles
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+def top_k(
+    scorer: Scorer,
+    users: Rows,
+    k: int,
+    *,
+    seen: Csr | None = None,
+    allowed: Mask | None = None,
+) -> tuple[Rows, Scores]:
+    """Find the best k items of each user.
+
+    Args:
+        scorer: What gives the scores.
+        users: (n,) user rows; a user may be asked for twice.
+        k: Length of the lists.
+        seen: Items of each user row that are left out, or None.
+        allowed: (n_items,) items to choose from, or None for all that can be ranked.
+
+    Returns:
+        Item rows (n, k) int32 and scores (n, k) float32 by descending score, equal scores by
+        ascending item row; where fewer items are left the rest is -1 and NaN.
+
+    Raises:
+        EvaluationError: A score among the allowed items is NaN or infinite.
+
+    Example:
+        >>> items, scores = top_k(model, rows, 10, seen=model.seen_)  # doctest: +SKIP
+    """
+    mask = scorer.rankable if allowed is None else allowed
+    items = np.full((len(users), k), UNKNOWN, dtype=np.int32)
+    scores = np.full((len(users), k), np.nan, dtype=np.float32)
+    tiles = Tiles(scorer, mask)
+    length = min(k, tiles.n_columns)
+    if length == 0 or len(users) == 0:
+        return items, scores
+    for part in tiles.blocks(len(users)):
+        for some in lists_blocks(part, length):
+            block = tiles.open(users[some])
+            lists = Lists(tiles, block, length, seen)
+            for first, tile in tiles.tiles(block):
+                lists.hide(tile, first)
+                lists.add(tile, first)
+            lists.finish(items[some, :length], scores[some, :length])
+    return items, scores
+
+
+def lists_blocks(part: slice, k: int) -> list[slice]:
+    """Cut a block of users further where lists of k would take too much memory."""
+    longest = max(1, BLOCK_BYTES // (8 * kernels.capacity_for(k)))
+    return [
+        slice(start, min(start + longest, part.stop))
+        for start in range(part.start, part.stop, longest)
+    ]
+
+
+class Lists:
+    """The best k of a block of users, while its tiles pass by.
+
+    Args:
+        tiles: Where the tiles come from.
+        block: The users.
+        k: Length of the lists, at least 1.
+        known: Items of each user row that are left out, or None.
+    """
+
+    def __init__(self, tiles: Tiles, block: Block, k: int, known: Csr | None) -> None:
+        """Start with empty lists."""
+        n, capacity = len(block.users), kernels.capacity_for(k)
+        self._tiles, self._block, self._k, self._known = tiles, block, k, known
+        self._scores = np.empty((n, capacity), dtype=np.float32)
+        self._columns = np.empty((n, capacity), dtype=np.int32)
+        self._counts = np.zeros(n, dtype=np.int64)
+        self._thresholds = np.full(n, kernels.LOWEST, dtype=np.float32)
+
+    def hide(self, tile: Scores, first: int) -> None:
+        """Take known items out of a tile."""
+        if self._known is not None:
+            hide(self._tiles, self._block.users, tile, first, self._known)
+
+    def add(self, tile: Scores, first: int) -> None:
+        """Look through a tile."""
+
+        def work(rows: slice) -> None:
+            kernels.collect(
+                tile[rows],
+                first,
+                self._k,
+                self._block.error[rows],
+                self._scores[rows],
+                self._columns[rows],
+                self._counts[rows],
+                self._thresholds[rows],
+            )
+
+        share_rows(len(tile), work)
+
+    def finish(self, items: Rows, scores: Scores) -> None:
+        """Write the lists, (n, k) each; places beyond the last item stay as they are."""
+        block, tiles = self._block, self._tiles
+
+        def work(rows: slice) -> None:
+            kernels.settle(
+                self._k,
+                block.error[rows],
+                block.user_vectors[rows],
+                tiles.item_vectors,
+                block.constants[rows],
+                tiles.columns,
+                self._scores[rows],
+                self._columns[rows],
+                self._counts[rows],
+                items[rows],
+                scores[rows],
+            )
+
+        share_rows(len(block.users), work)
+        crowded = np.flatnonzero(self._counts == kernels.CROWDED)
+        if not len(crowded):
+            return
+        done = 0
+        for exact, true_scores in tiles.exact(block, crowded):
+            lists = Lists(tiles, exact, self._k, self._known)
+            lists.hide(true_scores, 0)
+            lists.add(true_scores, 0)
+            some = crowded[done : done + len(true_scores)]
+            found_items, found_scores = items[some], scores[some]
+            lists.finish(found_items, found_scores)
+            items[some], scores[some] = found_items, found_scores
+            done += len(true_scores)
+
+
+def hide(tiles: Tiles, users: Rows, tile: Scores, first: int, listed: Csr) -> None:
+    """Set the scores of each user's listed items in a tile to -inf."""
+
+    def work(rows: slice) -> None:
+        kernels.hide(
+            tile[rows],
+            first,
+            tiles.columns,
+            tiles.column_of,
+            users[rows],
+            listed.indptr,
+            listed.indices,
+        )
+
+    share_rows(len(tile), work)

@@ -1,0 +1,7 @@
+"""The training loop: epochs, early stopping, checkpoints, progress; it knows no algorithm."""
+
+from transcf.training.loop import Outcome, Plan, train
+from transcf.training.options import FitOptions
+from transcf.training.trainable import EpochStats, Trainable
+
+__all__ = ["EpochStats", "FitOptions", "Outcome", "Plan", "Trainable", "train"]

@@ -1,0 +1,186 @@
+"""The loop itself: run epochs, validate, stop in time, keep the best."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from transcf.errors import DivergenceError
+from transcf.training.checkpoint import Checkpoint, CheckpointFile
+from transcf.training.interrupt import stop_on_interrupt
+from transcf.training.options import FitOptions
+from transcf.training.progress import EpochBar
+from transcf.training.trainable import EpochStats, Tensors, Trainable
+
+Ending: TypeAlias = Literal["finished", "early", "interrupted"]
+Record: TypeAlias = dict[str, float | int | None]
+
+#: A loss this many times that of the first epoch counts as exploded.
+EXPLOSION = 1e4
+
+_SCHEMA = {
+    "epoch": pl.Int64,
+    "loss": pl.Float64,
+    "metric": pl.Float64,
+    "samples": pl.Int64,
+    "seconds": pl.Float64,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to train.
+
+    Attributes:
+        title: What is trained, for the progress bar.
+        epochs: Most epochs to run.
+        validate_every: Epochs between validations.
+        patience: Validations without a new best before stopping; None never stops early.
+        fingerprint: Model, settings and data in one string; guards checkpoints.
+        cure: Which parameters to lower when training diverges, for the error.
+    """
+
+    title: str
+    epochs: int
+    validate_every: int = 1
+    patience: int | None = None
+    fingerprint: str = ""
+    cure: str = "learning_rate"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        history: Table `epoch, loss, metric, samples, seconds`.
+        best_epoch: The epoch that was kept: the best validated one, or the last.
+        ending: Why it ended.
+    """
+
+    history: pl.DataFrame
+    best_epoch: int
+    ending: Ending
+
+
+@dataclass
+class _Run:
+    """The moving parts of one run; everything else follows from the history."""
+
+    records: list[Record] = field(default_factory=list)
+    best: Tensors = field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int:
+        return len(self.records)
+
+    @property
+    def best_epoch(self) -> int:
+        """The first epoch with the best metric; the last epoch without validation."""
+        scored = [
+            (r["metric"], -int(r["epoch"] or 0)) for r in self.records if r["metric"] is not None
+        ]
+        return -max(scored)[1] if scored else self.epoch
+
+    def is_out_of_patience(self, plan: Plan) -> bool:
+        validated = [int(r["epoch"] or 0) for r in self.records if r["metric"] is not None]
+        since = sum(epoch > self.best_epoch for epoch in validated)
+        return plan.patience is not None and since >= plan.patience
+
+    def outcome(self, ending: Ending) -> Outcome:
+        history = pl.DataFrame(self.records, schema=_SCHEMA, orient="row")
+        return Outcome(history, self.best_epoch, ending)
+
+
+def train(
+    trainable: Trainable,
+    plan: Plan,
+    *,
+    validate: Callable[[], float] | None = None,
+    options: FitOptions | None = None,
+) -> Outcome:
+    """Train, and leave the best validated tensors (or the last ones) in `trainable`.
+
+    Raises:
+        DivergenceError: The loss became NaN, infinite or exploded; `trainable` then holds the
+            best tensors seen before, and the error says which parameters to lower.
+    """
+    options = options or FitOptions()
+    store = None
+    if options.checkpoint is not None:
+        store = CheckpointFile(options.checkpoint, plan.fingerprint, options.checkpoint_seconds)
+    run = _Run()
+    if store is not None and options.resume and (stored := store.read()) is not None:
+        run = _Run(stored.history, stored.best)
+        trainable.load_tensors(stored.current)
+    ending: Ending = "finished"
+    with stop_on_interrupt() as request, EpochBar(plan.title, plan.epochs, options.progress) as bar:
+        while run.epoch < plan.epochs and not run.is_out_of_patience(plan):
+            _one_epoch(trainable, plan, run, validate, bar)
+            if options.on_epoch is not None:
+                options.on_epoch(run.epoch)
+            is_last = run.epoch == plan.epochs or run.is_out_of_patience(plan) or request.asked
+            if store is not None and (is_last or store.is_due()):
+                current = trainable.tensors()
+                store.write(Checkpoint(run.epoch, run.records, current, run.best))
+            if request.asked:
+                ending = "interrupted"
+                break
+    if ending == "finished" and run.epoch < plan.epochs:
+        ending = "early"
+    if run.best:
+        trainable.load_tensors(run.best)
+    return run.outcome(ending)
+
+
+def _one_epoch(
+    trainable: Trainable,
+    plan: Plan,
+    run: _Run,
+    validate: Callable[[], float] | None,
+    bar: EpochBar,
+) -> None:
+    """Run and record one epoch; keep its tensors if it is the best so far."""
+    # Without validation the state before the epoch is what to fall back on.
+    fallback = run.best if validate is not None and run.best else _copy(trainable.tensors())
+    number = run.epoch + 1
+    started = time.perf_counter()
+    stats = trainable.run_epoch(number)
+    seconds = time.perf_counter() - started
+    if _has_diverged(stats, trainable.tensors(), run):
+        trainable.load_tensors(fallback)
+        raise DivergenceError(
+            f"{plan.title} diverged in epoch {number} (loss {stats.loss:.3g}): lower {plan.cure}. "
+            f"The model keeps the best state before it."
+        )
+    is_due = validate is not None and (number % plan.validate_every == 0 or number == plan.epochs)
+    metric = validate() if validate is not None and is_due else None
+    run.records.append(
+        {
+            "epoch": number,
+            "loss": stats.loss,
+            "metric": metric,
+            "samples": stats.samples,
+            "seconds": seconds,
+        }
+    )
+    if metric is not None and run.best_epoch == number:
+        run.best = _copy(trainable.tensors())
+    bar.update(number, stats.loss, metric, stats.samples / max(seconds, 1e-9))
+
+
+def _has_diverged(stats: EpochStats, tensors: Tensors, run: _Run) -> bool:
+    if not math.isfinite(stats.loss) or not all(np.isfinite(t).all() for t in tensors.values()):
+        return True
+    first = run.records[0]["loss"] if run.records else None
+    return first is not None and stats.loss > EXPLOSION * max(abs(first), 1e-6)
+
+
+def _copy(tensors: Tensors) -> Tensors:
+    return {name: tensor.copy() for name, tensor in tensors.items()}

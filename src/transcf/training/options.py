@@ -1,0 +1,30 @@
+"""How a fit is run, apart from what is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How to run a fit; none of it changes what is learned.
+
+    Attributes:
+        checkpoint: Folder for checkpoints, or None for none.
+        resume: Whether to go on from a checkpoint found there (a fresh start if there is none).
+        checkpoint_seconds: Shortest time between two checkpoints.
+        progress: Whether to show a progress bar; None shows it on a terminal.
+        on_epoch: Called with the number of every finished epoch.
+
+    Example:
+        >>> FitOptions(checkpoint=Path("runs/first"), resume=True).progress is None
+        True
+    """
+
+    checkpoint: Path | None = None
+    resume: bool = False
+    checkpoint_seconds: float = 10.0
+    progress: bool | None = None
+    on_epoch: Callable[[int], None] | None = None

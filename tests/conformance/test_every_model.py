@@ -1,0 +1,250 @@
+"""What every registered model must do, whatever it learns."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import transcf
+from transcf.data.interactions import Interactions
+from transcf.errors import DataError, NotFittedError, ParameterError, UnknownIdError
+from transcf.models.base import Recommender
+from transcf.models.registry import available, create, model_class
+from transcf.models.rules import Choice, Flag, Number, Rule
+
+#: Settings under which a model learns in a moment; a registered model must have an entry.
+QUICK: dict[str, dict[str, object]] = {
+    "popularity": {},
+    "inverse-popularity": {},
+    "random": {},
+    "itemknn": {},
+    "ease": {"regularization": 20.0},
+}
+
+#: Models that learn nothing about single users, and are not expected to.
+FLOOR = {"popularity", "inverse-popularity", "random"}
+
+EVERY_MODEL = pytest.mark.parametrize("name", available())
+
+
+def make(name: str, **params: object) -> Recommender:
+    return create(name, **{**QUICK.get(name, {}), **params})
+
+
+def all_scores(model: Recommender) -> np.ndarray:
+    return model.score_block(np.arange(len(model.users_), dtype=np.int32))
+
+
+def pairs_of(log: Interactions) -> set[tuple[object, object]]:
+    return set(log.to_frame().select("user_id", "item_id").iter_rows())
+
+
+@EVERY_MODEL
+def test_the_model_is_covered_and_well_made(name: str) -> None:
+    assert name in QUICK, f"give {name!r} an entry in QUICK, so that this suite covers it"
+    kind = model_class(name)
+    assert create(name).name.lower() == name
+    assert set(kind.rules) == set(kind().get_params()), "every hyper-parameter has a rule"
+    for parameter in inspect.signature(kind).parameters.values():
+        assert parameter.kind is parameter.KEYWORD_ONLY
+        assert parameter.default is not parameter.empty
+
+
+@EVERY_MODEL
+def test_the_example_in_the_documentation_runs(name: str) -> None:
+    kind = model_class(name)
+    text = inspect.cleandoc(kind.__doc__ or "")
+    for heading in ("Formula", "Reference", "Example"):
+        assert heading in text
+    example = doctest.DocTestParser().get_doctest(text, {}, kind.__name__, None, 0)
+    assert example.examples
+    report: list[str] = []
+    assert doctest.DocTestRunner().run(example, out=report.append).failed == 0, "".join(report)
+
+
+@EVERY_MODEL
+def test_recommendations_from_small_logs_are_sound(name: str, small_log: Interactions) -> None:
+    model = make(name).fit(small_log)
+    table = model.recommend(k=5)
+    assert table.columns == ["user_id", "item_id", "score", "rank"]
+    assert table["score"].is_finite().all()
+    assert not pairs_of(small_log) & set(table.select("user_id", "item_id").iter_rows())
+    trained = set(small_log.to_frame()["item_id"])
+    assert set(table["item_id"]) <= trained
+    for (user,), rows in table.group_by("user_id", maintain_order=True):
+        assert rows["rank"].to_list() == list(range(1, len(rows) + 1))
+        assert rows["score"].is_sorted(descending=True)
+        own = sum(pair[0] == user for pair in pairs_of(small_log))
+        assert len(rows) == min(5, len(trained) - own)
+
+
+@EVERY_MODEL
+def test_seen_items_come_back_when_asked_for(name: str, tastes: tuple) -> None:
+    log, _ = tastes
+    model = make(name).fit(log)
+    with_seen = model.recommend(0, k=200, exclude_seen=False)
+    without = model.recommend(0, k=200)
+    assert set(with_seen["item_id"]) - set(without["item_id"]) == {
+        item for user, item in pairs_of(log) if user == 0
+    }
+
+
+@EVERY_MODEL
+def test_unknown_ids_are_named_or_skipped(name: str, make_log: Callable) -> None:
+    model = make(name).fit(make_log([("ann", "x"), ("ann", "y"), ("bob", "y"), ("bob", "z")]))
+    with pytest.raises(UnknownIdError, match="'zoe'"):
+        model.recommend(["ann", "zoe"])
+    with pytest.raises(UnknownIdError, match="'q'"):
+        model.recommend("ann", items=["z", "q"])
+    skipped = model.recommend(["zoe", "ann", "ann"], items=["z", "q"], on_unknown="skip")
+    assert skipped.select("user_id", "item_id").rows() == [("ann", "z")]
+    pairs = pl.DataFrame({"user_id": ["bob", "zoe"], "item_id": ["x", "x"]})
+    with pytest.raises(UnknownIdError, match="'zoe'"):
+        model.score(pairs)
+    assert model.score(pairs, on_unknown="skip")["user_id"].to_list() == ["bob"]
+
+
+@EVERY_MODEL
+def test_ids_without_training_interactions_have_no_scores(name: str, make_log: Callable) -> None:
+    log = make_log([(1, 10), (1, 11), (2, 11), (2, 12), (9, 90)])
+    model = make(name).fit(log.select(log.user_rows < 2))
+    with pytest.raises(UnknownIdError, match="9 has no training interactions"):
+        model.recommend([1, 9])
+    assert model.recommend([9], on_unknown="skip").is_empty()
+    assert 90 not in model.recommend(k=99)["item_id"].to_list()
+    asked = pl.DataFrame({"user_id": [1, 1, 9], "item_id": [12, 90, 10]})
+    assert model.score(asked)["score"].is_null().to_list() == [False, True, True]
+
+
+@EVERY_MODEL
+def test_scores_of_pairs_and_blocks_agree(name: str, tastes: tuple) -> None:
+    model = make(name).fit(tastes[0])
+    block = all_scores(model)
+    assert block.shape == (len(model.users_), len(model.items_))
+    assert block.dtype == np.float32
+    rng = np.random.default_rng(1)
+    users = rng.integers(0, len(model.users_), 500).astype(np.int32)
+    items = rng.integers(0, len(model.items_), 500).astype(np.int32)
+    expected = block[users, items]
+    tolerance = 1e-5 * max(1.0, float(np.abs(expected).max()))
+    np.testing.assert_allclose(model.score_pairs(users, items), expected, atol=tolerance)
+    some = np.array([7, 3, 7], dtype=np.int32)
+    np.testing.assert_allclose(model.score_block(some), block[some], atol=tolerance)
+
+
+@EVERY_MODEL
+def test_a_loaded_model_answers_the_same(name: str, tastes: tuple, tmp_path: Path) -> None:
+    model = make(name).fit(tastes[0])
+    model.save(tmp_path / "model")
+    loaded = transcf.load(tmp_path / "model")
+    assert type(loaded) is type(model)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.report_ == model.report_
+    assert loaded.recommend().equals(model.recommend())
+    assert all_scores(loaded).tobytes() == all_scores(model).tobytes()
+
+
+@EVERY_MODEL
+def test_the_same_seed_gives_the_same_bits(name: str, tastes: tuple) -> None:
+    log, _ = tastes
+    first = all_scores(make(name).fit(log))
+    assert all_scores(make(name).fit(log)).tobytes() == first.tobytes()
+    params = make(name).get_params()
+    if "n_threads" in params:
+        for threads in (1, 2, 3):
+            again = all_scores(make(name, n_threads=threads).fit(log))
+            assert again.tobytes() == first.tobytes()
+    if "random_state" in params:
+        assert all_scores(make(name, random_state=1).fit(log)).tobytes() != first.tobytes()
+
+
+@EVERY_MODEL
+def test_fit_touches_neither_parameters_nor_data(name: str, tastes: tuple) -> None:
+    log, _ = tastes
+    model = make(name)
+    params, before = copy.deepcopy(model.get_params()), log.to_frame()
+    assert model.fit(log) is model
+    assert model.get_params() == params
+    assert log.to_frame().equals(before)
+
+
+@EVERY_MODEL
+def test_a_second_fit_forgets_the_first(name: str, tastes: tuple, make_log: Callable) -> None:
+    log, _ = tastes
+    other = make_log([(user, item) for user in range(9) for item in range(user, user + 3)])
+    again = make(name).fit(other).fit(log)
+    fresh = make(name).fit(log)
+    assert all_scores(again).tobytes() == all_scores(fresh).tobytes()
+    assert again.recommend().equals(fresh.recommend())
+
+
+def not_allowed(rule: Rule) -> list[object]:
+    match rule:
+        case Number():
+            values: list[object] = ["many", float("nan"), float("inf"), True]
+            values += [rule.low - 1] if rule.low > -np.inf else []
+            values += [rule.low] if rule.above else []
+            values += [rule.low + 0.5] if rule.whole else []
+            return values + ([] if rule.optional else [None])
+        case Choice():
+            return ["nonsense", 1, None]
+        case Flag():
+            return ["yes", 1, None]
+
+
+@EVERY_MODEL
+def test_bad_parameters_are_named(name: str, make_log: Callable) -> None:
+    log = make_log([(1, 1), (2, 1), (2, 2)])
+    for parameter, rule in model_class(name).rules.items():
+        for value in not_allowed(rule):
+            model = make(name, **{parameter: value})
+            with pytest.raises(ParameterError, match=rf"{parameter}=.*must be"):
+                model.fit(log)
+            assert not model.is_fitted
+    with pytest.raises(ParameterError, match="has no parameter 'colour'"):
+        make(name).set_params(colour="red")
+
+
+@EVERY_MODEL
+def test_nothing_is_answered_before_fit(name: str, make_log: Callable, tmp_path: Path) -> None:
+    model = make(name)
+    pairs = pl.DataFrame({"user_id": [1], "item_id": [1]})
+    calls = (model.recommend, lambda: model.score(pairs), lambda: model.save(tmp_path / "m"))
+    for call in calls:
+        with pytest.raises(NotFittedError, match="call fit first"):
+            call()
+    empty = make_log([(1, 1)])
+    with pytest.raises(DataError, match="no interactions"):
+        model.fit(empty.select(np.zeros(1, dtype=bool)))
+
+
+@EVERY_MODEL
+def test_parameters_survive_get_and_set(name: str) -> None:
+    model = make(name)
+    params = model.get_params()
+    assert type(model)(**params).get_params() == params
+    assert all(f"{key}={value!r}" in repr(model) for key, value in params.items())
+
+
+def hit_rate(model: Recommender, log: Interactions, held: np.ndarray) -> float:
+    """Share of users whose held-out item is among the ten best unseen; by brute force."""
+    scores = all_scores(model)[: len(held)]
+    scores[
+        log.user_rows[log.user_rows < len(held)], log.item_rows[log.user_rows < len(held)]
+    ] = -np.inf
+    target = scores[np.arange(len(held)), held]
+    return float(np.mean((scores >= target[:, None]).sum(axis=1) <= 10))
+
+
+@pytest.mark.parametrize("name", [name for name in available() if name not in FLOOR])
+def test_models_that_learn_beat_the_floor_clearly(name: str, tastes: tuple) -> None:
+    log, held = tastes
+    floor = max(hit_rate(make(other).fit(log), log, held) for other in FLOOR)
+    assert hit_rate(make(name).fit(log), log, held) > floor + 0.15

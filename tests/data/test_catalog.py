@@ -1,0 +1,217 @@
+"""The catalog: parsers on small files in the published forms, search order, download."""
+
+import gzip
+import hashlib
+import http.server
+import io
+import threading
+import zipfile
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from transcf import datasets
+from transcf.data import open_data, open_split
+from transcf.data.catalog import find_folder
+from transcf.data.download import fetch
+from transcf.data.published import CATALOG, Remote
+from transcf.errors import DataError, MissingExtraError, ParameterError
+
+FILES = {
+    "delicious": {
+        "user_taggedbookmarks-timestamps.dat": "userID\tbookmarkID\ttagID\ttimestamp\n"
+        "8\t1\t1\t1289255362000\n8\t1\t2\t1289255362000\n9\t7\t1\t1289255159000\n"
+    },
+    "tradesy": {
+        "tradesy.json": "{'lists': {'bought': ['1'], 'selling': ['5'], 'want': ['2', '1'], "
+        "'sold': []}, 'uid': '9'}\n"
+        "{'lists': {'bought': [], 'selling': [], 'want': [], 'sold': ['1']}, 'uid': '8'}\n"
+    },
+    "amazon": {
+        "ratings_Cell_Phones_and_Accessories.csv": "A1,0110400550,4.0,1367193600\n"
+        "A2,0195866479,1.0,1353456000\n"
+    },
+    "bookcrossing": {
+        "BX-Book-Ratings.csv": '"User-ID";"ISBN";"Book-Rating"\r\n"276725";"034545104X";"0"\r\n'
+        '"276726";"\\"0155061224";"5"\r\n"276726";" 0155061224";"7"\r\n'
+    },
+    "pinterest": {"hmgcn_train.txt": "0 2 4\n1 4\n", "hmgcn_test.txt": "0 5\n1\n"},
+    "movietweetings": {
+        "ratings.dat": "1::0104257::8::1364690142\n1::1259521::6::1364118447\n",
+        "movies.dat": "0104257::A Few: Good Men (1992)::Crime|Drama\n1259521::The Cabin::\n",
+    },
+    "ml-latest-small": {
+        "ratings.csv": "userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n"
+        "1,10,3.0,1260759179\n",
+        "movies.csv": 'movieId,title,genres\n31,"Minds, Dangerous",Drama\n'
+        "10,X,(no genres listed)\n",
+    },
+}
+EXPECTED = {
+    "delicious": [(8, 1, 1289255362000), (9, 7, 1289255159000)],
+    "tradesy": [(9, 1), (9, 2)],
+    "amazon": [("A1", "0110400550", 4.0, 1367193600), ("A2", "0195866479", 1.0, 1353456000)],
+    "bookcrossing": [
+        (276725, "034545104X", 0.0),
+        (276726, " 0155061224", 7.0),
+        (276726, '\\"0155061224', 5.0),
+    ],
+    "pinterest": [(0, 2), (0, 4), (0, 5), (1, 4)],
+    "movietweetings": [(1, "0104257", 8.0, 1364690142), (1, "1259521", 6.0, 1364118447)],
+    "ml-latest-small": [(1, 10, 3.0, 1260759179), (1, 31, 2.5, 1260759144)],
+}
+
+
+def write(folder, name, packed=False):
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in FILES[name].items():
+        content = text.encode("latin-1")
+        if packed:
+            (folder / f"{file}.gz").write_bytes(gzip.compress(content))
+        else:
+            (folder / file).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", FILES)
+def test_published_forms(tmp_path, name, packed):
+    folder = write(tmp_path / "somewhere", name, packed)
+    assert datasets.load(name, folder).to_frame().rows() == EXPECTED[name]
+    assert open_data(folder).to_frame().rows() == EXPECTED[name]
+
+
+def test_genres_become_categories(tmp_path):
+    log = datasets.load("movietweetings", write(tmp_path, "movietweetings"))
+    assert log.categories.rows() == [("0104257", "Crime"), ("0104257", "Drama")]
+
+
+def test_reviews_of_amazon(tmp_path):
+    path = tmp_path / "reviews_Cell_Phones_and_Accessories_5.json.gz"
+    review = b'{"reviewerID": "A1", "asin": "00X", "overall": 4.0, "unixReviewTime": 5, "x": 1}\n'
+    path.write_bytes(gzip.compress(review))
+    assert datasets.load("amazon", tmp_path).to_frame().rows() == [("A1", "00X", 4.0, 5)]
+
+
+@pytest.mark.parametrize("name", ["bookcrossing", "movietweetings", "tradesy"])
+def test_lines_in_another_form_are_refused(tmp_path, name):
+    folder = write(tmp_path, name)
+    file = folder / next(iter(FILES[name]))
+    file.write_bytes(file.read_bytes() + b"what's this?\n")
+    with pytest.raises(DataError, match="not as published"):
+        datasets.load(name, folder)
+
+
+def test_every_entry_says_where_what_and_how():
+    assert {"delicious", "tradesy", "ciao", "amazon", "bookcrossing", "pinterest", "flixster",
+            "movietweetings", "ml-latest-small"} == set(datasets.names())  # fmt: skip
+    for name in datasets.names():
+        entry = datasets.describe(name)
+        assert entry.home.startswith("http")
+        assert entry.citation
+        assert entry.terms
+    with pytest.raises(DataError, match="There is no dataset 'netflix' in the catalog"):
+        datasets.load("netflix")
+
+
+def test_search_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("TRANSCF_DATA", raising=False)
+    assert find_folder("tradesy") is None
+    places = ["cache/transcf", "../datasets", "datasets", "data", "env"]
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    for place in ("../cache/transcf", *places[1:]):
+        folder = write(tmp_path / "work" / place / "tradesy", "tradesy")
+        if place == "env":
+            monkeypatch.setenv("TRANSCF_DATA", str(folder.parent))
+        assert find_folder("tradesy").resolve() == folder.resolve()
+    assert open_data("tradesy").to_frame().rows() == EXPECTED["tradesy"]
+
+
+def test_flixster_needs_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "h5py", None)
+    with pytest.raises(MissingExtraError, match=r"transcf\[hdf5\]"):
+        datasets.load("flixster", tmp_path)
+
+
+@pytest.fixture
+def server(tmp_path):
+    folder = tmp_path / "served"
+    folder.mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(folder))
+    ) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+
+
+def test_download_of_a_file_and_of_members_of_an_archive(server, tmp_path):
+    folder, url = server
+    content = FILES["ml-latest-small"]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, text in content.items():
+            archive.writestr(f"ml-latest-small/{name}", text)
+    (folder / "ml.zip").write_bytes(packed.getvalue())
+    (folder / "README.txt").write_text("hello")
+    digest = hashlib.sha256(content["ratings.csv"].encode()).hexdigest()
+    remotes = (
+        Remote(f"{url}/ml.zip", "ratings.csv", digest),
+        Remote(f"{url}/ml.zip", "movies.csv"),
+        Remote(f"{url}/README.txt", "README.txt"),
+    )
+    target = fetch(replace(CATALOG["ml-latest-small"], remotes=remotes), tmp_path / "got")
+    assert sorted(p.name for p in target.iterdir()) == ["README.txt", "movies.csv", "ratings.csv"]
+    assert open_data(target).to_frame().rows() == EXPECTED["ml-latest-small"]
+
+
+@pytest.mark.parametrize(
+    ("file", "digest", "message"),
+    [
+        ("there.dat", "0" * 64, "has sha256 2cf24dba5fb0a30e..., expected 0000000000000000"),
+        ("absent.dat", None, "cannot be fetched .*: check the network"),
+        ("there.zip", None, "is no zip archive"),
+    ],
+)
+def test_a_download_that_fails_leaves_nothing(server, tmp_path, file, digest, message):
+    folder, url = server
+    for name in ("there.dat", "there.zip"):
+        (folder / name).write_text("hello")
+    entry = replace(CATALOG["tradesy"], remotes=(Remote(f"{url}/{file}", "x", digest),))
+    with pytest.raises(DataError, match=message):
+        fetch(entry, tmp_path / "got")
+    assert list((tmp_path / "got").iterdir()) == []
+
+
+def test_offline_is_one_sentence(tmp_path):
+    entry = replace(CATALOG["tradesy"], remotes=(Remote("http://127.0.0.1:9/x", "x"),))
+    with pytest.raises(DataError, match=r"cannot be fetched .* set TRANSCF_DATA"):
+        fetch(entry, tmp_path)
+    with pytest.raises(DataError, match="has to be asked for at https"):
+        fetch(replace(entry, remotes=()), tmp_path)
+
+
+def test_open_data_names_what_it_knows(tmp_path, monkeypatch):
+    assert len(open_data("synthetic")) == 20_000
+    with pytest.raises(DataError, match="nor a name of the catalog: synthetic, delicious"):
+        open_data("nonsense")
+    with pytest.raises(DataError, match="is a folder but neither"):
+        open_data(tmp_path)
+    with pytest.raises(ParameterError, match="protocol='loose'"):
+        open_split("synthetic", "loose")
+
+
+def test_open_split_draws_candidates_for_sampled_protocols_only():
+    assert open_split("synthetic", "strict").candidates is None
+    split = open_split("synthetic", "paper", seed=4)
+    assert split.candidates.source == "99 drawn, seed 4"
+    assert split.recipe["rule"] == "leave-one-out by time"

@@ -1,0 +1,75 @@
+"""Ids survive the way in and out."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transcf.data import ids as ids_module
+from transcf.data.ids import UNKNOWN, IdMap
+from transcf.errors import UnknownIdError
+
+INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1)
+TEXTS = st.lists(st.text(max_size=20), min_size=1)
+
+
+@given(INTEGERS | TEXTS)
+@settings(deadline=None)
+def test_ids_survive_the_round_trip(values):
+    column = pl.Series(values, dtype=pl.String if isinstance(values[0], str) else pl.Int64)
+    ids, rows = IdMap.encode(column)
+    assert ids.ids(rows).to_list() == values
+    assert ids.series.to_list() == sorted(set(values), key=_order)
+    assert ids.rows(column).tolist() == rows.tolist()
+    assert ids.rows_of_column(column).tolist() == rows.tolist()
+
+
+def _order(value):
+    return value.encode("utf-8") if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["10", "9", "-3", "0"], [-3, 0, 9, 10]),
+        (["10", "007"], ["007", "10"]),
+        (["10", "+9"], ["+9", "10"]),
+        (["1.0", "2"], ["1.0", "2"]),
+        (["10", "x"], ["10", "x"]),
+        (["9" * 19, "1"], ["1", "9" * 19]),
+        (["-0"], ["-0"]),
+    ],
+)
+def test_text_becomes_integers_only_if_nothing_is_lost(texts, expected):
+    ids, rows = IdMap.encode(pl.Series(texts), parse_integers=True)
+    assert ids.series.to_list() == expected
+    assert [str(value) for value in ids.ids(rows)] == texts
+
+
+def test_a_collision_of_hashes_is_found_and_mended(monkeypatch):
+    honest = ids_module._hashes
+
+    def colliding(column, seed):
+        return honest(column, seed) if seed else np.zeros(len(column), dtype=np.uint64)
+
+    monkeypatch.setattr(ids_module, "_hashes", colliding)
+    ids, rows = IdMap.encode(pl.Series(["b", "a", "b"]))
+    assert ids.series.to_list() == ["a", "b"]
+    assert rows.tolist() == [1, 0, 1]
+
+
+def test_many_ids_fill_and_grow_the_table():
+    values = np.random.default_rng(0).permutation(100_000) * 7 - 50_000
+    ids, rows = IdMap.encode(pl.Series(np.repeat(values, 2)))
+    expected, inverse = np.unique(np.repeat(values, 2), return_inverse=True)
+    assert ids.series.to_numpy().tolist() == expected.tolist()
+    assert rows.tolist() == inverse.tolist()
+
+
+def test_unknown_ids_have_no_row_and_are_named():
+    ids = IdMap(pl.Series(["ann", "bob"]))
+    assert ids.rows(["bob", "zoe"]).tolist() == [1, UNKNOWN]
+    assert ids.rows([1, 2]).tolist() == [UNKNOWN, UNKNOWN]
+    with pytest.raises(UnknownIdError, match=r"user 'zoe' is unknown \(1 of 2 are\)"):
+        ids.require(["bob", "zoe"], "user")

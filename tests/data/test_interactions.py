@@ -1,0 +1,99 @@
+"""`Interactions` against plain dictionaries and sets."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transcf.data import read_interactions
+
+EVENTS = st.lists(
+    st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(1, 5), st.integers(0, 9)),
+    min_size=1,
+    max_size=60,
+)
+
+
+def table(events):
+    columns = ["user", "item", "rating", "time"]
+    return pl.DataFrame(events, schema=columns, orient="row")
+
+
+@given(EVENTS)
+@settings(deadline=None)
+def test_repeats_are_merged_by_time_then_rating(events):
+    best = {}
+    for user, item, rating, time in events:
+        best[user, item] = max(best.get((user, item), (-1, -1)), (time, rating))
+    log = read_interactions(table(events))
+    found = {(u, i): (t, r) for u, i, r, t in log.to_frame().iter_rows()}
+    assert found == best
+    assert log.report.count("merge repeats", "repeats") == len(events) - len(best)
+    assert log.report.count("read", "rows") == len(events)
+
+
+@given(EVENTS, st.randoms())
+@settings(deadline=None)
+def test_the_order_of_the_log_changes_nothing(events, random):
+    shuffled = random.sample(events, len(events))
+    one, other = read_interactions(table(events)), read_interactions(table(shuffled))
+    assert one.to_frame().equals(other.to_frame())
+    assert one.users == other.users
+    assert one.items == other.items
+
+
+@given(EVENTS)
+@settings(deadline=None)
+def test_both_compressed_forms_hold_the_same_pairs(events):
+    log = read_interactions(table(events))
+    by_user = {(u, i) for u in range(log.n_users) for i in log.by_user.row(u).tolist()}
+    by_item = {(u, i) for i in range(log.n_items) for u in log.by_item.row(i).tolist()}
+    assert by_user == by_item
+    assert len(by_user) == len(log)
+    assert all(np.all(np.diff(log.by_item.row(i)) > 0) for i in range(log.n_items))
+
+
+@given(EVENTS, st.data())
+@settings(deadline=None)
+def test_select_keeps_what_the_mask_says(events, data):
+    log = read_interactions(table(events))
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(log), max_size=len(log))))
+    expected = log.to_frame().filter(pl.Series(mask, dtype=pl.Boolean))
+    for drop_ids in (False, True):
+        part = log.select(mask, drop_ids=drop_ids)
+        assert part.to_frame().equals(expected)
+    assert part.n_users == expected["user_id"].n_unique()
+    assert part.n_items == expected["item_id"].n_unique()
+
+
+def test_nan_ratings_lose_against_any_other():
+    events = [(1, 1, float("nan"), 5), (1, 1, 2.0, 5), (1, 1, float("nan"), 5)]
+    assert read_interactions(table(events)).ratings.tolist() == [2.0]
+
+
+def test_arrays_are_frozen():
+    log = read_interactions(table([(1, 1, 1, 1)]))
+    for values in (log.positions, log.ratings, log.timestamps, log.by_user.indices):
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = 9
+
+
+def test_repr_tells_counts_and_density():
+    log = read_interactions(table([(1, 1, 1, 1), (2, 2, 1, 1)]))
+    shown = "Interactions(2 users, 2 items, 2 interactions, density 50 %, with ratings, timestamps)"
+    assert repr(log) == shown
+
+
+def test_ranges_side_by_side_change_nothing(monkeypatch):
+    random = np.random.default_rng(0)
+    columns = {"user": 40, "item": 30, "rating": 5, "time": 9}
+    frame = pl.DataFrame({name: random.integers(0, top, 3000) for name, top in columns.items()})
+    one = read_interactions(frame)
+    monkeypatch.setattr("transcf.data.ordering._MANY", 1)
+    two = read_interactions(frame)
+    assert one.to_frame().equals(two.to_frame())
+    assert one.positions.tolist() == two.positions.tolist()
+    assert one.by_user.indptr.tolist() == two.by_user.indptr.tolist()
+    single = frame.with_columns(user=pl.lit(1))
+    assert len(read_interactions(single)) == 30

@@ -1,0 +1,92 @@
+"""The paper's datasets: published counts, and the authors' own held-out rows, one by one."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from transcf import datasets
+from transcf.data import leave_one_out, open_data, open_split, paper_filter
+
+COUNTS = {
+    "delicious": (1050, 1196, 7698),
+    "ciao": (6760, 11166, 146996),
+    "bookcrossing": (19571, 39702, 605178),
+}
+RAW = {
+    "tradesy": (92835, 184281, 508992),
+    "pinterest": (37501, 9836, 1000154),
+    "flixster": (2341, 2956, 26173),
+    "movietweetings": (16554, 10506, 100000),
+    "ml-latest-small": (671, 9066, 100004),
+}
+
+
+def sizes(log):
+    return log.n_users, log.n_items, len(log)
+
+
+def authors_rows(folder, name):
+    return pl.read_csv(folder / name, separator="\t").sort("uid").rows()
+
+
+@pytest.mark.parametrize("name", ["delicious", "ciao"])
+def test_prepared_folders(real_data, name):
+    folder = real_data(name)
+    log = open_data(folder)
+    assert sizes(log) == COUNTS[name]
+    split = leave_one_out(log, "paper")
+    for part, file in ((split.validation, "LOOVal.dat"), (split.test, "LOOTest.dat")):
+        rows = part.to_frame().select("user_id", "item_id").rows()
+        assert rows == authors_rows(folder, file)
+    stored = open_split(folder, "paper")
+    for part in ("train", "validation", "test"):
+        assert getattr(stored, part).to_frame().equals(getattr(split, part).to_frame())
+    assert np.all(np.diff(stored.candidates.indptr) == 100)
+
+
+@pytest.mark.parametrize("name", ["delicious", "ciao", "bookcrossing"])
+def test_raw_logs_with_the_papers_filter(real_data, name):
+    folder = real_data(name)
+    log = paper_filter(datasets.load(name, folder, form="raw"))
+    assert sizes(log) == COUNTS[name]
+    if name != "bookcrossing":
+        return
+    split = leave_one_out(log, "paper")
+    numbers = {}
+    ordered = log.to_frame().with_columns(place=pl.Series(log.positions)).sort("place")
+    for column in ("user_id", "item_id"):
+        distinct = ordered[column].unique(maintain_order=True)
+        numbers[column] = dict(zip(distinct, range(len(distinct)), strict=True))
+    for part, file in ((split.validation, "LOOVal.dat"), (split.test, "LOOTest.dat")):
+        rows = sorted(
+            (numbers["user_id"][user], numbers["item_id"][item])
+            for user, item in part.to_frame().select("user_id", "item_id").iter_rows()
+        )
+        assert rows == authors_rows(folder, file)
+
+
+def test_ratings_and_categories_of_ciao_follow_the_authors_numbers(real_data):
+    log = datasets.load("ciao", real_data("ciao"))
+    raw = datasets.load("ciao", real_data("ciao"), form="raw")
+    assert log.categories["category"].n_unique() == 28
+    assert "Household Appliances" in log.categories["category"]
+    # The authors' numbers are by first appearance; a user's ratings are the same multiset.
+    filtered = paper_filter(raw)
+    for one, other in ((log, filtered),):
+        assert np.array_equal(np.sort(one.ratings), np.sort(other.ratings))
+        # First users of both are the same person: user 1 of the raw log.
+        mine = one.ratings[: one.by_user.indptr[1]]
+        theirs = other.ratings[: other.by_user.indptr[1]]
+        assert np.array_equal(np.sort(mine), np.sort(theirs))
+    popular = log.categories.join(log.to_frame(), on="item_id")["category"].value_counts()
+    theirs = filtered.categories.join(filtered.to_frame(), on="item_id")["category"].value_counts()
+    assert sorted(popular.rows()) == sorted(theirs.rows())
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_raw_logs(real_data, name):
+    if name == "flixster":
+        pytest.importorskip("h5py")
+    log = datasets.load(name, real_data(name))
+    assert sizes(log) == RAW[name]
+    assert (log.categories is not None) == (name in ("movietweetings", "ml-latest-small"))

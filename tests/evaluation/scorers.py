@@ -1,0 +1,69 @@
+"""Scorers whose every score is known, and splits to rank them on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from transcf.data.ids import IdMap
+from transcf.data.interactions import Interactions
+from transcf.data.split import Split
+from transcf.retrieval.scorer import LinearForm
+
+
+@dataclass
+class TableScorer:
+    """Scores from a table, (n_users, n_items)."""
+
+    table: np.ndarray
+    rankable: np.ndarray
+    name: str = "table"
+    block_sizes: list[int] = field(default_factory=list)
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        self.block_sizes.append(len(users))
+        return self.table[users].astype(np.float32)
+
+    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return self.table[users, items].astype(np.float32)
+
+
+@dataclass
+class ProductScorer:
+    """Scores as inner products."""
+
+    form: LinearForm
+    rankable: np.ndarray
+    name: str = "product"
+
+    def _linear_form(self) -> LinearForm:
+        return self.form
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        return self.form.score_block(users)
+
+    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return self.form.score_pairs(users, items)
+
+
+def random_split(seed: int, n_users: int = 12, n_items: int = 30, density: float = 0.4) -> Split:
+    """A split with one to several held-out items per user; some users and items are cold."""
+    rng = np.random.default_rng(seed)
+    part = rng.choice(
+        4, size=(n_users, n_items), p=[1 - density, density * 0.6] + [density * 0.2] * 2
+    )
+    part[0, 0] = 1  # never empty
+    part[1, 1] = 3
+    part[1, 0] = 1
+    part[2, 1] = 1
+    users, items = np.nonzero(part)
+    log = Interactions.from_rows(
+        IdMap(pl.Series(range(n_users))),
+        IdMap(pl.Series(range(n_items))),
+        users.astype(np.int32),
+        items.astype(np.int32),
+    )
+    kind = part[log.user_rows, log.item_rows]
+    return Split(log.select(kind == 1), log.select(kind == 2), log.select(kind == 3))

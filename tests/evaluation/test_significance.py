@@ -1,0 +1,76 @@
+"""Tests of significance against scipy and against what must hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from transcf.errors import EvaluationError
+from transcf.evaluation import Evaluation, compare, summarize_seeds
+from transcf.evaluation.significance import holm, paired_bootstrap
+
+
+def evaluation(name: str, values: np.ndarray, **changes: str) -> Evaluation:
+    about = {"model": name, "protocol": "strict", "ties": "pessimistic", "part": "test"} | changes
+    table = pl.DataFrame({"user_id": np.arange(len(values)), "N@10": values})
+    return Evaluation(per_user=table, **about)
+
+
+def test_the_bootstrap_interval_is_the_normal_one_for_many_users() -> None:
+    difference = np.random.default_rng(0).normal(0.1, 1.0, 4000)
+    low, high, p = paired_bootstrap(difference, 4000, seed=1)
+    error = stats.sem(difference)
+    assert low == pytest.approx(difference.mean() - 1.96 * error, abs=0.1 * error)
+    assert high == pytest.approx(difference.mean() + 1.96 * error, abs=0.1 * error)
+    assert p == pytest.approx(2 * stats.norm.sf(difference.mean() / error), abs=0.01)
+
+
+def test_holm_is_the_textbook_rule() -> None:
+    p = np.array([0.01, 0.04, 0.03, 0.005])
+    assert holm(p) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_compare_finds_what_is_there_and_not_what_is_not() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.random(500)
+    better = base + rng.normal(0.05, 0.1, 500)
+    same = base + rng.normal(0.0, 0.1, 500)
+    table = compare(
+        [evaluation("better", better), evaluation("base", base), evaluation("same", same)]
+    )
+    rows = {(r["model_a"], r["model_b"]): r for r in table.to_dicts()}
+    found = rows["better", "base"]
+    assert found["p_wilcoxon"] == pytest.approx(stats.wilcoxon(better - base).pvalue)
+    assert found["low"] < found["difference"] < found["high"]
+    assert found["p_holm"] < 0.001
+    assert rows["base", "same"]["p_holm"] > 0.05
+    assert rows["better", "base"]["p_holm"] >= found["p_wilcoxon"]
+
+
+def test_equal_results_do_not_differ() -> None:
+    values = np.random.default_rng(0).random(50)
+    row = compare([evaluation("a", values), evaluation("b", values)]).row(0, named=True)
+    assert (row["difference"], row["p_wilcoxon"], row["p_bootstrap"]) == (0.0, 1.0, 1.0)
+
+
+def test_only_paired_results_are_compared() -> None:
+    values = np.random.default_rng(0).random(50)
+    with pytest.raises(EvaluationError, match="same users"):
+        compare([evaluation("a", values), evaluation("b", values[1:])])
+    with pytest.raises(EvaluationError, match="same protocol"):
+        compare([evaluation("a", values), evaluation("b", values, protocol="paper")])
+    with pytest.raises(EvaluationError, match="at least two"):
+        compare([evaluation("a", values)])
+    with pytest.raises(EvaluationError, match="no metric 'H@3'"):
+        compare([evaluation("a", values), evaluation("b", values)], "H@3")
+
+
+def test_seeds_are_summarized_with_both_kinds_of_spread() -> None:
+    rng = np.random.default_rng(0)
+    runs = rng.random((5, 200))
+    summary = summarize_seeds([evaluation("a", values) for values in runs])["N@10"]
+    assert summary["mean"] == pytest.approx(runs.mean())
+    assert summary["sd"] == pytest.approx(np.std(runs.mean(axis=1), ddof=1))
+    assert summary["se"] == pytest.approx(stats.sem(runs.mean(axis=0)))

@@ -1,0 +1,55 @@
+"""EASE against the closed form written down naively, and against its own objective."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from transcf.data.interactions import Interactions
+from transcf.errors import DataError
+from transcf.models import ease
+from transcf.models.ease import EASE
+
+
+def naive_weights(log: Interactions, regularization: float) -> np.ndarray:
+    X = log.by_user.to_scipy().toarray().astype(np.float64)
+    P = np.linalg.inv(X.T @ X + regularization * np.eye(X.shape[1]))
+    B = P / -np.diag(P)
+    np.fill_diagonal(B, 0.0)
+    return B
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-7), ("float32", 1e-5)])
+@pytest.mark.parametrize("block_bytes", [None, 4 * 60 * 7])
+def test_weights_equal_the_closed_form(
+    random_log: Interactions, precision: str, tolerance: float, block_bytes: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if block_bytes is not None:
+        length = ease.block_length
+        monkeypatch.setattr(ease, "block_length", lambda n_items: length(n_items, block_bytes))
+    model = EASE(regularization=3.0, precision=precision).fit(random_log)
+    expected = naive_weights(random_log, 3.0)
+    np.testing.assert_allclose(model.weights_, expected, atol=tolerance)
+    users = np.array([4, 0], dtype=np.int32)
+    X = random_log.by_user.to_scipy().toarray()
+    np.testing.assert_allclose(model.score_block(users), X[users] @ expected, atol=1e-5)
+
+
+def test_the_weights_minimise_the_objective(random_log: Interactions) -> None:
+    X = random_log.by_user.to_scipy().toarray().astype(np.float64)
+    B = EASE(regularization=5.0).fit(random_log).weights_.astype(np.float64)
+
+    def objective(weights: np.ndarray) -> float:
+        return float(((X - X @ weights) ** 2).sum() + 5.0 * (weights**2).sum())
+
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        step = 1e-2 * rng.standard_normal(B.shape)
+        np.fill_diagonal(step, 0.0)
+        assert objective(B + step) > objective(B)
+
+
+def test_too_many_items_are_refused_before_memory_runs_out() -> None:
+    with pytest.raises(DataError, match=r"5,000,000 items .* use ItemKNN"):
+        ease._check_memory(5_000_000, np.dtype(np.float64))
