@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transcf import datasets
+    from transcf.data.candidates import draw_candidates
+    from transcf.data.filters import k_core, paper_filter
     from transcf.data.interactions import Interactions
     from transcf.data.readers import read_interactions
+    from transcf.data.sources import open_data, open_split
     from transcf.data.split import Split
-    from transcf.evaluation import evaluate
+    from transcf.data.splits import leave_one_out, random_ratio, temporal_cut
+    from transcf.data.synthetic import synthesize
+    from transcf.errors import TransCFError
+    from transcf.evaluation import Evaluation, Validation, compare, evaluate, summarize_seeds
     from transcf.models.base import Recommender
     from transcf.models.ease import EASE
     from transcf.models.itemknn import ItemKNN
@@ -24,25 +30,75 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "EASE": "transcf.models.ease",
-    "Interactions": "transcf.data.interactions",
-    "InversePopularity": "transcf.models.popularity",
-    "ItemKNN": "transcf.models.itemknn",
-    "Popularity": "transcf.models.popularity",
-    "Random": "transcf.models.random",
-    "Recommender": "transcf.models.base",
-    "Split": "transcf.data.split",
-    "available": "transcf.models.registry",
-    "create": "transcf.models.registry",
-    "load": "transcf.models.storage",
-    "read_interactions": "transcf.data.readers",
-}
+__all__ = [
+    "EASE",
+    "Evaluation",
+    "Interactions",
+    "InversePopularity",
+    "ItemKNN",
+    "Popularity",
+    "Random",
+    "Recommender",
+    "Split",
+    "TransCFError",
+    "Validation",
+    "available",
+    "compare",
+    "create",
+    "datasets",
+    "draw_candidates",
+    "evaluate",
+    "k_core",
+    "leave_one_out",
+    "load",
+    "open_data",
+    "open_split",
+    "paper_filter",
+    "random_ratio",
+    "read_interactions",
+    "summarize_seeds",
+    "synthesize",
+    "temporal_cut",
+]
 
-__all__ = sorted(_HOMES)
+_HOMES = {
+    "EASE": "models.ease",
+    "Evaluation": "evaluation",
+    "Interactions": "data.interactions",
+    "InversePopularity": "models.popularity",
+    "ItemKNN": "models.itemknn",
+    "Popularity": "models.popularity",
+    "Random": "models.random",
+    "Recommender": "models.base",
+    "Split": "data.split",
+    "TransCFError": "errors",
+    "Validation": "evaluation",
+    "available": "models.registry",
+    "compare": "evaluation",
+    "create": "models.registry",
+    "draw_candidates": "data.candidates",
+    "evaluate": "evaluation",
+    "k_core": "data.filters",
+    "leave_one_out": "data.splits",
+    "load": "models.storage",
+    "open_data": "data.sources",
+    "open_split": "data.sources",
+    "paper_filter": "data.filters",
+    "random_ratio": "data.splits",
+    "read_interactions": "data.readers",
+    "summarize_seeds": "evaluation",
+    "synthesize": "data.synthetic",
+    "temporal_cut": "data.splits",
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "datasets":
+        return import_module("transcf.datasets")
     if name not in _HOMES:
         raise AttributeError(f"module 'transcf' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"transcf.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

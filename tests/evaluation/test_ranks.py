@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,7 +31,7 @@ def brute_force(table, rankable, split, ties, pools=None):
         else:
             rivals = set(pools[user])
         rivals = [i for i in rivals if rankable[i] and i not in split.test.by_user.row(user)]
-        if not held or (pools is not None and not len(pools[user])):
+        if not held or not rivals:
             continue
         found = []
         for j, target in enumerate(sorted(held, key=lambda i: -table[user, i])):
@@ -71,6 +72,24 @@ def test_linear_forms_rank_like_exact_arithmetic(seed, ties) -> None:
     scorer = ProductScorer(LinearForm(x, y, constants), rankable)
     found = full_ranks(scorer, split.test, split.known_items("test"), ties).ranks
     assert as_dict(found) == brute_force(x @ y.T, rankable, split, ties)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("ties", TIES)
+def test_linear_forms_rank_as_in_float64(monkeypatch, ties, threads) -> None:
+    """Items come with near twins that a float32 product cannot tell apart."""
+    monkeypatch.setattr(numba, "get_num_threads", lambda: threads)
+    split = random_split(4, n_users=120, n_items=200, density=0.2)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((120, 70)).astype(np.float32)
+    y = np.repeat(rng.standard_normal((50, 70)), 4, axis=0)
+    y = (y * (1 + 1e-7 * rng.standard_normal(y.shape))).astype(np.float32)
+    constants = rng.standard_normal(120).astype(np.float32)
+    table = (x.astype(float) @ y.astype(float).T + constants[:, None]).astype(np.float32)
+    rankable = np.bincount(split.train.item_rows, minlength=200) > 0
+    scorer = ProductScorer(LinearForm(x, y, constants), rankable)
+    found = full_ranks(scorer, split.test, split.known_items("test"), ties).ranks
+    assert as_dict(found) == brute_force(table, rankable, split, ties)
 
 
 @given(st.integers(0, 10_000), st.sampled_from(TIES))

@@ -8,14 +8,15 @@ import pytest
 from scipy import stats
 
 from transcf.errors import EvaluationError
-from transcf.evaluation import Evaluation, compare, summarize_seeds
+from transcf.evaluation import Estimate, Evaluation, compare, summarize_seeds
 from transcf.evaluation.significance import holm, paired_bootstrap
 
 
 def evaluation(name: str, values: np.ndarray, **changes: str) -> Evaluation:
     about = {"model": name, "protocol": "strict", "ties": "pessimistic", "part": "test"} | changes
     table = pl.DataFrame({"user_id": np.arange(len(values)), "N@10": values})
-    return Evaluation(per_user=table, **about)
+    metrics = {"N@10": Estimate.over_users(values)}
+    return Evaluation(users=len(values), skipped={}, per_user=table, metrics=metrics, **about)
 
 
 def test_the_bootstrap_interval_is_the_normal_one_for_many_users() -> None:
@@ -43,7 +44,7 @@ def test_compare_finds_what_is_there_and_not_what_is_not() -> None:
     rows = {(r["model_a"], r["model_b"]): r for r in table.to_dicts()}
     found = rows["better", "base"]
     assert found["p_wilcoxon"] == pytest.approx(stats.wilcoxon(better - base).pvalue)
-    assert found["low"] < found["difference"] < found["high"]
+    assert found["ci_low"] < found["difference"] < found["ci_high"]
     assert found["p_holm"] < 0.001
     assert rows["base", "same"]["p_holm"] > 0.05
     assert rows["better", "base"]["p_holm"] >= found["p_wilcoxon"]
@@ -57,9 +58,9 @@ def test_equal_results_do_not_differ() -> None:
 
 def test_only_paired_results_are_compared() -> None:
     values = np.random.default_rng(0).random(50)
-    with pytest.raises(EvaluationError, match="same users"):
+    with pytest.raises(EvaluationError, match="different users"):
         compare([evaluation("a", values), evaluation("b", values[1:])])
-    with pytest.raises(EvaluationError, match="same protocol"):
+    with pytest.raises(EvaluationError, match="protocol 'strict'"):
         compare([evaluation("a", values), evaluation("b", values, protocol="paper")])
     with pytest.raises(EvaluationError, match="at least two"):
         compare([evaluation("a", values)])
@@ -74,3 +75,33 @@ def test_seeds_are_summarized_with_both_kinds_of_spread() -> None:
     assert summary["mean"] == pytest.approx(runs.mean())
     assert summary["sd"] == pytest.approx(np.std(runs.mean(axis=1), ddof=1))
     assert summary["se"] == pytest.approx(stats.sem(runs.mean(axis=0)))
+
+
+def test_one_seed_has_no_spread_over_seeds() -> None:
+    values = np.random.default_rng(0).random(30)
+    summary = summarize_seeds([evaluation("a", values)])["N@10"]
+    assert summary["sd"] is None
+    assert summary["se"] == pytest.approx(stats.sem(values))
+    with pytest.raises(EvaluationError, match="one model at a time"):
+        summarize_seeds([evaluation("a", values), evaluation("b", values)])
+
+
+def test_the_seed_decides_the_bootstrap_and_nothing_else_does() -> None:
+    rng = np.random.default_rng(0)
+    results = [evaluation(name, rng.random(80)) for name in ("a", "a", "c")]
+    table = compare(results, random_state=4)
+    assert table.equals(compare(results, random_state=4))
+    other = compare(results, random_state=5)
+    assert not table["ci_low"].equals(other["ci_low"])
+    assert table["p_wilcoxon"].equals(other["p_wilcoxon"])
+    assert table["model_a"].to_list() == ["a (1)", "a (1)", "a (2)"]
+
+
+def test_drawing_distinct_values_is_drawing_users() -> None:
+    """The quick way of resampling has the mean and spread of the plain one."""
+    values = np.random.default_rng(0).integers(-1, 2, 300).astype(float)
+    low, high, _ = paired_bootstrap(values, 20_000, seed=3)
+    rng = np.random.default_rng(7)
+    plain = values[rng.integers(300, size=(20_000, 300))].mean(axis=1)
+    spread = values.std() / np.sqrt(300)
+    assert [low, high] == pytest.approx(np.percentile(plain, [2.5, 97.5]), abs=0.06 * spread)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -16,6 +18,7 @@ from transcf.models._transcf.exact import (
     losses,
     pair_slope,
 )
+from transcf.models._transcf.parameters import BIAS_RATE
 
 FORMS = ["translation", "still", "alt", "dot"]
 EXTRAS = {
@@ -55,6 +58,13 @@ def random_parameters(problem: Problem, dim: int, scale: float, seed: int = 1) -
 
 def items_of(problem: Problem, user: int) -> Array:
     return problem.user_indices[problem.user_indptr[user] : problem.user_indptr[user + 1]]
+
+
+def weights_of(problem: Problem, user: int) -> Array:
+    """How often each interaction of a user is drawn; the sum is 1."""
+    own = slice(problem.user_indptr[user], problem.user_indptr[user + 1])
+    weights = problem.weights[own] if len(problem.weights) else np.ones(own.stop - own.start)
+    return weights / weights.sum()
 
 
 def all_triples(problem: Problem, user: int) -> Triples:
@@ -103,3 +113,122 @@ class TestExactGradient:
             else:
                 np.testing.assert_allclose(expected, numeric, rtol=1e-5, atol=1e-6)
                 assert np.abs(numeric).max() > 0.01 or name == "item_bias"
+
+
+def expected_terms(
+    problem: Problem, parameters: Parameters, hyper: Hyper
+) -> dict[str, tuple[Array, Array, Array]]:
+    """What an epoch does on average, split by cause: gradients of (users, items, item_bias).
+
+    All triples of every user are enumerated and weighted by how often they are drawn.
+    """
+    averages, n_active = Averages(problem), len(problem.active_items)
+    terms: dict[str, tuple[Array, Array, Array]] = {}
+
+    def add(name: str, kind: int, rows: Array | sp.csr_array, values: Array) -> None:
+        empty = tuple(np.zeros_like(x) for x in vars(parameters).values())
+        term = terms.setdefault(name, empty)  # type: ignore[arg-type]
+        if sp.issparse(rows):
+            term[kind][:] += rows.T @ values
+        else:
+            np.add.at(term[kind], rows, values)
+
+    for user in range(problem.n_users):
+        own = items_of(problem, user)
+        others = np.setdiff1d(problem.active_items, own)
+        grid = np.meshgrid(own, *[others] * hyper.negatives, indexing="ij")
+        columns = np.stack([part.ravel() for part in grid], axis=1)
+        triples = Triples(np.full(len(columns), user), columns[:, 0], columns[:, 1:])
+        x = evaluate(parameters, averages, triples, hyper, n_active)
+        weights = weights_of(problem, user)
+        share = hyper.samples_per_user * np.repeat(weights, len(columns) // len(own))
+        share *= len(own) / len(columns)
+        u, i, j = triples.users, triples.positives, x.hardest
+        of_u, of_i, of_j = averages.by_user[u], averages.by_item[i], averages.by_item[j]
+        pull, push = share * (x.weight + hyper.reg_distance), -share * x.weight
+        da, dq, db, dn = pair_slope(hyper.form, pull, x.a, x.q, x.b_i, x.n_i)
+        add("a pulled", 0, u, da)
+        add("b_i pulled", 1, i, db)
+        add("q pulled", 1, of_u, dq)
+        add("n_i pulled", 0, of_i, dn)
+        da, dq, db, dn = pair_slope(hyper.form, push, x.a, x.q, x.b_j, x.n_j)
+        add("a pushed", 0, u, da)
+        add("b_j pushed", 1, j, db)
+        add("q pushed", 1, of_u, dq)
+        add("n_j pushed", 0, of_j, dn)
+        tie = 2 * hyper.reg_neighborhood * share[:, None]
+        add("a tied", 0, u, tie * (x.a - x.q))
+        back = tie * hyper.tie_neighbors
+        add("q tied", 1, of_u, -back * (x.a - x.q))
+        add("b_i tied", 1, i, tie * (x.b_i - x.n_i))
+        add("n_i tied", 0, of_i, -back * (x.b_i - x.n_i))
+        if hyper.item_bias:
+            decay = 2 * hyper.bias_decay * parameters.item_bias
+            add("bias pulled", 2, i, -share * x.weight)
+            add("bias pushed", 2, j, share * x.weight)
+            add("bias_i decayed", 2, i, share * decay[i])
+            add("bias_j decayed", 2, j, share * decay[j])
+    return terms
+
+
+def flat(parts: tuple[Array, ...]) -> Array:
+    return np.concatenate([np.ravel(part) for part in parts])
+
+
+def measured_shares(
+    problem: Problem, parameters: Parameters, hyper: Hyper, epochs: int, **layout: int
+) -> tuple[list[str], Array]:
+    """How much of every expected term each epoch of the fast solver shows, (epochs, terms)."""
+    terms = expected_terms(problem, parameters, hyper)
+    names = [name for name, term in terms.items() if np.abs(flat(term)).max() > 0]
+    expected = np.stack([flat(terms[name]) for name in names], axis=1)
+    solver = FastSolver(problem, hyper, **layout)
+    shares = []
+    for epoch in range(epochs):
+        after, _ = solver.epoch(parameters, epoch)
+        pairs = zip(vars(after).values(), vars(parameters).values(), strict=True)
+        rates = [hyper.learning_rate, hyper.learning_rate, BIAS_RATE * hyper.learning_rate]
+        moved = flat(
+            tuple((new - old) / -rate for (new, old), rate in zip(pairs, rates, strict=True))
+        )
+        shares.append(np.linalg.lstsq(expected, moved)[0])
+    return names, np.array(shares)
+
+
+class TestFastEqualsExact:
+    """Tiny steps from one state: the mean of many epochs is the exact expected step.
+
+    The movement is explained by the expected terms (who is pulled, pushed or tied, directly or
+    through a mean); every term must be there exactly once. A push that is dropped shows a share of
+    0, one with the wrong sign -1.
+    """
+
+    HYPER = Hyper(
+        dim=3,
+        learning_rate=1e-9,
+        margin=1.0,
+        reg_distance=0.7,
+        reg_neighborhood=0.6,
+        samples_per_user=3000.0,
+        bias_decay=0.4,
+        bound="none",
+    )
+
+    @pytest.mark.parametrize("form", FORMS)
+    @pytest.mark.parametrize("extra", ["plain", "all"])
+    def test_every_term_is_there_once(self, form: str, extra: str) -> None:
+        hyper = dataclasses.replace(self.HYPER, form=form, **EXTRAS[extra])  # type: ignore[arg-type]
+        self.check(small_problem(), hyper)
+
+    def test_weighted_interactions_and_ties_that_leave_the_neighbours_alone(self) -> None:
+        problem = small_problem()
+        weights = np.random.default_rng(5).uniform(0.2, 3.0, len(problem.user_indices))
+        weighted = dataclasses.replace(problem, weights=weights.astype(np.float32))
+        self.check(weighted, dataclasses.replace(self.HYPER, tie_neighbors=False))
+
+    def check(self, problem: Problem, hyper: Hyper) -> None:
+        names, shares = measured_shares(problem, random_parameters(problem, 3, 0.6), hyper, 60)
+        mean, error = shares.mean(axis=0), shares.std(axis=0) / np.sqrt(len(shares))
+        report = dict(zip(names, zip(mean.round(3), error.round(3), strict=True), strict=True))
+        assert (error < 0.1).all(), report
+        assert (np.abs(mean - 1) < 5 * error).all(), report

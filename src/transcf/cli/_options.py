@@ -87,7 +87,7 @@ def limit_threads(threads: int | None) -> None:
         return
     import numba
 
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
 
 
 def dataset_name(data: str) -> str:

@@ -20,30 +20,40 @@ def print_json(value: Any) -> None:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, note: str = ""
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    notes: Iterable[str] = (),
 ) -> None:
-    """Print a table, numbers to the right, and a note below it."""
+    """Print a title, a table with numbers to the right, and notes below it."""
     from rich.console import Console
     from rich.table import Table
 
     filled = [[_text(cell) for cell in row] for row in rows]
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(show_header=any(columns))
     for place, column in enumerate(columns):
-        numeric = all(_is_number(row[place]) for row in filled) and bool(filled)
+        numeric = bool(filled) and all(_is_number(row[place]) for row in filled)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in filled:
         table.add_row(*row)
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
         console.width = 10_000  # a pipe has no edge to wrap at
+    console.print(title, style="bold")
     console.print(table)
-    if note:
+    for note in notes:
         console.print(note)
 
 
 def print_facts(title: str, facts: Mapping[str, object]) -> None:
     """Print names and values, one a line."""
     print_table(title, ("", ""), facts.items())
+
+
+def show_figure(value: float | None) -> str:
+    """Write a metric to four digits; a dash where there is none."""
+    return "-" if value is None else f"{value:.4f}"
 
 
 def progress_note(text: str) -> None:

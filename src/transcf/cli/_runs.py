@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from transcf.cli._options import make_model
 from transcf.cli._output import progress_note
@@ -13,10 +13,16 @@ from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.data.split import Split
-    from transcf.evaluation.protocols import Part, Protocol
+    from transcf.evaluation import Evaluation
+    from transcf.evaluation.protocols import Part, ProtocolName
     from transcf.evaluation.ranks import Ties
-    from transcf.evaluation.results import Evaluation
     from transcf.models.base import Recommender
+
+#: What every table of sampled figures has to say.
+SAMPLED_NOTE = (
+    "Sampled candidates favour models that rank rare items first: compare with inverse-popularity "
+    "and with the full ranking."
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class Judging:
         at: Lengths of the lists.
     """
 
-    protocol: Protocol
+    protocol: ProtocolName
     ties: Ties
     part: Part
     at: tuple[int, ...]
@@ -38,18 +44,24 @@ class Judging:
     @classmethod
     def read(cls, protocol: str, ties: str, part: str, at: str) -> Judging:
         """Check the options of a command, before anything is fitted."""
-        from transcf.evaluation.protocols import check_protocol
-        from transcf.evaluation.ranks import check_ties
-
-        check_protocol(protocol)
-        check_ties(ties)
-        if part not in ("test", "validation"):
-            raise ParameterError(f"--part {part} is not understood: use test or validation.")
+        for option, word, allowed in (
+            ("protocol", protocol, ("strict", "paper", "paper-as-published")),
+            ("ties", ties, ("pessimistic", "realistic", "optimistic")),
+            ("part", part, ("test", "validation")),
+        ):
+            if word not in allowed:
+                raise ParameterError(
+                    f"--{option} {word} is not understood: use {', '.join(allowed)}."
+                )
         lengths = [length.strip() for length in at.split(",")]
         if not all(length.isdigit() and int(length) for length in lengths):
             raise ParameterError(f"--at {at} is not understood: write numbers such as 10,20.")
-        known: Any = (protocol, ties, part)
-        return cls(*known, tuple(map(int, lengths)))
+        return cls(
+            protocol=cast("ProtocolName", protocol),
+            ties=cast("Ties", ties),
+            part=cast("Part", part),
+            at=tuple(map(int, lengths)),
+        )
 
     def judge(self, model: Recommender, split: Split) -> Evaluation:
         """Evaluate a fitted model."""
@@ -57,19 +69,23 @@ class Judging:
 
         return evaluate(model, split, self.protocol, ties=self.ties, part=self.part, at=self.at)
 
+    def beside(self, model: Recommender, split: Split) -> Evaluation | None:
+        """Return the figures in full ranking that stand beside sampled ones."""
+        if self.protocol == "strict":
+            return None
+        return replace(self, protocol="strict").judge(model, split)
+
     def fit_and_judge(self, model: Recommender, split: Split) -> Evaluation:
         """Fit on the training part, with the epoch chosen as the protocol says, and evaluate."""
         from transcf.evaluation import EpochRecorder, Validation
         from transcf.models.iterative import IterativeRecommender
-        from transcf.training.options import FitOptions
 
-        validation = Validation.of(split, self.protocol)
         on_test = self.protocol == "paper-as-published" and self.part == "test"
-        if not (on_test and isinstance(model, IterativeRecommender)):
-            return self.judge(model.fit(split.train, validation), split)
-        recorder = EpochRecorder(model, split, ties=self.ties, at=self.at)
-        model.fit(split.train, validation, FitOptions(on_epoch=recorder))
-        return recorder.result()
+        if on_test and isinstance(model, IterativeRecommender):
+            recorder = EpochRecorder(split, ties=self.ties, at=self.at)
+            model.fit(split.train, recorder)
+            return recorder.result()
+        return self.judge(model.fit(split.train, Validation.of(split, self.protocol)), split)
 
 
 @dataclass(frozen=True)
@@ -79,23 +95,36 @@ class Run:
     Attributes:
         name: As it was asked for.
         model: The model of the first seed.
-        evaluations: One for each seed.
+        evaluations: One for each seed; a single one if the seed changes nothing.
         seconds: Time for fitting and evaluating, of all seeds together.
+        full: The model of the first seed in full ranking, where a protocol samples candidates.
     """
 
     name: str
     model: Recommender
     evaluations: Sequence[Evaluation]
     seconds: float
+    full: Evaluation | None = None
 
-    def summary(self) -> dict[str, dict[str, float]]:
-        """`mean`, `sd` over seeds and `se` over users of every metric."""
+    def notes(self) -> list[str]:
+        """Warnings that belong to the figures."""
+        sampled = None if self.full is None else SAMPLED_NOTE
+        return [note for note in (sampled, self.evaluations[0].note) if note]
+
+    def summary(self) -> dict[str, dict[str, float | None]]:
+        """`mean`, `sd` over seeds and `se` over users of every metric, None where unknown."""
         from transcf.evaluation import summarize_seeds
 
-        return summarize_seeds(self.evaluations)
+        found = summarize_seeds(self.evaluations)
+        if not has_chance(self.model):
+            for entry in found.values():
+                entry["sd"] = 0.0  # every seed gives the same
+        return found
 
     def averaged(self) -> Evaluation:
         """One evaluation with the figures of each user averaged over the seeds."""
+        from transcf.evaluation import Estimate
+
         first = self.evaluations[0]
         columns = [name for name in first.per_user.columns if name != "user_id"]
         total = first.per_user.select(columns)
@@ -103,7 +132,10 @@ class Run:
             total = total + other.per_user.select(columns)
         mean = total / len(self.evaluations)
         return replace(
-            first, model=self.name, per_user=mean.insert_column(0, first.per_user["user_id"])
+            first,
+            model=self.name,
+            per_user=mean.insert_column(0, first.per_user["user_id"]),
+            metrics={name: Estimate.over_users(mean[name].to_numpy()) for name in columns},
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,14 +148,19 @@ class Run:
             "protocol": first.protocol,
             "ties": first.ties,
             "part": first.part,
-            "seeds": len(self.evaluations),
+            "runs": len(self.evaluations),
             "users": first.users,
             "skipped": first.skipped,
             "metrics": self.summary(),
-            "catalogue": first.catalogue,
             "seconds": round(self.seconds, 3),
-            **({"note": first.note} if first.note else {}),
+            "notes": self.notes(),
+            **({} if self.full is None else {"full_ranking": self.full.to_dict()["metrics"]}),
         }
+
+
+def has_chance(model: Recommender) -> bool:
+    """Whether the seed changes anything."""
+    return "random_state" in model.rules
 
 
 def run(
@@ -134,16 +171,14 @@ def run(
     seeds: Sequence[int],
     threads: int | None = None,
 ) -> Run:
-    """Fit and judge a model with each seed; a model without randomness is run once."""
-    from transcf.models.registry import model_class
-
-    if "random_state" not in model_class(name).rules:
-        seeds = seeds[:1]
+    """Fit and judge a model with each seed; a model without chance is run once."""
     models, evaluations = [], []
     started = time.perf_counter()
     for seed in seeds:
         progress_note(f"fitting {name}, seed {seed}")
-        model = make_model(name, params, seed=seed, threads=threads)
-        evaluations.append(judging.fit_and_judge(model, split))
-        models.append(model)
-    return Run(name, models[0], evaluations, time.perf_counter() - started)
+        models.append(make_model(name, params, seed=seed, threads=threads))
+        evaluations.append(judging.fit_and_judge(models[-1], split))
+        if not has_chance(models[-1]):
+            break
+    seconds = time.perf_counter() - started
+    return Run(name, models[0], evaluations, seconds, judging.beside(models[0], split))

@@ -19,13 +19,15 @@ from transcf.cli._options import (
     limit_threads,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table
+from transcf.cli._output import JsonFlag, print_json, print_table, show_figure
 from transcf.cli._runs import Judging, Run, run
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     import polars as pl
 
+#: Always in the table: what a figure is worth shows only beside these.
+_FLOOR = ("popularity", "inverse-popularity", "random")
 #: Below this, a difference is called one.
 _LEVEL = 0.05
 
@@ -33,8 +35,8 @@ _LEVEL = 0.05
 def compare(
     data: Data,
     models: Annotated[
-        str, typer.Option(help="Names with commas between them, or 'all'.")
-    ] = "popularity,inverse-popularity,random,itemknn,ease",
+        str, typer.Option(help="Names with commas between them, or 'all'; the floor joins them.")
+    ] = "itemknn,ease",
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,12 +82,10 @@ def compare(
 def _names(models: str) -> list[str]:
     from transcf.models.registry import available, model_class
 
-    names = list(available()) if models == "all" else [name.strip() for name in models.split(",")]
-    for name in names:
+    asked = list(available()) if models == "all" else [name.strip() for name in models.split(",")]
+    for name in asked:
         model_class(name)
-    if len(set(names)) < max(2, len(names)):
-        raise ParameterError(f"--models {models} does not name two or more different models.")
-    return names
+    return list(dict.fromkeys((*_FLOOR, *asked)))
 
 
 def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, dict[str, Any]]:
@@ -111,30 +111,43 @@ def paired_tests(runs: Sequence[Run], metric: str) -> pl.DataFrame:
 
 def print_runs(title: str, runs: Sequence[Run], metric: str, tests: pl.DataFrame) -> None:
     """Print one line per model: metrics with standard errors, the best marked, and the test."""
-    shown = [name for name in runs[0].summary() if name.startswith(("H@", "N@"))]
+    summaries = {done.name: done.summary() for done in runs}
+    shown = [name for name in summaries[runs[0].name] if name.startswith(("H@", "N@"))]
     shown += [] if metric in shown else [metric]
-    summaries = [done.summary() for done in runs]
-    best = {name: max(summary[name]["mean"] for summary in summaries) for name in shown}
-    winner = max(range(len(runs)), key=lambda n: summaries[n][metric]["mean"])
-    p_values = _against(runs[winner].name, tests)
+    best = {
+        name: max((found[name]["mean"] or 0.0, model) for model, found in summaries.items())[1]
+        for name in shown
+    }
+    p_values = _against(best[metric], tests)
     rows = []
-    for done, summary in zip(runs, summaries, strict=True):
-        cells = [
-            f"{summary[name]['mean']:.4f}{'*' if summary[name]['mean'] == best[name] else ' '} "
-            f"± {summary[name]['se']:.4f}"
-            for name in shown
-        ]
+    for done in runs:
+        cells = []
+        for name in shown:
+            entry = summaries[done.name][name]
+            cells.append(_cell(entry["mean"], entry["se"], "*" if best[name] == done.name else " "))
+        if done.full is not None:
+            full = done.full.metrics[metric]
+            cells.append(_cell(full.mean, full.se))
         rows.append((done.name, *cells, p_values.get(done.name), f"{done.seconds:.1f}"))
+    beside = [f"{metric} in full ranking"] if runs[0].full is not None else []
+    columns = ("model", *shown, *beside, f"p ({metric})", "seconds")
+    print_table(title, columns, rows, notes=_notes(runs, metric, best[metric], p_values))
+
+
+def _cell(mean: float | None, error: float | None, mark: str = " ") -> str:
+    return f"{show_figure(mean)}{mark} ± {show_figure(error)}"
+
+
+def _notes(runs: Sequence[Run], metric: str, best: str, p_values: dict[str, float]) -> list[str]:
     tied = [name for name, p in p_values.items() if p >= _LEVEL]
-    note = (
-        f"* best; ± standard error over users; p: {metric} against {runs[winner].name}, Wilcoxon "
-        f"signed-rank with Holm's correction."
+    legend = (
+        f"* best; ± standard error over users; p: {metric} against {best}, Wilcoxon signed-rank "
+        "with Holm's correction."
     )
     if tied:
-        note += f" Not told apart from the best at {_LEVEL}: {', '.join(tied)}."
-    warnings = {done.evaluations[0].note for done in runs} - {""}
-    columns = ("model", *shown, f"p ({metric})", "seconds")
-    print_table(title, columns, rows, note="\n".join([note, *sorted(warnings)]))
+        legend += f" Not told apart from the best at {_LEVEL}: {', '.join(tied)}."
+    warnings = dict.fromkeys(note for done in runs for note in done.notes())
+    return [legend, *warnings]
 
 
 def _against(winner: str, tests: pl.DataFrame) -> dict[str, float]:

@@ -27,7 +27,7 @@ def demo(as_json: JsonFlag = False) -> None:
     judging = Judging.read("strict", "pessimistic", "test", "10,20")
     names = [name for name in _SHOWN if name in available()]
     runs = [run(name, {}, split, judging, [0]) for name in names]
-    best = max(runs, key=lambda done: done.summary()[_METRIC]["mean"])
+    best = max(runs, key=lambda done: done.averaged().metrics[_METRIC].mean)
     user = split.train.users.series[0]
     table = best.model.recommend(user, k=5)
     if as_json:
@@ -43,5 +43,6 @@ def demo(as_json: JsonFlag = False) -> None:
     title = "Full ranking, newest event of each user held out"
     print_runs(title, runs, _METRIC, paired_tests(runs, _METRIC))
     rows = [(row["rank"], row["item_id"], f"{row['score']:.4f}") for row in table.to_dicts()]
-    print_table(f"\n{best.name} recommends to {user}", ("rank", "item_id", "score"), rows)
+    typer.echo()
+    print_table(f"{best.name} recommends to {user}", ("rank", "item_id", "score"), rows)
     typer.echo(f"Done in {time.perf_counter() - started:.1f} s.")

@@ -21,7 +21,7 @@ from transcf.cli._options import (
     limit_threads,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table
+from transcf.cli._output import JsonFlag, print_json, print_table, show_figure
 from transcf.cli._runs import Judging, Run, run
 from transcf.errors import DataError, ParameterError
 
@@ -94,7 +94,8 @@ def _judge_saved(
     _check_same_training(folder, dataset, fitted, split)
     judging = Judging.read(protocol or origin["protocol"], ties, part, at)
     judged = judging.judge(fitted, split)
-    return dataset, Run(fitted.name, fitted, [judged], time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return dataset, Run(fitted.name, fitted, [judged], seconds, judging.beside(fitted, split))
 
 
 def _check_same_training(folder: str, dataset: str, fitted: Recommender, split: Split) -> None:
@@ -114,22 +115,21 @@ def _check_same_training(folder: str, dataset: str, fitted: Recommender, split: 
 
 def _print(dataset: str, done: Run) -> None:
     found = done.to_dict()
+    full = found.get("full_ranking", {})
     rows = [
-        (name, f"{entry['mean']:.4f}", f"{entry['se']:.4f}", f"{entry['sd']:.4f}")
-        for name, entry in done.summary().items()
+        (
+            name,
+            *(show_figure(entry[kind]) for kind in ("mean", "se", "sd")),
+            *([show_figure(full[name]["mean"]) if name in full else "-"] if full else []),
+        )
+        for name, entry in found["metrics"].items()
     ]
-    seeds = f", {found['seeds']} seeds" if found["seeds"] > 1 else ""
+    runs = f", {found['runs']} runs" if found["runs"] > 1 else ""
     title = (
         f"{found['model']} on {dataset}: {found['protocol']} protocol, {found['part']}, "
-        f"{found['users']:,} users, {found['ties']} ties{seeds}"
+        f"{found['users']:,} users, {found['ties']} ties{runs}"
     )
     skipped = ", ".join(f"{reason} {count:,}" for reason, count in found["skipped"].items())
-    notes = [f"{name} {value:.4g}" for name, value in found["catalogue"].items()]
-    notes += [f"skipped: {skipped}"] if skipped else []
-    notes += [found["note"]] if "note" in found else []
-    print_table(
-        title,
-        ("metric", "mean", "se (users)", "sd (seeds)"),
-        rows,
-        note="\n".join([*notes, f"{done.seconds:.1f} s"]),
-    )
+    notes = [f"skipped: {skipped or 'nobody'}", *found["notes"], f"{done.seconds:.1f} s"]
+    columns = ("metric", "mean", "se (users)", "sd (seeds)", *(["full ranking"] if full else []))
+    print_table(title, columns, rows, notes=notes)

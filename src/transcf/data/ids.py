@@ -48,13 +48,16 @@ class IdMap:
             parse_integers: Whether text becomes integers if all of it is written as plain
                 integers: digits, maybe a minus, no leading zeros. One "007" keeps all as text.
         """
+        from transcf.kernels.sorting import renumber
+
         distinct, codes = _number(column)
         if parse_integers and _all_plain_integers(distinct):
             distinct = distinct.cast(pl.Int64)
         order = distinct.arg_sort().to_numpy()
         rows_of_codes = np.empty(len(order), dtype=np.int32)
         rows_of_codes[order] = np.arange(len(order), dtype=np.int32)
-        return cls(distinct.gather(pl.Series(order))), rows_of_codes[codes]
+        renumber(codes, rows_of_codes)
+        return cls(distinct.gather(pl.Series(order))), codes
 
     def __len__(self) -> int:
         """Return the number of ids."""
@@ -128,6 +131,8 @@ class IdMap:
         return self._ids[0] if len(self) else None
 
 
+#: Entries compared at a time.
+_PIECE = 1 << 18
 #: Integers as people write them, within 64 bits.
 _PLAIN_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
@@ -143,9 +148,20 @@ def _number(column: pl.Series) -> tuple[pl.Series, Rows]:
     for seed in count():
         codes, first = number_by_hash(_hashes(column, seed))
         distinct = column.gather(pl.Series(first))
-        if distinct.gather(pl.Series(codes)).equals(column):
+        if _are_equal(distinct, codes, column):
             return distinct, codes
     raise AssertionError("unreachable: `count` does not end")
+
+
+def _are_equal(distinct: pl.Series, codes: Rows, column: pl.Series) -> bool:
+    """Compare a column with its numbered form, a piece at a time to save memory."""
+    starts = range(0, len(column), _PIECE)
+    return all(
+        distinct.gather(pl.Series(codes[start : start + _PIECE])).equals(
+            column[start : start + _PIECE]
+        )
+        for start in starts
+    )
 
 
 def _hashes(column: pl.Series, seed: int) -> npt.NDArray[np.uint64]:

@@ -157,12 +157,13 @@ class Interactions:
         Rows stay the same, so that parts of a split speak of the same users and items; with
         `drop_ids`, ids without events are removed and rows are numbered anew.
         """
-        chosen = np.flatnonzero(events)
-        # Frozen arrays are shared if all is chosen; a mask is the quicker way to take most.
-        pick: Any = events if 2 * len(chosen) > len(self) else chosen
-        if len(chosen) == len(self):
-            pick = slice(None)
-        indptr = np.searchsorted(chosen, self.by_user.indptr).astype(np.int64, copy=False)
+        from transcf.kernels.sorting import offsets_of_marked
+
+        indptr = offsets_of_marked(self.by_user.indptr, events)
+        # Frozen arrays are shared if all is chosen; numbers are the quicker way to take a few.
+        pick: Any = slice(None) if indptr[-1] == len(self) else events
+        if 8 * indptr[-1] < len(self):
+            pick = np.flatnonzero(events)
         columns = self.item_rows[pick]
         users, items, categories = self.users, self.items, self.categories
         if drop_ids:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,36 +48,54 @@ def order_by_user(
 
     The result does not depend on the number of ranges that are worked on side by side.
     """
-    from transcf.kernels.sorting import merge_repeats
+    from transcf.kernels import sorting
 
     ranges = 2 if len(users) >= _MANY else 1
     no_times, no_ratings = np.empty(0, np.int64), np.empty(0, np.float32)
     with ThreadPoolExecutor(ranges) as pool:
-        indptr, packed = _sort(users, items, n_users, n_items, pool, ranges)
+        indptr, packed, scratch = _sort(users, items, n_users, n_items, pool, ranges)
 
-        def merge(first: int, end: int) -> Ordered:
-            offsets, columns, kept = merge_repeats(
+        def merge(first: int, end: int) -> _Offsets:
+            return sorting.merge_repeats(
                 indptr[first : end + 1],
                 packed,
                 no_times if timestamps is None else timestamps,
                 no_ratings if ratings is None else ratings,
             )
-            return Ordered(
-                offsets,
-                columns,
-                kept,
-                None if ratings is None else ratings.take(kept),
-                None if timestamps is None else timestamps.take(kept),
-            )
 
-        parts = list(pool.map(merge, *_bounds(indptr, ranges)))
-    return parts[0] if ranges == 1 else _join(parts)
+        firsts, ends = _bounds(indptr, ranges)
+        counts = np.concatenate(list(pool.map(merge, firsts, ends)))
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+        size = int(offsets[-1])
+        # Fresh pages cost more than the copying: what was sorted with holds the result.
+        ordered = Ordered(
+            offsets,
+            np.empty(size, dtype=np.int32),
+            scratch.view(np.int64)[:size],
+            None if ratings is None else np.empty(size, dtype=np.float32),
+            None if timestamps is None else np.empty(size, dtype=np.int64),
+        )
+
+        def fill(first: int, end: int) -> None:
+            part = slice(offsets[first], offsets[end])
+            kept = ordered.positions[part]
+            sorting.unpack(packed, indptr[first], ordered.items[part], kept)
+            for source, target in ((ratings, ordered.ratings), (timestamps, ordered.timestamps)):
+                if source is not None and target is not None:
+                    source.take(kept, out=target[part], mode="clip")
+
+        list(pool.map(fill, firsts, ends))
+    return ordered
 
 
 def _sort(
     users: Rows, items: Rows, n_users: int, n_items: int, pool: ThreadPoolExecutor, ranges: int
-) -> tuple[_Offsets, npt.NDArray[np.uint64]]:
-    """Sort by user, item and place; return offsets of users, and item and event packed."""
+) -> tuple[_Offsets, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Sort by user, item and place.
+
+    Returns:
+        Offsets of the users, item and event packed in one word, and memory of the same size.
+    """
     from transcf.kernels import sorting
 
     cuts = [len(users) * part // ranges for part in range(ranges + 1)]
@@ -87,13 +105,14 @@ def _sort(
     )
     starts, places = _places(list(counts))
     by_item = np.empty(len(users), dtype=np.uint64)
-    for _ in pool.map(
-        lambda first, end, place: sorting.place_by_item(users, items, first, end, place, by_item),
-        firsts,
-        ends,
-        places,
-    ):
-        pass
+    list(
+        pool.map(
+            lambda first, end, to: sorting.place_by_item(users, items, first, end, to, by_item),
+            firsts,
+            ends,
+            places,
+        )
+    )
     firsts, ends = _bounds(starts, ranges)
     counts = pool.map(
         lambda first, end: sorting.count_owners(by_item[starts[first] : starts[end]], n_users),
@@ -102,14 +121,15 @@ def _sort(
     )
     indptr, places = _places(list(counts))
     packed = np.empty(len(users), dtype=np.uint64)
-    for _ in pool.map(
-        lambda first, end, place: sorting.place_by_user(by_item, starts, first, end, place, packed),
-        firsts,
-        ends,
-        places,
-    ):
-        pass
-    return indptr, packed
+    list(
+        pool.map(
+            lambda first, end, to: sorting.place_by_user(by_item, starts, first, end, to, packed),
+            firsts,
+            ends,
+            places,
+        )
+    )
+    return indptr, packed, by_item
 
 
 def _places(counts: Sequence[_Offsets]) -> tuple[_Offsets, list[_Offsets]]:
@@ -126,21 +146,3 @@ def _bounds(starts: _Offsets, ranges: int) -> tuple[list[int], list[int]]:
     shares = np.arange(1, ranges) * starts[-1] // ranges
     cuts = [0, *np.searchsorted(starts, shares).tolist(), len(starts) - 1]
     return cuts[:-1], cuts[1:]
-
-
-def _join(parts: Sequence[Ordered]) -> Ordered:
-    """Put ranges of users one after the other."""
-
-    def joined(pick: Callable[[Ordered], Any]) -> Any:
-        values = [pick(part) for part in parts]
-        return None if values[0] is None else np.concatenate(values)
-
-    starts = np.cumsum([0, *(len(part.positions) for part in parts)])
-    offsets = [part.indptr[1:] + start for part, start in zip(parts, starts, strict=False)]
-    return Ordered(
-        np.concatenate([np.zeros(1, dtype=np.int64), *offsets]),
-        joined(lambda part: part.items),
-        joined(lambda part: part.positions),
-        joined(lambda part: part.ratings),
-        joined(lambda part: part.timestamps),
-    )

@@ -1,16 +1,18 @@
-"""Honest figures: ranks, metrics, named protocols, tests of significance; it knows no algorithm."""
+"""Ranks, metrics, protocols and tests of significance; knows no algorithm."""
 
-from transcf.evaluation.protocols import EpochRecorder, evaluate
+from transcf.evaluation.epochs import EpochRecorder
+from transcf.evaluation.protocols import evaluate
 from transcf.evaluation.ranks import candidate_ranks, full_ranks
-from transcf.evaluation.results import Estimate, Evaluation, summarize_seeds
+from transcf.evaluation.result import Estimate, Evaluation, summarize_seeds
 from transcf.evaluation.significance import compare
-from transcf.evaluation.validation import Validation
+from transcf.evaluation.validation import Validation, as_validation
 
 __all__ = [
     "EpochRecorder",
     "Estimate",
     "Evaluation",
     "Validation",
+    "as_validation",
     "candidate_ranks",
     "compare",
     "evaluate",

@@ -1,131 +1,156 @@
-"""From ranks to metrics, per user.
+"""From ranks to figures, per user.
 
-Every metric is a function of the ranks of a user's held-out items, 1 being the best place.
-Under realistic ties a rank may lie between two places: it is then within the first N if fewer than
-N places are before it (rank < N + 1), and discounts are taken at the rank itself.
+With a user's T targets at ranks r_0 <= r_1 <= ... (from 1), a target is in the top N if its place
+`r - 1`, counted from 0, is below N. For whole ranks that is `r <= N`; a realistic rank of N + 1/2
+still has half of its tie inside. Fractional ranks enter the formulas below as they are.
+
+| name | figure |
+|---|---|
+| H@N | 1 if any target is in the top N |
+| N@N | sum of 1 / log2(r + 1) over targets in the top N, divided by that of ranks 1 to min(N, T) |
+| MRR@N | 1 / r of the first target, 0 if it is not in the top N |
+| R@N | share of the targets that are in the top N |
+| P@N | targets in the top N, divided by N |
+| MAP@N | sum of (j + 1) / r_j over targets in the top N, divided by min(N, T) |
+
+Beside them, of the lists that full ranking makes: `coverage@N`, the share of rankable items that
+is in anybody's top N, and `popularity@N`, the mean number of training interactions of the items
+in a user's top N.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
+from transcf.data.ids import UNKNOWN, Rows
 from transcf.errors import ParameterError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """Ranks of the held-out items of each evaluated user.
+    """Ranks of held-out items, user by user.
 
     Attributes:
-        users: (n_users,) user rows, ascending.
-        indptr: (n_users + 1,) offsets; every user has at least one item.
-        ranks: (n_items,) ranks from 1 on, ascending within each user.
+        users: (n_users,) evaluated user rows.
+        indptr: (n_users + 1,) where each user's targets start; nobody is without one.
+        ranks: (n_targets,) ranks from 1, ascending for each user.
     """
 
-    users: npt.NDArray[np.int32]
-    indptr: npt.NDArray[np.int64]
+    users: Rows
+    indptr: Counts
     ranks: Floats
 
     @property
-    def counts(self) -> npt.NDArray[np.int64]:
-        """(n_users,) held-out items of each user."""
+    def firsts(self) -> Floats:
+        """(n_users,) the best rank of each user."""
+        firsts: Floats = self.ranks[self.indptr[:-1]]
+        return firsts
+
+    @property
+    def totals(self) -> Counts:
+        """(n_users,) targets of each user."""
         return np.diff(self.indptr)
 
-    def sum_by_user(self, values: Floats) -> Floats:
-        """Add up one value per held-out item to one per user."""
-        sums: Floats = np.add.reduceat(values, self.indptr[:-1]) if len(self.users) else values
-        return sums
-
-    def place_in_user(self) -> npt.NDArray[np.int64]:
-        """(n_items,) 1 for the best-ranked held-out item of a user, 2 for the next, ..."""
-        return np.arange(len(self.ranks)) - np.repeat(self.indptr[:-1], self.counts) + 1
+    def sum_in_top(self, values: Floats, n: int) -> Floats:
+        """(n_users,) sum of a value over the targets in the top n."""
+        inside = np.where(self.ranks < n + 1, values, 0.0)
+        return np.asarray(np.add.reduceat(inside, self.indptr[:-1]), dtype=np.float64)
 
 
-def hit_rate(ranks: Ranks, n: int) -> Floats:
-    """Whether any held-out item is among the first n."""
-    return (_hits(ranks, n) > 0).astype(np.float64)
+def _hit_rate(targets: Ranks, n: int) -> Floats:
+    return np.asarray(targets.firsts < n + 1, dtype=np.float64)
 
 
-def recall(ranks: Ranks, n: int) -> Floats:
-    """Share of the held-out items that are among the first n."""
-    return _hits(ranks, n) / ranks.counts
+def _ndcg(targets: Ranks, n: int) -> Floats:
+    best = np.cumsum(1.0 / np.log2(np.arange(2, n + 2)))
+    gains = targets.sum_in_top(1.0 / np.log2(targets.ranks + 1), n)
+    ideal: Floats = best[np.minimum(n, targets.totals) - 1]
+    return gains / ideal
 
 
-def precision(ranks: Ranks, n: int) -> Floats:
-    """Share of the first n places that hold a held-out item."""
-    return _hits(ranks, n) / n
+def _reciprocal_rank(targets: Ranks, n: int) -> Floats:
+    return np.where(targets.firsts < n + 1, 1.0 / targets.firsts, 0.0)
 
 
-def reciprocal_rank(ranks: Ranks, n: int) -> Floats:
-    """One over the rank of the best-ranked held-out item, 0 beyond n."""
-    best = ranks.ranks[ranks.indptr[:-1]]
-    return np.where(_within(best, n), 1 / best, 0.0)
+def _recall(targets: Ranks, n: int) -> Floats:
+    return targets.sum_in_top(np.ones(len(targets.ranks)), n) / targets.totals
 
 
-def ndcg(ranks: Ranks, n: int) -> Floats:
-    """Discounted cumulative gain over the best possible one, with binary relevance."""
-    gains = np.where(_within(ranks.ranks, n), 1 / np.log2(ranks.ranks + 1), 0.0)
-    best = np.cumsum(1 / np.log2(np.arange(1, n + 1) + 1))
-    ideal: Floats = best[np.minimum(ranks.counts, n) - 1]
-    return ranks.sum_by_user(gains) / ideal
+def _precision(targets: Ranks, n: int) -> Floats:
+    return targets.sum_in_top(np.ones(len(targets.ranks)), n) / n
 
 
-def average_precision(ranks: Ranks, n: int) -> Floats:
-    """Mean of the precision at each hit, over min(n, held-out items)."""
-    precisions = np.where(_within(ranks.ranks, n), ranks.place_in_user() / ranks.ranks, 0.0)
-    return ranks.sum_by_user(precisions) / np.minimum(ranks.counts, n)
+def _average_precision(targets: Ranks, n: int) -> Floats:
+    places = np.arange(len(targets.ranks)) - np.repeat(targets.indptr[:-1], targets.totals)
+    gains = targets.sum_in_top((places + 1) / targets.ranks, n)
+    return gains / np.minimum(n, targets.totals)
 
 
-def _hits(ranks: Ranks, n: int) -> Floats:
-    return ranks.sum_by_user(_within(ranks.ranks, n).astype(np.float64))
-
-
-def _within(ranks: Floats, n: int) -> npt.NDArray[np.bool_]:
-    return ranks < n + 1
-
-
-#: Metrics by the letters that stand before `@N`.
+#: Metrics by the part of their name before the @, in the order of tables.
 METRICS: dict[str, Callable[[Ranks, int], Floats]] = {
-    "H": hit_rate,
-    "N": ndcg,
-    "MRR": reciprocal_rank,
-    "R": recall,
-    "P": precision,
-    "MAP": average_precision,
+    "H": _hit_rate,
+    "N": _ndcg,
+    "MRR": _reciprocal_rank,
+    "R": _recall,
+    "P": _precision,
+    "MAP": _average_precision,
 }
 
 
-def metric_names(at: Iterable[int]) -> list[str]:
-    """Return all metric names for some list lengths.
+def check_lengths(at: Sequence[int]) -> tuple[int, ...]:
+    """Return list lengths as a tuple, or raise a `ParameterError`."""
+    lengths = tuple(at)
+    if not lengths or any(isinstance(n, bool) or int(n) != n or n < 1 for n in lengths):
+        raise ParameterError(
+            f"at={at!r} is not allowed; it must be one or more whole numbers of at least 1."
+        )
+    return lengths
 
-    Example:
-        >>> metric_names([10])
-        ['H@10', 'N@10', 'MRR@10', 'R@10', 'P@10', 'MAP@10']
-    """
-    lengths = list(at)
-    return [f"{letters}@{n}" for letters in METRICS for n in lengths]
+
+def check_metric(name: str) -> tuple[str, int]:
+    """Split "N@10" into ("N", 10), or raise a `ParameterError`."""
+    match = re.fullmatch(r"(\w+)@([1-9]\d*)", name)
+    if match is None or match[1] not in METRICS:
+        known = ", ".join(f"{kind}@10" for kind in METRICS)
+        raise ParameterError(f"There is no metric {name!r}; use one like {known}.")
+    return match[1], int(match[2])
 
 
 def compute(ranks: Ranks, name: str) -> Floats:
-    """Compute one metric per user by its name, such as "N@10"."""
-    parts = re.fullmatch(r"([A-Z]+)@([1-9]\d*)", name)
-    if parts is None or parts[1] not in METRICS:
-        raise ParameterError(
-            f"There is no metric {name!r}: write one of {', '.join(METRICS)}, then @ and the "
-            "length of the list, such as N@10."
-        )
-    return METRICS[parts[1]](ranks, int(parts[2]))
+    """Return one metric for each user: (n_users,).
+
+    Example:
+        >>> ranks = Ranks(np.array([0, 1], np.int32), np.array([0, 1, 2]), np.array([1.0, 3.0]))
+        >>> compute(ranks, "N@10").tolist()
+        [1.0, 0.5]
+    """
+    kind, n = check_metric(name)
+    return METRICS[kind](ranks, n)
 
 
-def per_user_table(ranks: Ranks, names: Iterable[str]) -> pl.DataFrame:
-    """Return one column per metric, one line per user of `ranks.users`."""
-    return pl.DataFrame({name: compute(ranks, name) for name in names})
+def metric_names(at: Sequence[int]) -> list[str]:
+    """Name every metric at every length, in the order of tables."""
+    return [f"{kind}@{n}" for kind in METRICS for n in at]
+
+
+def coverage(lists: Rows, n: int, n_rankable: int) -> float:
+    """Share of the rankable items that is in the first n of any list."""
+    shown = lists[:, :n]
+    return len(np.unique(shown[shown != UNKNOWN])) / n_rankable
+
+
+def mean_popularity(lists: Rows, n: int, item_counts: Counts) -> Floats:
+    """(n_users,) mean training interactions of the first n items of each list."""
+    shown = lists[:, :n]
+    is_item = shown != UNKNOWN
+    total = np.where(is_item, item_counts[shown], 0).sum(axis=1)
+    return np.asarray(total / is_item.sum(axis=1), dtype=np.float64)

@@ -1,167 +1,130 @@
-"""Named protocols: what is ranked against what, and which warning belongs to it.
+"""`evaluate`: one model, one split, one named protocol.
 
-strict              full ranking over all items that can be ranked and that the user has not seen;
-                    at test time the validation item counts as seen.
-paper               the stored candidates of the split, as in the paper.
-paper-as-published  as paper, but for models that train in epochs the best test value over all
-                    epochs is taken for every metric by itself, as in the published tables.
+- `strict` (default): full ranking over all items with training interactions that the user has not
+  touched; at test time validation items count as touched.
+- `paper`: ranking among the candidates stored with the split; see `tasks` for the rules.
+- `paper-as-published`: as `paper`, but for every metric the best test value over all epochs.
+  That selects on the test set: good for comparing with printed tables, optimistic for all else.
+  An `EpochRecorder` collects the epochs; without one the model as it stands is the only epoch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
 
-from transcf.data.split import Split
+from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError, ParameterError
-from transcf.evaluation.metrics import METRICS, metric_names, per_user_table
-from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties, full_ranks
-from transcf.evaluation.results import Evaluation
+from transcf.evaluation.metrics import (
+    check_lengths,
+    compute,
+    coverage,
+    mean_popularity,
+    metric_names,
+)
+from transcf.evaluation.ranks import Ties, candidate_ranks, check_ties, full_ranks
+from transcf.evaluation.result import Estimate, Evaluation
 from transcf.retrieval.scorer import Scorer, name_of
 
-Protocol: TypeAlias = Literal["strict", "paper", "paper-as-published"]
+ProtocolName: TypeAlias = Literal["strict", "paper", "paper-as-published"]
 Part: TypeAlias = Literal["validation", "test"]
-
-OPTIMISTIC_NOTE = "optimistic: the best epoch was chosen on the test set, for every metric apart"
-
-
-def check_protocol(protocol: str) -> None:
-    """Raise unless it is a known protocol."""
-    if protocol not in get_args(Protocol):
-        raise ParameterError(
-            f"protocol={protocol!r} is not allowed; it must be one of "
-            f"{', '.join(get_args(Protocol))}."
-        )
 
 
 def evaluate(
     model: Scorer,
     split: Split,
-    protocol: Protocol = "strict",
+    protocol: ProtocolName = "strict",
     *,
     part: Part = "test",
     ties: Ties = "pessimistic",
     at: Sequence[int] = (10, 20),
 ) -> Evaluation:
-    """Judge a fitted model by how it ranks the held-out items of a split.
+    """Judge a fitted model on held-out interactions.
 
     Args:
-        model: A model fitted on `split.train`.
-        split: The split.
-        protocol: What is ranked against what; see the module.
-        part: Which held-out part to rank.
-        ties: How equal scores count: against the target, half, or not at all.
-        at: Lengths of the lists that metrics look at.
+        model: Fitted on `split.train`.
+        split: Where the held-out interactions are.
+        protocol: "strict", "paper" or "paper-as-published".
+        part: Which held-out part to judge on.
+        ties: How to count equal scores: against the target ("pessimistic"), for it
+            ("optimistic") or the mean of both ranks ("realistic").
+        at: Lengths N of the lists.
+
+    Raises:
+        EvaluationError: Nobody to evaluate, no candidates in the split where they are needed,
+            NaN or infinite scores, or a model with other ids.
 
     Example:
-        >>> evaluate(Popularity().fit(split.train), split).users  # doctest: +SKIP
-        758
+        >>> print(evaluate(Popularity().fit(split.train), split))  # doctest: +SKIP
     """
     check_protocol(protocol)
     check_ties(ties)
-    _check_lengths(at)
     if part not in get_args(Part):
-        raise ParameterError(f"part={part!r} is not allowed; it must be validation or test.")
-    ranking = _rank(model, split, protocol, part, ties, at)
-    users = split.train.users.ids(ranking.ranks.users).rename("user_id")
-    table = per_user_table(ranking.ranks, metric_names(at))
+        raise ParameterError(f"part={part!r} is not allowed; it must be 'validation' or 'test'.")
+    lengths = check_lengths(at)
+    check_ids(model, split)
+    held_out = split.test if part == "test" else split.validation
+    known = split.known_items(part)
+    if protocol == "strict":
+        ranking = full_ranks(model, held_out, known, ties, list_length=max(lengths))
+    else:
+        candidates = stored_candidates(split, protocol)
+        ranking = candidate_ranks(model, held_out, candidates, known, ties)
+    columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
+    metrics = {name: Estimate.over_users(values) for name, values in columns.items()}
+    if ranking.lists is not None:
+        counts = np.bincount(split.train.item_rows, minlength=split.train.n_items)
+        n_rankable = int(model.rankable.sum())
+        for n in lengths:
+            popularity = mean_popularity(ranking.lists, n, counts)
+            columns[f"popularity@{n}"] = popularity
+            metrics[f"popularity@{n}"] = Estimate.over_users(popularity)
+            covered = coverage(ranking.lists, n, n_rankable)
+            metrics[f"coverage@{n}"] = Estimate(covered, math.nan)
+    users = split.train.users.ids(ranking.ranks.users)
     return Evaluation(
         model=name_of(model),
         protocol=protocol,
-        ties=ties,
         part=part,
-        per_user=pl.DataFrame([users]).hstack(table),
+        ties=ties,
+        users=len(users),
         skipped=ranking.skipped,
-        catalogue=_catalogue(ranking, split, at),
+        per_user=pl.DataFrame({"user_id": users, **columns}),
+        metrics=metrics,
     )
 
 
-class EpochRecorder:
-    """Evaluates a model after every epoch and keeps the best value of every metric.
-
-    For `paper-as-published`: give it to `FitOptions(on_epoch=...)`, then ask for `result`.
-
-    Args:
-        model: The model in training.
-        split: The split, with candidates.
-        ties: How equal scores count.
-        at: Lengths of the lists that metrics look at.
-    """
-
-    def __init__(
-        self,
-        model: Scorer,
-        split: Split,
-        *,
-        ties: Ties = "pessimistic",
-        at: Sequence[int] = (10, 20),
-    ) -> None:
-        """Start with nothing recorded."""
-        self._model, self._split, self._ties, self._at = model, split, ties, at
-        self._best: dict[str, Evaluation] = {}
-
-    def __call__(self, epoch: int) -> None:
-        """Evaluate the model as it is now."""
-        found = evaluate(
-            self._model, self._split, "paper-as-published", ties=self._ties, at=self._at
-        )
-        for name, estimate in found.metrics.items():
-            if name not in self._best or estimate.mean > self._best[name].metrics[name].mean:
-                self._best[name] = found
-
-    def result(self) -> Evaluation:
-        """Return the best test value of every metric, labelled as optimistic."""
-        if not self._best:
-            raise EvaluationError("No epoch was recorded: the model does not train in epochs.")
-        some = next(iter(self._best.values()))
-        columns = {name: found.per_user[name] for name, found in self._best.items()}
-        return Evaluation(
-            model=some.model,
-            protocol=some.protocol,
-            ties=some.ties,
-            part=some.part,
-            per_user=pl.DataFrame({"user_id": some.per_user["user_id"], **columns}),
-            skipped=some.skipped,
-            note=OPTIMISTIC_NOTE,
-        )
+def check_protocol(protocol: str) -> None:
+    """Raise a `ParameterError` unless it is the name of a protocol."""
+    if protocol not in get_args(ProtocolName):
+        allowed = ", ".join(map(repr, get_args(ProtocolName)))
+        raise ParameterError(f"protocol={protocol!r} is not allowed; it must be one of {allowed}.")
 
 
-def _rank(
-    model: Scorer, split: Split, protocol: Protocol, part: Part, ties: Ties, at: Sequence[int]
-) -> Ranking:
-    targets = split.validation if part == "validation" else split.test
-    known = split.known_items(part)
-    if protocol == "strict":
-        return full_ranks(model, targets, known, ties, list_length=max(at))
+def stored_candidates(split: Split, protocol: str) -> Candidates:
+    """Return the candidates of a split, or raise an `EvaluationError`."""
     if split.candidates is None:
         raise EvaluationError(
-            f"The protocol {protocol!r} ranks against stored candidates and this split has none: "
-            "draw them with draw_candidates(split), or use the protocol 'strict'."
+            f"The {protocol} protocol ranks among stored candidates and this split has none: "
+            "make the split with candidates, or use the strict protocol."
         )
-    return candidate_ranks(model, targets, split.candidates, split.train.by_user, ties)
+    return split.candidates
 
 
-def _catalogue(ranking: Ranking, split: Split, at: Sequence[int]) -> dict[str, float]:
-    """Coverage and mean popularity of the recommended lists, where they are known."""
-    if ranking.lists is None:
-        return {}
-    counts = np.bincount(split.train.item_rows, minlength=split.train.n_items)
-    figures: dict[str, float] = {}
-    for n in at:
-        shown = ranking.lists[:, :n]
-        shown = shown[shown >= 0]
-        figures[f"coverage@{n}"] = len(np.unique(shown)) / np.count_nonzero(counts)
-        figures[f"popularity@{n}"] = float(counts[shown].mean()) if len(shown) else 0.0
-    return figures
-
-
-def _check_lengths(at: Sequence[int]) -> None:
-    sound = len(at) > 0 and all(isinstance(n, int) and n >= 1 for n in at)
-    if not sound:
-        raise ParameterError(
-            f"at={at!r} is not allowed; it must be list lengths of at least 1 for "
-            f"{', '.join(METRICS)}, such as (10, 20)."
+def check_ids(model: Scorer, split: Split) -> None:
+    """Raise an `EvaluationError` if a model's rows stand for other users or items."""
+    train = split.train
+    same = (
+        len(model.rankable) == train.n_items
+        and getattr(model, "users_", train.users) == train.users
+        and getattr(model, "items_", train.items) == train.items
+    )
+    if not same:
+        raise EvaluationError(
+            f"{name_of(model)} knows other users or items than this split: evaluate it on the "
+            "split that it was fitted on."
         )

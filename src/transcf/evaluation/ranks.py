@@ -1,30 +1,30 @@
-"""Ranks of held-out items: among all items, or among stored candidates.
+"""Ranks of held-out items, in bounded memory.
 
-A target is ranked among the candidates that are not targets themselves; a user's targets stand in
-the order of their scores. With `above` candidates scoring higher and `level` the same, the j-th
-best target of a user (from 0) has the rank
+A user's targets are sorted by score; the j-th of them (from 0) has rank `1 + j + b`, b being the
+number of candidates, other targets aside, that beat it. What a tie means is the caller's choice:
 
-    optimistic   1 + j + above
-    pessimistic  1 + j + above + level
-    realistic    the mean of both
+- optimistic: a candidate beats a target by a higher score only;
+- pessimistic: an equal score beats it too (a model that scores everything alike ranks last);
+- realistic: the mean of the two ranks, which may end in a half.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from transcf.data.csr import Csr
-from transcf.data.ids import Rows
+from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation.metrics import Ranks
-from transcf.kernels import ranking as kernels
-from transcf.retrieval.scorer import Scorer, Scores, name_of
+from transcf.evaluation.tasks import Task, full_task, sampled_task
+from transcf.kernels.ranking import count_better, count_better_candidates
+from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, name_of
 from transcf.retrieval.threads import share_rows
 from transcf.retrieval.tiles import Block, Tiles
 from transcf.retrieval.topk import Lists, hide, lists_blocks
@@ -32,198 +32,196 @@ from transcf.retrieval.topk import Lists, hide, lists_blocks
 Ties: TypeAlias = Literal["pessimistic", "realistic", "optimistic"]
 Counts: TypeAlias = npt.NDArray[np.int64]
 
-#: Share of `level` that counts against a target.
-_TIE_WEIGHTS: dict[str, float] = {"pessimistic": 1.0, "realistic": 0.5, "optimistic": 0.0}
+#: Bytes that one scored candidate takes: user, item, score and places in between.
+_PAIR_BYTES = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Ranks, what was left out, and what the model would have recommended.
+    """What ranking the held-out items gave.
 
     Attributes:
-        ranks: Ranks of the held-out items.
-        skipped: Reasons and counts.
-        lists: (n_users, k) item rows of the best items, -1 where fewer are left; None if they
-            were not asked for.
+        ranks: Ranks of the targets of each evaluated user.
+        skipped: What was left out, and how many of it.
+        lists: (n_users, length) best items of each evaluated user, -1 where there are no more;
+            None where none were asked for.
     """
 
     ranks: Ranks
-    skipped: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int]
     lists: Rows | None = None
 
 
 def check_ties(ties: str) -> None:
-    """Raise unless it is a known way to count ties."""
-    if ties not in _TIE_WEIGHTS:
-        raise ParameterError(
-            f"ties={ties!r} is not allowed; it must be one of {', '.join(_TIE_WEIGHTS)}."
-        )
+    """Raise a `ParameterError` unless it is a rule for ties."""
+    if ties not in get_args(Ties):
+        allowed = ", ".join(map(repr, get_args(Ties)))
+        raise ParameterError(f"ties={ties!r} is not allowed; it must be one of {allowed}.")
 
 
 def full_ranks(
-    scorer: Scorer, targets: Interactions, known: Csr, ties: Ties, *, list_length: int = 0
+    scorer: Scorer, held_out: Interactions, known: Csr, ties: Ties, *, list_length: int = 0
 ) -> Ranking:
-    """Rank held-out items among all items that can be ranked and that the user does not know.
+    """Rank held-out items among all items that their users have not touched.
 
     Args:
         scorer: What gives the scores.
-        targets: Held-out items.
-        known: Items of each user that do not compete.
-        ties: How equal scores count.
-        list_length: How many of the best items to return as well.
+        held_out: Held-out interactions.
+        known: Items of each user row that count as touched.
+        ties: How to count equal scores.
+        list_length: Length of the lists to return beside the ranks.
+
+    Raises:
+        EvaluationError: Nobody is left to evaluate, or a score is NaN or infinite.
     """
-    check_ties(ties)
-    usable, skipped = _usable_targets(scorer, targets, known)
-    held = targets.select(usable).by_user
-    users = np.flatnonzero(held.counts).astype(np.int32)
-    _check_somebody(users, skipped)
-    tiles = Tiles(scorer, scorer.rankable)
-    above, level = np.zeros((2, len(held.indices)), dtype=np.int64)
-    scores = np.zeros(len(held.indices), dtype=np.float32)
-    lists = np.full((len(users), list_length), -1, dtype=np.int32)
-    length = min(list_length, tiles.n_columns)
-    for part in tiles.blocks(len(users)):
-        for some in lists_blocks(part, max(1, length)):
-            block = tiles.open(users[some])
-            counter = _Counter(tiles, block, held, above, level, scores)
-            best = Lists(tiles, block, length, known) if length else None
-            for first, tile in tiles.tiles(block):
-                hide(tiles, block.users, tile, first, known)
-                if best is not None:
-                    best.add(tile, first)
-                hide(tiles, block.users, tile, first, held)
-                counter.add(tile, first)
-            if best is not None:
-                unused = np.empty((len(block.users), length), dtype=np.float32)
-                best.finish(lists[some, :length], unused)
-    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(held.counts[users])])
-    ranks = _ranks(users, indptr, scores, above, level, ties)
-    return Ranking(ranks, skipped, lists if list_length else None)
+    task = full_task(held_out.by_user, known, scorer.rankable)
+    return rank(scorer, task, ties, list_length)
 
 
 def candidate_ranks(
-    scorer: Scorer, targets: Interactions, candidates: Candidates, known: Csr, ties: Ties
+    scorer: Scorer, held_out: Interactions, candidates: Candidates, known: Csr, ties: Ties
 ) -> Ranking:
-    """Rank held-out items among stored candidates.
+    """Rank held-out items among the stored candidates of their users.
 
-    Candidates without training interactions do not compete, nor does the target itself; one that
-    a file repeats competes once. (Files may name other held-out items of a user: they compete.)
+    Args:
+        scorer: What gives the scores.
+        held_out: Held-out interactions.
+        candidates: Stored candidates of each user row.
+        known: Items of each user row that count as touched; they say who has a history.
+        ties: How to count equal scores.
+
+    Raises:
+        EvaluationError: Nobody is left to evaluate, or a score is NaN or infinite.
     """
+    task = sampled_task(held_out.by_user, candidates, known, scorer.rankable)
+    return rank(scorer, task, ties)
+
+
+def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Ranking:
+    """Rank the targets of a task; see `full_ranks` and `candidate_ranks`."""
     check_ties(ties)
-    usable, skipped = _usable_targets(scorer, targets, known)
-    with_candidates = np.diff(candidates.indptr)[targets.user_rows] > 0
-    _count_users(skipped, "users without candidates", targets.user_rows[usable & ~with_candidates])
-    held = targets.select(usable & with_candidates)
-    _check_somebody(held.user_rows, skipped)
-    users, lengths = held.user_rows, np.diff(candidates.indptr)[held.user_rows]
-    owner = np.repeat(np.arange(len(users)), lengths)
-    starts = np.repeat(candidates.indptr[users] - np.cumsum(lengths) + lengths, lengths)
-    items = candidates.items[np.arange(len(owner)) + starts]
-    competes = scorer.rankable[items] & ~_contains(targets.by_user, users[owner], items)
-    pairs = np.unique(np.stack([owner[competes], items[competes]]), axis=1)
-    owner, items = pairs[0], pairs[1].astype(np.int32)
-    target_scores = _finite(scorer, scorer.score_pairs(users, held.item_rows))
-    scores = _finite(scorer, scorer.score_pairs(users[owner], items))
-    above, level = np.zeros((2, len(users)), dtype=np.int64)
-    indptr = np.concatenate(
-        [np.zeros(1, np.int64), np.cumsum(np.bincount(owner, minlength=len(users)))]
-    )
-    kernels.count_candidates(scores, indptr, target_scores, above, level)
-    distinct, counts = np.unique(users, return_counts=True)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return Ranking(_ranks(distinct, offsets, target_scores, above, level, ties), skipped)
+    if not len(task.users):
+        reasons = ", ".join(f"{count} {reason}" for reason, count in task.skipped.items())
+        raise EvaluationError(
+            f"There is nobody left to evaluate ({reasons or 'no held-out items'}): hold out other "
+            "interactions, or train on more."
+        )
+    if task.candidates is not None:
+        return _rank_candidates(scorer, task, task.candidates, ties)
+    return _rank_all(scorer, task, ties, list_length)
 
 
-class _Counter:
-    """Counts what beats the targets of a block of users while its tiles pass by."""
+def _rank_all(scorer: Scorer, task: Task, ties: Ties, list_length: int) -> Ranking:
+    tiles = Tiles(scorer, scorer.rankable)
+    n_targets = len(task.targets.indices)
+    above, at_least = np.zeros(n_targets, dtype=np.int64), np.zeros(n_targets, dtype=np.int64)
+    scores = np.empty(n_targets, dtype=np.float32)
+    lists = np.full((len(task.users), list_length), UNKNOWN, dtype=np.int32)
+    length = min(list_length, tiles.n_columns)
+    for whole in tiles.blocks(len(task.users)):
+        for part in lists_blocks(whole, length):
+            block = tiles.open(task.users[part])
+            targets = _rows(task.targets, part)
+            own = slice(task.targets.indptr[part.start], task.targets.indptr[part.stop])
+            scores[own] = tiles.pairs(block, targets.entry_rows, targets.indices)
+            found = Lists(tiles, block, length, task.known)
+            for first, tile in tiles.tiles(block):
+                found.hide(tile, first)
+                if length:
+                    found.add(tile, first)
+                hide(tiles, np.arange(len(tile), dtype=np.int32), tile, first, targets)
+                _count(tiles, block, tile, first, targets, scores[own], above[own], at_least[own])
+            if length:
+                found.finish(lists[part, :length], np.empty((len(block.users), length), np.float32))
+    ranks = _ranks(task, scores, above, at_least, ties)
+    return Ranking(ranks, task.skipped, lists if list_length else None)
 
-    def __init__(
-        self, tiles: Tiles, block: Block, held: Csr, above: Counts, level: Counts, scores: Scores
-    ) -> None:
-        users = block.users
-        # Users ascend, so that the targets of a block are one stretch.
-        first, last = held.indptr[users[0]], held.indptr[users[-1] + 1]
-        self._tiles, self._block = tiles, block
-        self._indptr = np.append(held.indptr[users], last) - first
-        self._above, self._level = above[first:last], level[first:last]
-        rows = np.repeat(np.arange(len(users), dtype=np.int32), held.counts[users])
-        scores[first:last] = tiles.pairs(block, rows, held.indices[first:last])
-        self._scores = scores[first:last]
 
-    def add(self, tile: Scores, first: int) -> None:
-        block = self._block
+def _count(
+    tiles: Tiles,
+    block: Block,
+    tile: Scores,
+    first: int,
+    targets: Csr,
+    scores: Scores,
+    above: Counts,
+    at_least: Counts,
+) -> None:
+    """Add what a tile says about the targets of its users."""
 
-        def work(rows: slice) -> None:
-            kernels.count_beaters(
-                tile[rows],
-                first,
-                self._tiles.columns,
-                block.error[rows],
-                block.user_vectors[rows],
-                self._tiles.item_vectors,
-                block.constants[rows],
-                self._indptr[rows.start : rows.stop + 1],
-                self._scores,
-                self._above,
-                self._level,
+    def work(rows: slice) -> None:
+        count_better(
+            tile[rows],
+            first,
+            tiles.columns,
+            block.error[rows],
+            block.user_vectors[rows],
+            tiles.item_vectors,
+            block.constants[rows],
+            targets.indptr[rows.start : rows.stop + 1],
+            scores,
+            above,
+            at_least,
+        )
+
+    share_rows(len(tile), work)
+
+
+def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) -> Ranking:
+    n_targets = len(task.targets.indices)
+    scores = np.empty(n_targets, dtype=np.float32)
+    above, at_least = np.zeros(n_targets, dtype=np.int64), np.zeros(n_targets, dtype=np.int64)
+    for part in _slices_by_size(candidates, BLOCK_BYTES // _PAIR_BYTES):
+        targets, against = _rows(task.targets, part), _rows(candidates, part)
+        own = slice(task.targets.indptr[part.start], task.targets.indptr[part.stop])
+        users = task.users[part]
+        # One call for both: whatever a model does in blocks, they are scored alike.
+        pair_users = np.concatenate([users[targets.entry_rows], users[against.entry_rows]])
+        pair_items = np.concatenate([targets.indices, against.indices])
+        values = np.asarray(scorer.score_pairs(pair_users, pair_items), dtype=np.float32)
+        if not np.isfinite(values).all():
+            raise EvaluationError(
+                f"{name_of(scorer)} gives NaN or infinite scores to items that are to be ranked, "
+                "and such scores have no order: check that its training converged."
             )
-
-        share_rows(len(tile), work)
-
-
-def _ranks(
-    users: Rows, indptr: Counts, scores: Scores, above: Counts, level: Counts, ties: Ties
-) -> Ranks:
-    """Turn counts into ranks, ascending within each user."""
-    counts = np.diff(indptr)
-    owner = np.repeat(np.arange(len(users)), counts)
-    order = np.lexsort((-scores, owner))
-    before = np.arange(len(scores)) - np.repeat(indptr[:-1], counts)
-    places = 1 + before + above[order] + _TIE_WEIGHTS[ties] * level[order]
-    return Ranks(users, indptr, places.astype(np.float64))
-
-
-def _usable_targets(
-    scorer: Scorer, targets: Interactions, known: Csr
-) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
-    """(n,) which held-out events can be ranked, and why the others cannot."""
-    if not len(targets):
-        raise EvaluationError("There are no held-out interactions to evaluate.")
-    if len(scorer.rankable) != targets.n_items:
-        raise EvaluationError(
-            f"{name_of(scorer)} knows {len(scorer.rankable):,} items and the split has "
-            f"{targets.n_items:,}: evaluate a model on the split that it was fitted on."
+        scores[own] = values[: len(targets.indices)]
+        count_better_candidates(
+            against.indptr,
+            values[len(targets.indices) :],
+            targets.indptr,
+            scores[own],
+            above[own],
+            at_least[own],
         )
-    skipped: dict[str, int] = {}
-    rankable = scorer.rankable[targets.item_rows]
-    if not rankable.all():
-        skipped["held-out items without training interactions"] = int((~rankable).sum())
-    has_history = known.counts[targets.user_rows] > 0
-    _count_users(skipped, "users without training interactions", targets.user_rows[~has_history])
-    return rankable & has_history, skipped
+    return Ranking(_ranks(task, scores, above, at_least, ties), task.skipped)
 
 
-def _count_users(skipped: dict[str, int], reason: str, rows: Rows) -> None:
-    if len(rows):
-        skipped[reason] = len(np.unique(rows))
+def _ranks(task: Task, scores: Scores, above: Counts, at_least: Counts, ties: Ties) -> Ranks:
+    """Turn counts into ranks: targets by descending score, each behind those before it."""
+    owners = task.targets.entry_rows
+    order = np.lexsort((-scores, owners))
+    place = np.arange(len(order)) - task.targets.indptr[owners]
+    optimistic, pessimistic = 1 + place + above[order], 1 + place + at_least[order]
+    ranks = {
+        "optimistic": optimistic.astype(np.float64),
+        "pessimistic": pessimistic.astype(np.float64),
+        "realistic": (optimistic + pessimistic) / 2,
+    }[ties]
+    return Ranks(task.users, task.targets.indptr, ranks)
 
 
-def _check_somebody(users: Rows, skipped: dict[str, int]) -> None:
-    if not len(users):
-        reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skipped.items())
-        raise EvaluationError(f"There is nobody left to evaluate ({reasons}).")
+def _rows(matrix: Csr, part: slice) -> Csr:
+    """Some rows of a matrix, as a matrix."""
+    indptr = matrix.indptr[part.start : part.stop + 1]
+    return Csr(indptr - indptr[0], matrix.indices[indptr[0] : indptr[-1]], matrix.n_columns)
 
 
-def _contains(listed: Csr, users: Rows, items: Rows) -> npt.NDArray[np.bool_]:
-    """(n,) whether each item is listed for its user."""
-    keys = listed.entry_rows.astype(np.int64) * listed.n_columns + listed.indices
-    return np.isin(users.astype(np.int64) * listed.n_columns + items, keys)
-
-
-def _finite(scorer: Scorer, scores: Scores) -> Scores:
-    if not np.isfinite(scores).all():
-        raise EvaluationError(
-            f"{name_of(scorer)} gives NaN or infinite scores, and such scores have no order: "
-            "check that its training converged."
-        )
-    return scores
+def _slices_by_size(matrix: Csr, most: int) -> list[slice]:
+    """Cut rows into slices of at most so many entries (a single row may have more)."""
+    slices, start = [], 0
+    while start < matrix.n_rows:
+        limit = matrix.indptr[start] + most
+        stop = max(start + 1, int(np.searchsorted(matrix.indptr, limit, side="right")) - 1)
+        slices.append(slice(start, stop))
+        start = stop
+    return slices

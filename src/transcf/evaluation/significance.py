@@ -1,107 +1,167 @@
-"""Is one model better than another, or was it luck with the users?"""
+"""Is the difference more than luck? Paired tests over users."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy import stats
 
-from transcf.errors import EvaluationError
-from transcf.evaluation.results import Evaluation, check_same_users
+from transcf.errors import EvaluationError, ParameterError
+from transcf.evaluation.result import Evaluation, check_pairing
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-#: Bootstrap samples drawn at once: bounds the memory.
-_AT_ONCE = 200
+#: Numbers that bootstrap draws may take up at once.
+_DRAWS_AT_ONCE = 4_000_000
 
 
 def compare(
-    results: Sequence[Evaluation], metric: str = "N@10", *, samples: int = 10_000, seed: int = 0
+    results: Sequence[Evaluation],
+    metric: str = "N@10",
+    *,
+    resamples: int = 10_000,
+    confidence: float = 0.95,
+    random_state: int = 0,
 ) -> pl.DataFrame:
-    """Test every pair of models on the same users.
+    """Compare models pair by pair on the same users.
 
     Args:
-        results: Two or more evaluations of the same users by the same protocol.
-        metric: What to compare.
-        samples: Bootstrap samples.
-        seed: Seed of the bootstrap.
+        results: Evaluations under the same rules on the same users.
+        metric: A metric that each user has a value of.
+        resamples: Bootstrap samples of users for each pair.
+        confidence: Level of the interval.
+        random_state: Seed of the bootstrap.
 
     Returns:
-        Table `model_a, model_b, mean_a, mean_b, difference, low, high, p_bootstrap, p_wilcoxon,
-        p_holm`: the difference of means with its 95 % bootstrap interval, two-sided p-values of
-        the paired bootstrap and of the Wilcoxon signed-rank test, and the latter after Holm's
-        correction for the number of pairs.
+        A line for each pair: `model_a, model_b, metric, users, mean_a, mean_b, difference` (a
+        minus b), `ci_low, ci_high` (percentile bootstrap), `p_bootstrap` and `p_wilcoxon` (both
+        two-sided), and `p_bootstrap_holm, p_holm`, these two corrected for the number of pairs by
+        Holm's method (`p_holm` is the Wilcoxon test's).
+
+    Raises:
+        EvaluationError: Results do not pair: other rules, metrics or users.
 
     Example:
-        >>> compare([evaluate(a, split), evaluate(b, split)])  # doctest: +SKIP
+        >>> compare([evaluate(m, split) for m in models], "N@10")  # doctest: +SKIP
     """
-    if len(results) < 2:
-        raise EvaluationError("A comparison needs at least two evaluations.")
-    check_same_users(results)
-    if metric not in results[0].metrics:
-        known = ", ".join(results[0].metrics)
-        raise EvaluationError(f"The evaluations have no metric {metric!r}; they have: {known}.")
-    rows: list[dict[str, Any]] = []
-    for a, b in combinations(results, 2):
-        of_a, of_b = a.per_user[metric].to_numpy(), b.per_user[metric].to_numpy()
-        difference = of_a - of_b
-        low, high, p_bootstrap = paired_bootstrap(difference, samples, seed)
-        rows.append(
+    _check(results, metric, resamples, confidence)
+    values = [result.per_user[metric].to_numpy().astype(np.float64) for result in results]
+    names = _labels(results)
+    lines = []
+    for a, b in combinations(range(len(results)), 2):
+        differences = values[a] - values[b]
+        low, high, p_bootstrap = paired_bootstrap(
+            differences, resamples, confidence=confidence, seed=random_state
+        )
+        lines.append(
             {
-                "model_a": a.model,
-                "model_b": b.model,
-                "mean_a": of_a.mean(),
-                "mean_b": of_b.mean(),
-                "difference": difference.mean(),
-                "low": low,
-                "high": high,
+                "model_a": names[a],
+                "model_b": names[b],
+                "metric": metric,
+                "users": len(differences),
+                "mean_a": float(values[a].mean()),
+                "mean_b": float(values[b].mean()),
+                "difference": float(differences.mean()),
+                "ci_low": low,
+                "ci_high": high,
                 "p_bootstrap": p_bootstrap,
-                "p_wilcoxon": _wilcoxon(difference),
+                "p_wilcoxon": _wilcoxon(differences),
             }
         )
-    table = pl.DataFrame(rows)
-    return table.with_columns(p_holm=pl.Series(holm(table["p_wilcoxon"].to_numpy())))
+    table = pl.DataFrame(lines)
+    return table.with_columns(
+        pl.Series("p_bootstrap_holm", holm(table["p_bootstrap"].to_numpy())),
+        pl.Series("p_holm", holm(table["p_wilcoxon"].to_numpy())),
+    )
 
 
-def paired_bootstrap(difference: Floats, samples: int, seed: int) -> tuple[float, float, float]:
-    """Resample users; return the 95 % interval of the mean difference and a two-sided p-value.
-
-    The p-value is twice the share of resampled means on the other side of zero (at least one
-    sample is counted there: a bootstrap cannot show a probability of 0).
-    """
-    generator = np.random.default_rng(seed)
-    n = len(difference)
-    means = np.empty(samples)
-    for start in range(0, samples, _AT_ONCE):
-        drawn = generator.integers(n, size=(min(_AT_ONCE, samples - start), n))
-        means[start : start + len(drawn)] = difference[drawn].mean(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
-    across = min(np.count_nonzero(means <= 0), np.count_nonzero(means >= 0))
-    return float(low), float(high), min(1.0, 2 * (across + 1) / (samples + 1))
-
-
-def holm(p_values: Floats) -> Floats:
-    """Return p-values corrected for their number by Holm's step-down rule.
+def holm(p_values: npt.ArrayLike) -> Floats:
+    """Correct p-values for their number by Holm's step-down method.
 
     Example:
-        >>> holm(np.array([0.01, 0.04, 0.03])).tolist()
+        >>> holm([0.01, 0.04, 0.03]).round(2).tolist()
         [0.03, 0.06, 0.06]
     """
-    order = np.argsort(p_values)
-    factors = len(p_values) - np.arange(len(p_values))
-    stepped = np.minimum(1.0, np.maximum.accumulate(p_values[order] * factors))
-    corrected = np.empty_like(p_values)
-    corrected[order] = stepped
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    corrected = np.empty_like(p)
+    corrected[order] = np.minimum(stepped, 1.0)
     return corrected
 
 
-def _wilcoxon(difference: Floats) -> float:
-    """Two-sided p-value; 1 where no user differs."""
-    if not difference.any():
-        return 1.0
-    return float(stats.wilcoxon(difference).pvalue)
+def paired_bootstrap(
+    differences: Floats, resamples: int, *, confidence: float = 0.95, seed: int = 0
+) -> tuple[float, float, float]:
+    """Interval of the mean difference and a two-sided p-value, by drawing users anew.
+
+    The p-value is the share of samples whose mean, moved to be centred at zero, is at least as
+    far from it as the mean that was found (the found one counts as a sample, so it is never 0).
+    """
+    mean = float(differences.mean())
+    means = _resampled_means(differences, resamples, np.random.default_rng(seed))
+    tail = 100 * (1 - confidence) / 2
+    low, high = np.percentile(means, [tail, 100 - tail])
+    # A hair of slack: equal sums may differ in their last bits.
+    far = np.abs(means - mean) >= abs(mean) * (1 - 1e-12)
+    return float(low), float(high), float((1 + far.sum()) / (1 + resamples))
+
+
+def _resampled_means(values: Floats, resamples: int, rng: np.random.Generator) -> Floats:
+    """Means of samples of users drawn with replacement: (resamples,).
+
+    Users with the same value are interchangeable, so it is enough to draw how often each distinct
+    value comes up; metrics at N have few of them.
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    n = len(values)
+    means = np.empty(resamples)
+    step = max(1, _DRAWS_AT_ONCE // len(distinct))
+    for start in range(0, resamples, step):
+        size = min(step, resamples - start)
+        means[start : start + size] = rng.multinomial(n, counts / n, size) @ distinct / n
+    return means
+
+
+def _wilcoxon(differences: Floats) -> float:
+    """Two-sided signed-rank test; users without a difference do not take part."""
+    from scipy.stats import wilcoxon
+
+    apart = differences[differences != 0]
+    return float(wilcoxon(apart).pvalue) if len(apart) else 1.0
+
+
+def _labels(results: Sequence[Evaluation]) -> list[str]:
+    """Names of the models, numbered where one comes more than once."""
+    total = Counter(result.model for result in results)
+    so_far: Counter[str] = Counter()
+    labels = []
+    for result in results:
+        so_far[result.model] += 1
+        number = f" ({so_far[result.model]})" if total[result.model] > 1 else ""
+        labels.append(result.model + number)
+    return labels
+
+
+def _check(
+    results: Sequence[Evaluation], metric: str, resamples: int, confidence: float
+) -> None:
+    if len(results) < 2:
+        raise EvaluationError(f"A comparison needs at least two results, not {len(results)}.")
+    check_pairing(results)
+    known = [name for name in results[0].per_user.columns if name != "user_id"]
+    if metric not in known:
+        raise EvaluationError(
+            f"The results have no metric {metric!r} for each user; they have: {', '.join(known)}."
+        )
+    if resamples < 1:
+        raise ParameterError(f"resamples={resamples!r} is not allowed; it must be at least 1.")
+    if not 0 < confidence < 1:
+        raise ParameterError(
+            f"confidence={confidence!r} is not allowed; it must be between 0 and 1."
+        )

@@ -1,74 +1,94 @@
-"""What epochs and settings are chosen by: one number from held-out interactions."""
+"""`Validation`: the one number that training watches, higher is better."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
+
+import numpy as np
 
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError
-from transcf.evaluation.metrics import compute
-from transcf.evaluation.protocols import Protocol, check_protocol
-from transcf.evaluation.ranks import Ties, candidate_ranks, full_ranks
+from transcf.evaluation.metrics import check_metric, compute
+from transcf.evaluation.protocols import check_protocol, stored_candidates
+from transcf.evaluation.ranks import Ties, check_ties, rank
+from transcf.evaluation.tasks import Mask, Task, full_task, sampled_task
 from transcf.retrieval.scorer import Scorer
 
 
-@dataclass(frozen=True, eq=False)
 class Validation:
-    """Judges a scorer by one metric on held-out interactions; higher is better.
+    """Judge a scorer by held-out interactions.
 
-    Attributes:
+    Args:
         targets: Held-out interactions.
-        known: Training items of each user.
-        candidates: Rank against these, or None for full ranking.
-        metric: Which metric, such as "N@10".
-        ties: How equal scores count.
+        known: Training items of each user row.
+        candidates: Stored candidates for sampled ranking; None for full ranking.
+        metric: Which mean over users to return, such as "N@10" or "H@10".
+        ties: How to count equal scores.
 
     Example:
-        >>> model.fit(split.train, Validation.of(split, "paper"))  # doctest: +SKIP
+        >>> judge = Validation(split.validation, known=split.train.by_user)  # doctest: +SKIP
+        >>> judge(model)  # doctest: +SKIP
+        0.0711
     """
 
-    targets: Interactions
-    known: Csr
-    candidates: Candidates | None = None
-    metric: str = "N@10"
-    ties: Ties = "pessimistic"
+    def __init__(
+        self,
+        targets: Interactions,
+        *,
+        known: Csr,
+        candidates: Candidates | None = None,
+        metric: str = "N@10",
+        ties: Ties = "pessimistic",
+    ) -> None:
+        """Check the rules; what is ranked is worked out at the first call."""
+        check_metric(metric)
+        check_ties(ties)
+        self.metric = metric
+        self.ties: Ties = ties
+        self._held_out = targets.by_user
+        self._known = known
+        self._candidates = candidates
+        self._made: tuple[Mask, Task] | None = None
 
     @classmethod
-    def of(cls, split: Split, protocol: Protocol = "strict", metric: str | None = None) -> Self:
-        """Make the validation that belongs to a protocol.
-
-        `strict` takes N@10 in full ranking; the paper's protocols take H@10 against the stored
-        candidates, as the paper does.
-        """
+    def of(cls, split: Split, protocol: str = "strict") -> Self:
+        """Validate as a protocol does: full ranking by N@10, or the paper's candidates by H@10."""
         check_protocol(protocol)
+        known = split.train.by_user
         if protocol == "strict":
-            return cls(split.validation, split.train.by_user, metric=metric or "N@10")
-        if split.candidates is None:
-            raise EvaluationError(
-                f"The protocol {protocol!r} needs stored candidates: draw them with "
-                "draw_candidates(split)."
-            )
-        return cls(split.validation, split.train.by_user, split.candidates, metric=metric or "H@10")
+            return cls(split.validation, known=known)
+        candidates = stored_candidates(split, protocol)
+        return cls(split.validation, known=known, candidates=candidates, metric="H@10")
 
     def __call__(self, scorer: Scorer) -> float:
-        """Return the mean of the metric over users."""
-        if self.candidates is None:
-            ranking = full_ranks(scorer, self.targets, self.known, self.ties)
-        else:
-            ranking = candidate_ranks(scorer, self.targets, self.candidates, self.known, self.ties)
+        """Return the mean of the metric over the users that can be evaluated."""
+        ranking = rank(scorer, self._task_for(scorer.rankable), self.ties)
         return float(compute(ranking.ranks, self.metric).mean())
+
+    def _task_for(self, rankable: Mask) -> Task:
+        """The same task for every epoch; made anew only if other items can be ranked."""
+        if self._made is None or not np.array_equal(self._made[0], rankable):
+            if self._candidates is None:
+                task = full_task(self._held_out, self._known, rankable)
+            else:
+                task = sampled_task(self._held_out, self._candidates, self._known, rankable)
+            self._made = (rankable.copy(), task)
+        return self._made[1]
 
 
 def as_validation(train: Interactions, validation: Interactions | Validation) -> Validation:
-    """Turn plain held-out interactions into full ranking by N@10."""
+    """Turn held-out interactions into a full-ranking `Validation`; one is returned as it is.
+
+    Raises:
+        EvaluationError: The interactions have other ids than the training data.
+    """
     if isinstance(validation, Validation):
         return validation
     if validation.users != train.users or validation.items != train.items:
         raise EvaluationError(
-            "The validation interactions speak of other users or items than the training ones: "
-            "take both from one split."
+            "Validation interactions have other users or items than the training data: take both "
+            "from one split."
         )
-    return Validation(validation, train.by_user)
+    return Validation(validation, known=train.by_user)

@@ -101,7 +101,7 @@ def average_users(
 
     Goes block by block, because a block's rows fit the cache while the users stream by.
     """
-    groups, starts, visits, visitor, first, slots = strata
+    groups, starts, visits, visitor, first, slots, _ = strata
     n_blocks = len(starts) - 1
     for b in numba.prange(n_blocks):
         for place in range(starts[b], starts[b + 1]):

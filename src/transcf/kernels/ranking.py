@@ -1,4 +1,4 @@
-"""Counting who beats a held-out item, in tiles of scores (see `topk` for tiles)."""
+"""Counting who beats a held-out item."""
 
 from __future__ import annotations
 
@@ -12,9 +12,25 @@ Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.int64]
 
+#: Scores that are compared at once.
+CHUNK = 256
+_ZERO = np.float32(0)
+_ONE = np.float32(1)
+
 
 @compiled
-def count_beaters(
+def _count_pair(part: Floats, low: np.float32, high: np.float32) -> tuple[int, int]:
+    """How many scores are above `high`, and how many are at least `low`."""
+    # Sums of ones are the form that compilers turn into vector code; exact up to 2^24 terms.
+    above = at_least = _ZERO
+    for n in range(len(part)):
+        above += _ONE if part[n] > high else _ZERO
+        at_least += _ONE if part[n] >= low else _ZERO
+    return int(above), int(at_least)
+
+
+@compiled
+def count_better(
     tile: Floats,
     first: int,
     columns: Rows,
@@ -23,58 +39,50 @@ def count_beaters(
     item_vectors: Floats,
     constants: Floats,
     indptr: Counts,
-    targets: Floats,
+    target_scores: Floats,
     above: Counts,
-    level: Counts,
+    at_least: Counts,
 ) -> None:
-    """Add to each target the scores of the tile above it and level with it.
+    """Add to each target how many scores of a tile are above it, and how many are not below it.
 
-    Args:
-        tile: (n, width) scores without constants; what does not compete is -inf.
-        first: Column of the tile's first score.
-        columns: Item row of each column.
-        error: (n,) how far a tile's score may be from the true one; 0 if it is the true one.
-        user_vectors: (n, d) for true scores; not read where the error is 0.
-        item_vectors: (n_items, d).
-        constants: (n,) to be added to the tile's scores.
-        indptr: (n + 1,) targets of each row.
-        targets: (m,) true scores of the targets, constants included.
-        above: (m,) counts to add to.
-        level: (m,) counts to add to.
+    Targets of row r are `indptr[r]` to `indptr[r + 1]`; their scores are true ones. Hidden
+    scores (-inf) never count. Where a tile's score is within its error of a target, the pair is
+    scored again.
     """
     width = tile.shape[1]
     for row in range(len(tile)):
-        line = tile[row]
-        for t in range(indptr[row], indptr[row + 1]):
-            target = targets[t]
-            if error[row] == 0:
-                for n in range(width):
-                    above[t] += line[n] > target
-                    level[t] += line[n] == target
-                continue
-            low = target - constants[row] - 2 * error[row]
-            high = target - constants[row] + 2 * error[row]
-            surely, maybe = 0, 0
-            for n in range(width):
-                surely += line[n] > high
-                maybe += line[n] >= low
-            above[t] += surely
-            if maybe == surely:
-                continue
-            for n in range(width):
-                if low <= line[n] <= high:
-                    item = item_vectors[columns[first + n]]
-                    score = pair_score(user_vectors[row], item, constants[row])
-                    above[t] += score > target
-                    level[t] += score == target
+        line, constant, doubt = tile[row], constants[row], error[row]
+        for target in range(indptr[row], indptr[row + 1]):
+            true_score = target_scores[target]
+            middle = np.float32(true_score - constant)
+            low, high = np.float32(middle - doubt), np.float32(middle + doubt)
+            for start in range(0, width, CHUNK):
+                part = line[start : min(start + CHUNK, width)]
+                over, level = _count_pair(part, low, high)
+                above[target] += over
+                at_least[target] += over if doubt > 0 else level
+                if doubt == 0 or over == level:
+                    continue
+                for n in range(len(part)):
+                    if low <= part[n] <= high:
+                        vector = item_vectors[columns[first + start + n]]
+                        score = pair_score(user_vectors[row], vector, constant)
+                        above[target] += score > true_score
+                        at_least[target] += score >= true_score
 
 
 @compiled
-def count_candidates(
-    scores: Floats, indptr: Counts, targets: Floats, above: Counts, level: Counts
+def count_better_candidates(
+    candidate_indptr: Counts,
+    candidate_scores: Floats,
+    target_indptr: Counts,
+    target_scores: Floats,
+    above: Counts,
+    at_least: Counts,
 ) -> None:
-    """Count the candidates above and level with each target; one target per row of `indptr`."""
-    for t in range(len(targets)):
-        for n in range(indptr[t], indptr[t + 1]):
-            above[t] += scores[n] > targets[t]
-            level[t] += scores[n] == targets[t]
+    """Set for each target how many candidates of its row are above it, and how many not below."""
+    for row in range(len(target_indptr) - 1):
+        part = candidate_scores[candidate_indptr[row] : candidate_indptr[row + 1]]
+        for target in range(target_indptr[row], target_indptr[row + 1]):
+            score = target_scores[target]
+            above[target], at_least[target] = _count_pair(part, score, score)

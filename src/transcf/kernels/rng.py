@@ -44,6 +44,12 @@ def below_low(word: np.uint64, bound: int) -> int:
 
 
 @inlined
+def upper_half(word: np.uint64) -> float:
+    """Turn the upper half of a random word into a float in [0, 1)."""
+    return float(word >> np.uint64(32)) * 2.0**-32
+
+
+@inlined
 def uniform(word: np.uint64) -> float:
     """A float in [0, 1) from a random word."""
     return float(word >> np.uint64(11)) * _UNIT

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import Array, compiled, compiled_parallel, inlined
 from .neighborhood import prefetch_row
-from .rng import advance, mix, stream, uniform
+from .rng import advance, below, mix, stream, uniform
 from .sampling import TRAINING, Strata, draw_negative, draw_pair
 from .translation import Rates, cost_of, costs, step_item, step_pair, step_triple
 
@@ -63,6 +63,7 @@ def _visit(
     start: int,
     size: int,
     slots: Array,
+    shares: Array,
     begin: int,
     count: int,
     marks: Array,
@@ -72,13 +73,14 @@ def _visit(
 ) -> tuple[np.uint64, float, int]:
     """Draw the samples of one visit and take a step on each; returns the loss and the hits."""
     width, rate, loss, active = 3 * dim, rates.learning_rate, 0.0, 0
+    is_weighted = len(shares) > 0
     for k in range(dim):
         pending[k] = 0
-    state, i_next, j_next = draw_pair(state, slots, begin, count, size, marks, stamp)
+    state, i_next, j_next = draw_pair(state, slots, shares, begin, count, size, marks, stamp)
     for _ in range(samples):
         i, j = start + i_next, start + j_next
         # One sample ahead: the rows can travel, and the last draw receives the last pending step.
-        state, i_next, j_next = draw_pair(state, slots, begin, count, size, marks, stamp)
+        state, i_next, j_next = draw_pair(state, slots, shares, begin, count, size, marks, stamp)
         prefetch_row(items, width * (start + i_next), width)
         prefetch_row(items, width * (start + j_next), width)
         near, far, spread = costs(rates, users, u, items, width * i, width * j, dim)
@@ -100,8 +102,13 @@ def _visit(
         if rates.item_bias:
             loss += rates.bias_decay * (bias[i] * bias[i] + bias[j] * bias[j])
             decay = rates.bias_decay + rates.bias_decay
-            bias[i] += rate * (weight - decay * bias[i])
-            bias[j] -= rate * (weight + decay * bias[j])
+            bias[i] += rates.bias_rate * (weight - decay * bias[i])
+            bias[j] -= rates.bias_rate * (weight + decay * bias[j])
+        if is_weighted:
+            # The next positive is no uniform draw: the mean's step needs one of its own.
+            state = advance(state)
+            other = start + slots[begin + below(mix(state), count)]
+            step_item(items, width * other, pending, dim)
     step_item(items, width * (start + i_next), pending, dim)
     return state, loss, active
 
@@ -113,7 +120,7 @@ def _stratum(
     rows: Rows,
     dim: int,
     strata: Strata,
-    user_share: Array,
+    user_samples: Array,
     g: int,
     b: int,
     state: np.uint64,
@@ -121,7 +128,7 @@ def _stratum(
 ) -> None:
     """Train one stratum; `totals` receives the summed loss, the active triples and all triples."""
     users, items, bias, pending = rows.users, rows.items, rows.bias, rows.pending[g]
-    visitor, first, slots = strata.visitor, strata.first, strata.slots
+    visitor, first, slots, shares = strata.visitor, strata.first, strata.slots, strata.shares
     start, size = strata.starts[b], strata.starts[b + 1] - strata.starts[b]
     marks = np.full(size, -1, np.int64)
     index = g * (len(strata.starts) - 1) + b
@@ -131,14 +138,15 @@ def _stratum(
         count = first[visit + 1] - begin
         prefetch_row(users, 2 * dim * visitor[visit + 1], 2 * dim)
         state = advance(state)
-        samples = int(rates.samples * count * user_share[user] + uniform(mix(state)))
+        share = shares[begin + count - 1] if len(shares) > 0 else user_samples.dtype.type(count)
+        samples = int(user_samples[user] * share + uniform(mix(state)))
         if samples == 0 or count == size:
             continue
         for entry in range(begin, begin + count):
             marks[slots[entry]] = visit
         state, visit_loss, visit_active = _visit(
             rates, weights, users, 2 * dim * user, items, bias, pending, dim, start, size,
-            slots, begin, count, marks, visit, samples, state,
+            slots, shares, begin, count, marks, visit, samples, state,
         )  # fmt: skip
         loss += visit_loss
         active += visit_active
@@ -153,7 +161,7 @@ def run_rounds(
     rows: Rows,
     dim: int,
     strata: Strata,
-    user_share: Array,
+    user_samples: Array,
     seed: int,
     epoch: int,
     begin: int,
@@ -168,7 +176,7 @@ def run_rounds(
         rows: the packed vectors, changed in place.
         dim: length of one vector in a row, a multiple of `LANES`.
         strata: this epoch's strata, with at least as many blocks as groups.
-        user_share: 1 / |N_u|, (n_users,).
+        user_samples: samples of a user per unit of weight, (n_users,).
         seed: the run's seed.
         epoch: number of the epoch.
         begin: first round.
@@ -181,4 +189,4 @@ def run_rounds(
             b = (g + r) % n_blocks
             s = g * n_blocks + b
             state = stream(seed, epoch, TRAINING, s)
-            _stratum(rates, weights, rows, dim, strata, user_share, g, b, state, totals[s])
+            _stratum(rates, weights, rows, dim, strata, user_samples, g, b, state, totals[s])

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from . import Array, compiled, compiled_parallel, inlined
-from .rng import advance, below, below_low, mix, permutation, stream
+from .rng import advance, below, below_low, mix, permutation, stream, upper_half
 
 DEALING, TRAINING = 1, 2
 
@@ -22,6 +22,8 @@ class Strata(NamedTuple):
 
     Stratum s = group * n_blocks + block owns the visits `visits[s]:visits[s + 1]`; visit v is the
     user `visitor[v]` with the interactions `first[v]:first[v + 1]`; `slots` are places in the block.
+    `shares` are the weights of the interactions, summed up within each visit, or empty where all
+    weigh the same.
     """
 
     groups: Array
@@ -30,6 +32,7 @@ class Strata(NamedTuple):
     visitor: Array
     first: Array
     slots: Array
+    shares: Array
 
 
 @compiled
@@ -67,19 +70,26 @@ def count_strata(
 
 @compiled_parallel
 def fill_strata(
-    indptr: Array, indices: Array, block: Array, slot: Array, entries: Array, strata: Strata
+    indptr: Array,
+    indices: Array,
+    weights: Array,
+    block: Array,
+    slot: Array,
+    entries: Array,
+    strata: Strata,
 ) -> None:
     """Sort the interactions into strata.
 
     Args:
         indptr: items by user, CSR, (n_users + 1,) int64.
         indices: items by user, CSR, (nnz,) int32.
+        weights: weight of every interaction, (nnz,), or empty where all weigh the same.
         block: block of every item, (n_items,) int32.
         slot: place of every item in its block, (n_items,) int32.
         entries: where each stratum's interactions begin, (n_groups * n_blocks,) int64.
-        strata: `groups`, `starts` and `visits` are read; `visitor`, `first` and `slots` written.
+        strata: `groups`, `starts` and `visits` are read, the rest is written.
     """
-    groups, _, visits, visitor, first, slots = strata
+    groups, _, visits, visitor, first, slots, shares = strata
     n_blocks = len(strata.starts) - 1
     for g in numba.prange(len(groups) - 1):
         next_visit = visits[g * n_blocks : (g + 1) * n_blocks].copy()
@@ -89,18 +99,41 @@ def fill_strata(
             for position in range(indptr[user], indptr[user + 1]):
                 item = indices[position]
                 b = block[item]
+                entry = next_entry[b]
+                if len(weights) > 0:
+                    before = shares[entry - 1] if latest[b] == user else weights.dtype.type(0)
+                    shares[entry] = before + weights[position]
                 if latest[b] != user:
                     latest[b] = user
                     visitor[next_visit[b]] = user
-                    first[next_visit[b]] = next_entry[b]
+                    first[next_visit[b]] = entry
                     next_visit[b] += 1
-                slots[next_entry[b]] = slot[item]
-                next_entry[b] += 1
+                slots[entry] = slot[item]
+                next_entry[b] = entry + 1
+
+
+@inlined
+def draw_own(word: np.uint64, shares: Array, begin: int, count: int) -> int:
+    """One of a visit's interactions by its weight, from the upper half of a random word."""
+    if len(shares) == 0:
+        return begin + below(word, count)
+    wanted = upper_half(word) * shares[begin + count - 1]
+    entry = begin
+    while entry < begin + count - 1 and shares[entry] <= wanted:
+        entry += 1
+    return entry
 
 
 @inlined
 def draw_pair(
-    state: np.uint64, slots: Array, begin: int, count: int, size: int, marks: Array, stamp: int
+    state: np.uint64,
+    slots: Array,
+    shares: Array,
+    begin: int,
+    count: int,
+    size: int,
+    marks: Array,
+    stamp: int,
 ) -> tuple[np.uint64, int, int]:
     """One of the visit's items, and one of the block's that the user does not have (two slots).
 
@@ -108,7 +141,7 @@ def draw_pair(
     """
     state = advance(state)
     word = mix(state)
-    positive = slots[begin + below(word, count)]
+    positive = slots[draw_own(word, shares, begin, count)]
     negative = below_low(word, size)
     while marks[negative] == stamp:
         state = advance(state)

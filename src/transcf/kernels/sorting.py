@@ -136,36 +136,71 @@ def merge_repeats(
     packed: npt.NDArray[np.uint64],
     times: npt.NDArray[np.int64],
     ratings: npt.NDArray[np.float32],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Keep one event of each (user, item) in what `place_by_user` wrote.
+) -> npt.NDArray[np.int64]:
+    """Keep one event of each (user, item) in what `place_by_user` wrote, in place.
 
     The newest time wins, then the highest rating (any rating above NaN), then the later event.
     Empty `times` or `ratings` do not take part.
 
+    Args:
+        indptr: (n_users + 1,) offsets of a range of users; what is kept moves to its front.
+        packed: (n,) item in the upper, event in the lower half.
+        times: Of all events, or empty.
+        ratings: Of all events, or empty.
+
     Returns:
-        indptr: (n_users + 1,) offsets of the users.
-        items: (n,) item of each kept event.
-        kept: (n,) the kept events.
+        (n_users,) how many events of each user are left.
     """
-    items = np.empty(len(packed), dtype=np.int32)
-    kept = np.empty(len(packed), dtype=np.int64)
-    offsets = np.empty_like(indptr)
-    offsets[0] = 0
-    n_kept = 0
-    for user in range(len(indptr) - 1):
-        start = n_kept
+    counts = np.empty(len(indptr) - 1, dtype=np.int64)
+    end = indptr[0]
+    for user in range(len(counts)):
+        start = end
         for place in range(indptr[user], indptr[user + 1]):
-            item = np.int32(packed[place] >> _HALF)
-            event = np.int64(packed[place] & _LOWER)
-            if n_kept > start and items[n_kept - 1] == item:
-                if _wins(event, kept[n_kept - 1], times, ratings):
-                    kept[n_kept - 1] = event
+            word = packed[place]
+            if end > start and (packed[end - 1] ^ word) <= _LOWER:
+                best = np.int64(packed[end - 1] & _LOWER)
+                if _wins(np.int64(word & _LOWER), best, times, ratings):
+                    packed[end - 1] = word
                 continue
-            items[n_kept] = item
-            kept[n_kept] = event
-            n_kept += 1
-        offsets[user + 1] = n_kept
-    return offsets, items[:n_kept], kept[:n_kept]
+            packed[end] = word
+            end += 1
+        counts[user] = end - start
+    return counts
+
+
+@compiled
+def unpack(
+    packed: npt.NDArray[np.uint64],
+    start: int,
+    items: npt.NDArray[np.int32],
+    events: npt.NDArray[np.int64],
+) -> None:
+    """Part items and events of the words from `start` on, as many as there is room for."""
+    for place in range(len(items)):
+        word = packed[start + place]
+        items[place] = np.int32(word >> _HALF)
+        events[place] = np.int64(word & _LOWER)
+
+
+@compiled
+def renumber(codes: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> None:
+    """Put `numbers[code]` in the place of each code."""
+    for entry in range(len(codes)):
+        codes[entry] = numbers[codes[entry]]
+
+
+@compiled
+def offsets_of_marked(
+    indptr: npt.NDArray[np.int64], marked: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """(n_rows + 1,) offsets of the rows once only marked entries are left."""
+    offsets = np.zeros_like(indptr)
+    for row in range(len(indptr) - 1):
+        count = 0
+        for place in range(indptr[row], indptr[row + 1]):
+            count += marked[place]
+        offsets[row + 1] = offsets[row] + count
+    return offsets
 
 
 @compiled

@@ -23,8 +23,9 @@ class Rates(NamedTuple):
     reg_distance: np.floating[Any]
     reg_neighborhood: np.floating[Any]
     tie: np.floating[Any]
+    tie_back: np.floating[Any]
+    bias_rate: np.floating[Any]
     bias_decay: np.floating[Any]
-    samples: float
     negatives: int
     item_bias: bool
 
@@ -141,23 +142,26 @@ def step_triple(
 ) -> None:
     """One step on (u, i, j): i is pulled, j pushed, and u and i tied to their neighbourhoods.
 
+    (`tie` moves the row itself, `tie_back` the neighbours.)
+
     The step of q_u belongs to one random item of the user. The next sample's positive is one, so
     the step waits in `pending` and is taken by the item whose row will be written anyway.
     """
-    g_i, g_j, tie = fill(pull), fill(-push), fill(rates.tie)
+    g_i, g_j = fill(pull), fill(-push)
+    tie, tie_back = fill(rates.tie), fill(rates.tie_back)
     for k in range(0, dim, LANES):
         a, q = load(users, u + k), load(users, u + dim + k)
         b, n, m = load(items, i + k), load(items, i + dim + k), load(items, i + 2 * dim + k)
         da, dq, db, dn = slope(rates, g_i, a, q, b, n)
-        apart, off = tie * (a - q), tie * (b - n)
-        store(items, i + k, b - db - off - load(pending, k))
-        store(items, i + 2 * dim + k, m + dn - off)
+        apart, off = a - q, b - n
+        store(items, i + k, b - db - tie * off - load(pending, k))
+        store(items, i + 2 * dim + k, m + dn - tie_back * off)
         b, n, m = load(items, j + k), load(items, j + dim + k), load(items, j + 2 * dim + k)
         da_j, dq_j, db, dn = slope(rates, g_j, a, q, b, n)
         store(items, j + k, b - db)
         store(items, j + 2 * dim + k, m + dn)
-        store(users, u + k, a - da - da_j - apart)
-        store(pending, k, dq + dq_j - apart)
+        store(users, u + k, a - da - da_j - tie * apart)
+        store(pending, k, dq + dq_j - tie_back * apart)
 
 
 @inlined
@@ -165,20 +169,22 @@ def step_pair(
     rates: Rates, users: Array, u: int, items: Array, i: int, pending: Array, dim: int, pull: Any
 ) -> None:
     """One step on (u, i) when the margin holds: only the regularizers move them."""
-    g_i, tie = fill(pull), fill(rates.tie)
+    g_i, tie, tie_back = fill(pull), fill(rates.tie), fill(rates.tie_back)
     for k in range(0, dim, LANES):
         a, q = load(users, u + k), load(users, u + dim + k)
         b, n, m = load(items, i + k), load(items, i + dim + k), load(items, i + 2 * dim + k)
         da, dq, db, dn = slope(rates, g_i, a, q, b, n)
-        apart, off = tie * (a - q), tie * (b - n)
-        store(items, i + k, b - db - off - load(pending, k))
-        store(items, i + 2 * dim + k, m + dn - off)
-        store(users, u + k, a - da - apart)
-        store(pending, k, dq - apart)
+        apart, off = a - q, b - n
+        store(items, i + k, b - db - tie * off - load(pending, k))
+        store(items, i + 2 * dim + k, m + dn - tie_back * off)
+        store(users, u + k, a - da - tie * apart)
+        store(pending, k, dq - tie_back * apart)
 
 
 @inlined
 def step_item(items: Array, i: int, pending: Array, dim: int) -> None:
-    """Let one item take the step that waits in `pending`."""
+    """Let one item take the step that waits in `pending`; nothing waits after that."""
     for k in range(0, dim, LANES):
-        store(items, i + k, load(items, i + k) - load(pending, k))
+        step = load(pending, k)
+        store(items, i + k, load(items, i + k) - step)
+        store(pending, k, nothing(step))

@@ -51,7 +51,7 @@ class Recommender(ABC):
     """
 
     #: Short name in tables and on the command line.
-    name: ClassVar[str]
+    name: str
     #: What each hyper-parameter allows; every one has a rule.
     rules: ClassVar[Mapping[str, Rule]] = {}
 

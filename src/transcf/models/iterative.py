@@ -29,9 +29,6 @@ ITERATION_RULES: dict[str, Rule] = {
     "n_threads": Number(low=1, whole=True, optional=True),
 }
 
-#: Parameters that may differ between a run and its resumption.
-_FREE_TO_CHANGE = ("epochs", "patience", "n_threads")
-
 
 class IterativeRecommender(Recommender):
     """A model that learns in epochs; a subclass says what an epoch is in `_trainable`.
@@ -45,6 +42,8 @@ class IterativeRecommender(Recommender):
 
     #: Parameters to lower when training diverges.
     cure: ClassVar[str] = "learning_rate"
+    #: Parameters that may differ between a run and its resumption.
+    free_to_change: ClassVar[tuple[str, ...]] = ("epochs", "patience", "n_threads")
 
     epochs: int
     validate_every: int
@@ -99,7 +98,7 @@ class IterativeRecommender(Recommender):
     def _fingerprint(self, data: Interactions) -> str:
         """Name the model, its settings and its data; a checkpoint of another run is refused."""
         settings = {
-            name: value for name, value in self.get_params().items() if name not in _FREE_TO_CHANGE
+            name: value for name, value in self.get_params().items() if name not in self.free_to_change
         }
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(data.by_user.indptr.tobytes())

@@ -27,6 +27,11 @@ _MODELS = {
     "random": _Entry("transcf.models.random", "Random"),
     "itemknn": _Entry("transcf.models.itemknn", "ItemKNN"),
     "ease": _Entry("transcf.models.ease", "EASE"),
+    "transcf": _Entry("transcf.models.transcf", "TransCF"),
+    "transcf-dot": _Entry("transcf.models.transcf", "TransCF", {"form": "dot"}),
+    "transcf-alt": _Entry("transcf.models.transcf", "TransCF", {"form": "alt"}),
+    "transcf-still": _Entry("transcf.models.transcf", "TransCF", {"form": "still"}),
+    "transcf-emb": _Entry("transcf.models.transcf", "TransCF", {"form": "emb"}),
 }
 
 

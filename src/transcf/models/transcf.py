@@ -20,7 +20,8 @@ from transcf.models._transcf import (
     neighborhoods,
 )
 from transcf.models._transcf.linear import item_vectors, score_pairs, user_vectors
-from transcf.models._transcf.parameters import Bound, Form
+from transcf.models._transcf.parameters import Bound, Decay, Form
+from transcf.models._transcf.recency import recency_weights
 from transcf.models.base import State
 from transcf.models.iterative import ITERATION_RULES, IterativeRecommender
 from transcf.models.rules import Choice, Flag, Number, Rule
@@ -66,10 +67,15 @@ class TransCF(IterativeRecommender):
             "translation", but `translation()` returns a_u - b_i).
         dim: Length of the vectors.
         learning_rate: Step size for each triple.
+        decay: "linear" lowers the learning rate evenly over the epochs, "none" keeps it.
         margin: How much nearer than j the item i should be.
         reg_distance: Pulls users and their items together.
         reg_neighborhood: Pulls vectors to the means of their neighbourhoods.
-        samples_per_user: Triples per user and epoch.
+        tie_neighbors: Whether that pull moves the neighbours, too, as in the paper.
+        samples_per_user: Triples per user and epoch; None draws as many as the user has items.
+        recency: How much more often a user's later items are drawn as i: an item at the share p
+            of the user's history (1 is the latest) has the weight exp(recency * p). Without
+            timestamps, or at 0, all weigh the same.
         negatives: Items drawn to choose the hardest from.
         rank_weighting: Whether violations by many of the drawn items weigh more.
         item_bias: Whether items have a bias.
@@ -101,16 +107,20 @@ class TransCF(IterativeRecommender):
         (3, 4)
     """
 
-    name = "TransCF"
     cure: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
+    # The decay of the learning rate depends on the number of epochs.
+    free_to_change: ClassVar[tuple[str, ...]] = ("patience", "n_threads")
     rules: ClassVar[dict[str, Rule]] = {
         "form": Choice(tuple(_NAMES)),
         "dim": Number(low=1, high=4096, whole=True),
         "learning_rate": Number(low=0, above=True),
+        "decay": Choice(("linear", "none")),
         "margin": Number(low=0),
         "reg_distance": Number(low=0),
         "reg_neighborhood": Number(low=0),
-        "samples_per_user": Number(low=1, whole=True),
+        "tie_neighbors": Flag(),
+        "samples_per_user": Number(low=1, whole=True, optional=True),
+        "recency": Number(low=0, high=50),
         "negatives": Number(low=1, high=1000, whole=True),
         "rank_weighting": Flag(),
         "item_bias": Flag(),
@@ -126,16 +136,19 @@ class TransCF(IterativeRecommender):
         *,
         form: Variant = "translation",
         dim: int = 64,
-        learning_rate: float = 0.02,
+        learning_rate: float = 0.05,
+        decay: Decay = "linear",
         margin: float = 1.0,
-        reg_distance: float = 0.1,
-        reg_neighborhood: float = 0.3,
-        samples_per_user: int = 100,
+        reg_distance: float = 0.05,
+        reg_neighborhood: float = 0.2,
+        tie_neighbors: bool = False,
+        samples_per_user: int | None = None,
+        recency: float = 4.0,
         negatives: int = 20,
         rank_weighting: bool = True,
         item_bias: bool = True,
-        refresh: int = 2,
-        bound: Bound = "norm",
+        refresh: int = 4,
+        bound: Bound = "none",
         init_scale: float = 0.01,
         solver: Literal["fast", "exact"] = "fast",
         epochs: int = 30,
@@ -148,10 +161,13 @@ class TransCF(IterativeRecommender):
         self.form = form
         self.dim = dim
         self.learning_rate = learning_rate
+        self.decay = decay
         self.margin = margin
         self.reg_distance = reg_distance
         self.reg_neighborhood = reg_neighborhood
+        self.tie_neighbors = tie_neighbors
         self.samples_per_user = samples_per_user
+        self.recency = recency
         self.negatives = negatives
         self.rank_weighting = rank_weighting
         self.item_bias = item_bias
@@ -164,7 +180,11 @@ class TransCF(IterativeRecommender):
         self.patience = patience
         self.random_state = random_state
         self.n_threads = n_threads
-        self.name = _NAMES.get(form, "TransCF")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Name in tables: that of the ablation."""
+        return _NAMES.get(self.form, "TransCF")
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -180,10 +200,13 @@ class TransCF(IterativeRecommender):
         published: dict[str, Any] = {
             "dim": 128,
             "learning_rate": 0.005,
+            "decay": "none",
             "margin": 3.0,
             "reg_distance": 0.1,
             "reg_neighborhood": 0.1,
+            "tie_neighbors": True,
             "samples_per_user": 100,
+            "recency": 0.0,
             "negatives": 1,
             "rank_weighting": False,
             "item_bias": False,
@@ -208,6 +231,9 @@ class TransCF(IterativeRecommender):
             margin=self.margin,
             reg_distance=self.reg_distance,
             reg_neighborhood=self.reg_neighborhood,
+            tie_neighbors=self.tie_neighbors,
+            decay=self.decay,
+            epochs=self.epochs,
             samples_per_user=self.samples_per_user,
             negatives=self.negatives,
             rank_weighting=self.rank_weighting,
@@ -220,7 +246,13 @@ class TransCF(IterativeRecommender):
 
     def _trainable(self, train: Interactions) -> _Training:
         by_user, by_item = train.by_user, train.by_item
-        problem = Problem(by_user.indptr, by_user.indices, by_item.indptr, by_item.indices)
+        problem = Problem(
+            by_user.indptr,
+            by_user.indices,
+            by_item.indptr,
+            by_item.indices,
+            weights=recency_weights(train, self.recency),
+        )
         hyper = self._hyper()
         solver = FastSolver if self.solver == "fast" else ExactSolver
         self._problem = problem
@@ -279,14 +311,20 @@ class TransCF(IterativeRecommender):
         """
         self._check_fitted()
         user_ids, item_ids, users, items = _tables.pair_rows(self, pairs)
-        vectors = {
-            "emb": lambda: self.user_vectors_[users] - self.item_vectors_[items],
-            "alt": lambda: self.user_vectors_[users] * self.item_vectors_[items],
-            "still": lambda: np.zeros((len(users), self.dim), np.float32),
-        }.get(self.form, lambda: self.user_neighborhoods_[users] * self.item_neighborhoods_[items])
+        if self.form == "emb":
+            vectors = self.user_vectors_[users] - self.item_vectors_[items]
+        elif self.form == "alt":
+            vectors = self.user_vectors_[users] * self.item_vectors_[items]
+        elif self.form == "still":
+            vectors = np.zeros((len(users), self.dim), np.float32)
+        else:
+            vectors = self.user_neighborhoods_[users] * self.item_neighborhoods_[items]
         return pl.DataFrame(
-            {"user_id": user_ids, "item_id": item_ids, "translation": vectors()},
-            schema_overrides={"translation": pl.Array(pl.Float32, self.dim)},
+            {
+                "user_id": user_ids,
+                "item_id": item_ids,
+                "translation": pl.Series(vectors, dtype=pl.Array(pl.Float32, self.dim)),
+            }
         )
 
     # -- files -------------------------------------------------------------------------------

@@ -28,10 +28,11 @@ from transcf.retrieval.scorer import (
 )
 from transcf.retrieval.threads import share_rows
 
-#: Memory of one tile: it should stay in the last-level cache until it has been looked through.
-TILE_BYTES = 16 * 2**20
+#: Memory of one tile; few wide tiles cost least, and below 32 MB an allocator hands it out again
+#: without asking the system.
+TILE_BYTES = 31 * 2**20
 #: Users of one product; with fewer, the packing of item vectors shows.
-PRODUCT_USERS = 2048
+PRODUCT_USERS = 1400
 
 
 @dataclass(frozen=True, eq=False)

@@ -138,7 +138,7 @@ class Lists:
             )
 
         share_rows(len(block.users), work)
-        crowded = np.flatnonzero(self._counts == kernels.CROWDED)
+        crowded = np.flatnonzero(self._counts == kernels.CROWDED).astype(np.int32)
         if not len(crowded):
             return
         done = 0

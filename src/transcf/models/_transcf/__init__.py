@@ -2,7 +2,14 @@
 
 from .exact import ExactSolver
 from .fast import FastSolver
-from .parameters import EpochStats, Hyper, Parameters, Problem, initial_parameters
+from .parameters import (
+    EpochStats,
+    Hyper,
+    Parameters,
+    Problem,
+    initial_parameters,
+    neighborhoods,
+)
 
 __all__ = [
     "EpochStats",
@@ -12,4 +19,5 @@ __all__ = [
     "Parameters",
     "Problem",
     "initial_parameters",
+    "neighborhoods",
 ]

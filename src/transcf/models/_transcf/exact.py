@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from transcf.kernels import Array
 
-from .parameters import BIAS_DECAY, EpochStats, Form, Hyper, Parameters, Problem, bound
+from .parameters import EpochStats, Form, Hyper, Parameters, Problem, bound
 
 BATCH = 1000
 
@@ -128,7 +128,7 @@ def losses(state: State, hyper: Hyper) -> Array:
     loss = x.weight * x.gap + hyper.reg_distance * x.near + hyper.reg_neighborhood * spread
     if hyper.item_bias:
         bias = x.parameters.item_bias
-        loss = loss + BIAS_DECAY * (bias[x.triples.positives] ** 2 + bias[x.hardest] ** 2)
+        loss = loss + hyper.bias_decay * (bias[x.triples.positives] ** 2 + bias[x.hardest] ** 2)
     return loss
 
 
@@ -140,15 +140,16 @@ def gradient(state: State, averages: Averages, hyper: Hyper) -> Parameters:
     da_j, dq_j, db_j, dn_j = pair_slope(hyper.form, push, x.a, x.q, x.b_j, x.n_j)
     apart = 2 * hyper.reg_neighborhood * (x.a - x.q)
     off = 2 * hyper.reg_neighborhood * (x.b_i - x.n_i)
-    users = averages.by_item[triples.positives].T @ (dn_i - off)
+    back = 1.0 if hyper.tie_neighbors else 0.0
+    users = averages.by_item[triples.positives].T @ (dn_i - back * off)
     users += averages.by_item[x.hardest].T @ dn_j
-    items = averages.by_user[triples.users].T @ (dq_i + dq_j - apart)
+    items = averages.by_user[triples.users].T @ (dq_i + dq_j - back * apart)
     np.add.at(users, triples.users, da_i + da_j + apart)
     np.add.at(items, triples.positives, db_i + off)
     np.add.at(items, x.hardest, db_j)
     bias = np.zeros_like(x.parameters.item_bias)
     if hyper.item_bias:
-        decay = 2 * BIAS_DECAY * x.parameters.item_bias
+        decay = 2 * hyper.bias_decay * x.parameters.item_bias
         np.add.at(bias, triples.positives, decay[triples.positives] - x.weight)
         np.add.at(bias, x.hardest, decay[x.hardest] + x.weight)
     return Parameters(users, items, bias)
@@ -157,18 +158,29 @@ def gradient(state: State, averages: Averages, hyper: Hyper) -> Parameters:
 def sample_triples(
     problem: Problem, hyper: Hyper, generator: np.random.Generator
 ) -> Triples:
-    """`samples_per_user` triples of every user that has a positive and a negative, shuffled."""
+    """The triples of every user that has a positive and a negative, shuffled."""
     sizes, active = np.diff(problem.user_indptr), problem.active_items
     eligible = np.flatnonzero((sizes > 0) & (sizes < len(active)))
-    users = np.repeat(eligible, round(hyper.samples_per_user))
+    samples = problem.samples_of_users(hyper.samples_per_user)[eligible]
+    users = np.repeat(eligible, samples.round().astype(np.int64))
     generator.shuffle(users)
-    inside = generator.integers(sizes[users])
-    positives = problem.user_indices[problem.user_indptr[users] + inside]
+    positives = problem.user_indices[_draw_interactions(problem, users, generator)]
     known = np.repeat(np.arange(problem.n_users), sizes) * problem.n_items + problem.user_indices
     negatives = generator.choice(active, (len(users), hyper.negatives))
     while (taken := np.isin(users[:, None] * problem.n_items + negatives, known)).any():
         negatives[taken] = generator.choice(active, int(taken.sum()))
     return Triples(users, positives, negatives)
+
+
+def _draw_interactions(problem: Problem, users: Array, generator: np.random.Generator) -> Array:
+    """One interaction of each user by its weight, as a place in `user_indices`."""
+    starts, sizes = problem.user_indptr[:-1], np.diff(problem.user_indptr)
+    if not len(problem.weights):
+        return starts[users] + generator.integers(sizes[users])
+    reach = np.concatenate([[0.0], np.cumsum(problem.weights, dtype=np.float64)])
+    low, high = reach[starts[users]], reach[starts[users] + sizes[users]]
+    found = np.searchsorted(reach, generator.uniform(low, high), side="right") - 1
+    return np.clip(found, starts[users], starts[users] + sizes[users] - 1)
 
 
 class ExactSolver:
@@ -191,7 +203,7 @@ class ExactSolver:
             loss += losses(state, hyper).sum()
             active += int((state.weight > 0).sum())
             steps = gradient(state, self._averages, hyper)
-            result.move(-hyper.learning_rate, steps)
+            result.descend(hyper.rate_at(number), steps)
         finite = bound(result.users, hyper.bound) & bound(result.items, hyper.bound)
         count = max(1, len(triples.users))
         return result, EpochStats(float(loss) / count, len(triples.users), active / count, finite)

@@ -16,7 +16,7 @@ from transcf.kernels.rounds import Rows, run_rounds
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
 from transcf.kernels.translation import FORMS, Rates
 
-from .parameters import BIAS_DECAY, EpochStats, Hyper, Parameters, Problem, bound
+from .parameters import BIAS_RATE, EpochStats, Hyper, Parameters, Problem, bound
 
 BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
 SMALLEST_BLOCK = 64  # items, so that negatives stay varied
@@ -43,7 +43,8 @@ class FastSolver:
         n_active = len(problem.active_items)
         wanted = -(-n_active * 3 * self._dim * 4 // block_bytes)
         n_blocks = max(1, wanted, min(FEWEST_GROUPS, n_active // SMALLEST_BLOCK))
-        triples = problem.n_users * hyper.samples_per_user
+        self._samples = problem.samples_of_users(hyper.samples_per_user)
+        triples = self._samples.sum()
         n_groups = int(np.clip(triples / (n_blocks * STRATUM_TRIPLES), FEWEST_GROUPS, MOST_GROUPS))
         n_groups = min(n_groups, n_blocks)
         nnz = len(problem.user_indices)
@@ -54,6 +55,7 @@ class FastSolver:
             visitor=np.zeros(nnz + 1, np.int32),
             first=np.zeros(nnz + 1, np.int64),
             slots=np.zeros(nnz, np.int32),
+            shares=np.zeros(len(problem.weights), np.float32),
         )
         self._rows: Rows | None = None
 
@@ -89,7 +91,7 @@ class FastSolver:
         count_strata(indptr, indices, strata.groups, block, visits, entries)
         np.cumsum(visits, out=strata.visits[1:])
         begins = np.cumsum(entries) - entries.ravel()
-        fill_strata(indptr, indices, block, slot, begins, strata)
+        fill_strata(indptr, indices, problem.weights, block, slot, begins, strata)
         n_visits = strata.visits[-1]
         strata.first[n_visits], strata.visitor[n_visits] = len(indices), 0
         places = np.zeros(problem.n_items, np.int32)
@@ -117,12 +119,13 @@ class FastSolver:
         """Run all rounds, renewing the neighbourhoods `refresh` times; returns the totals."""
         problem, hyper, dim, strata = self.problem, self.hyper, self._dim, self._strata
         dtype = rows.users.dtype
-        rates, weights = self._rates(dtype), hyper.rank_weights(len(order)).astype(dtype)
+        rates, weights = self._rates(dtype, number), hyper.rank_weights(len(order)).astype(dtype)
         user_share, item_share = (
             (1 / np.maximum(1, np.diff(indptr))).astype(dtype)
             for indptr in (problem.user_indptr, problem.item_indptr)
         )
         item_share = item_share[order]
+        user_samples = (self._samples / problem.weight_of_users()).astype(np.float32)
         n_blocks = len(strata.starts) - 1
         totals = np.zeros((len(strata.visits) - 1, 3))
         cuts = np.unique(np.linspace(0, n_blocks, hyper.refresh + 1).astype(np.int64))
@@ -130,22 +133,25 @@ class FastSolver:
             average_items(rows.users, rows.items, dim, problem.user_indptr, places, user_share)
             average_users(rows.users, rows.items, dim, strata, item_share)
             run_rounds(
-                rates, weights, rows, dim, strata, user_share,
+                rates, weights, rows, dim, strata, user_samples,
                 hyper.seed, number, begin, end, totals,
             )  # fmt: skip
             push_to_users(rows.users, rows.items, dim, problem.user_indptr, places, item_share)
         return totals
 
-    def _rates(self, dtype: np.dtype[np.floating]) -> Rates:
+    def _rates(self, dtype: np.dtype[np.floating], epoch: int) -> Rates:
         hyper, number = self.hyper, dtype.type
+        rate = hyper.rate_at(epoch)
+        tie = 2 * rate * hyper.reg_neighborhood
         return FORMS[hyper.form](
-            learning_rate=number(hyper.learning_rate),
+            learning_rate=number(rate),
             margin=number(hyper.margin),
             reg_distance=number(hyper.reg_distance),
             reg_neighborhood=number(hyper.reg_neighborhood),
-            tie=number(2 * hyper.learning_rate * hyper.reg_neighborhood),
-            bias_decay=number(BIAS_DECAY),
-            samples=float(hyper.samples_per_user),
+            tie=number(tie),
+            tie_back=number(tie if hyper.tie_neighbors else 0),
+            bias_rate=number(BIAS_RATE * rate),
+            bias_decay=number(hyper.bias_decay),
             negatives=hyper.negatives,
             item_bias=hyper.item_bias,
         )

@@ -1,6 +1,6 @@
 """What is learned, from what, and how: the values that both solvers share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Self
 
@@ -9,20 +9,24 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from transcf.kernels import Array
-from transcf.kernels.neighborhood import bound_rows
+from transcf.kernels.neighborhood import bound_rows, row_means
 
+Decay = Literal["none", "linear"]
 Form = Literal["translation", "still", "alt", "dot"]
 Bound = Literal["norm", "squared", "none"]
 
 _BOUND_POWERS: dict[Bound, float] = {"none": 0.0, "norm": 1.0, "squared": 2.0}
 
-# Pulls item biases gently to zero: loss += BIAS_DECAY * (c_i^2 + c_j^2) per triple.
-BIAS_DECAY = 0.01
+# A bias moves in every triple of its item, always the same way: it takes shorter steps.
+BIAS_RATE = 0.2
 
 
 @dataclass(frozen=True)
 class Hyper:
-    """Settings of a solver; learning rate and regularizers are per triple (sums, not means)."""
+    """Settings of a solver; learning rate and regularizers are per triple (sums, not means).
+
+    `bias_decay` pulls biases gently to zero: bias_decay * (c_i^2 + c_j^2) per triple.
+    """
 
     form: Form = "translation"
     dim: int = 64
@@ -30,14 +34,24 @@ class Hyper:
     margin: float = 2.0
     reg_distance: float = 0.1
     reg_neighborhood: float = 0.1
-    samples_per_user: float = 100.0
+    samples_per_user: float | None = 100.0
     negatives: int = 1
     rank_weighting: bool = False
     item_bias: bool = False
+    bias_decay: float = 0.01
+    tie_neighbors: bool = True
+    decay: Decay = "none"
+    epochs: int = 1
     refresh: int = 2
     bound: Bound = "norm"
     init_scale: float = 0.01
     seed: int = 0
+
+    def rate_at(self, epoch: int) -> float:
+        """Learning rate of an epoch, counted from 1; the linear decay would reach 0 after the last."""
+        if self.decay == "none":
+            return self.learning_rate
+        return self.learning_rate * max(0.0, 1 - (epoch - 1) / self.epochs)
 
     def rank_weights(self, n_items: int) -> Array:
         """Weight of the hinge by the number of violations among the negatives, (negatives + 1,).
@@ -62,11 +76,11 @@ class Parameters:
         """The same values in new memory."""
         return type(self)(self.users.copy(), self.items.copy(), self.item_bias.copy())
 
-    def move(self, factor: float, step: "Parameters") -> None:
-        """Add a multiple of a step, in place."""
-        self.users[:] += factor * step.users
-        self.items[:] += factor * step.items
-        self.item_bias[:] += factor * step.item_bias
+    def descend(self, rate: float, gradient: "Parameters") -> None:
+        """Take a step against a gradient, in place."""
+        self.users[:] -= rate * gradient.users
+        self.items[:] -= rate * gradient.items
+        self.item_bias[:] -= BIAS_RATE * rate * gradient.item_bias
 
 
 @dataclass(frozen=True)
@@ -81,12 +95,17 @@ class EpochStats:
 
 @dataclass(frozen=True)
 class Problem:
-    """The training interactions, compressed by user and by item (int64 indptr, int32 indices)."""
+    """The training interactions, compressed by user and by item (int64 indptr, int32 indices).
+
+    `weights` (nnz,), in the order of `user_indices`, say how often an interaction is drawn among
+    those of its user; empty where all weigh the same.
+    """
 
     user_indptr: Array
     user_indices: Array
     item_indptr: Array
     item_indices: Array
+    weights: Array = field(default_factory=lambda: np.empty(0, np.float32))
 
     @classmethod
     def from_csr(cls, indptr: Array, indices: Array, n_items: int) -> Self:
@@ -116,6 +135,27 @@ class Problem:
     def active_items(self) -> Array:
         """Rows of the items with interactions, (n_active,) int32; the others are never drawn."""
         return np.flatnonzero(np.diff(self.item_indptr)).astype(np.int32)
+
+
+    def samples_of_users(self, per_user: float | None) -> Array:
+        """Triples of every user and epoch, (n_users,): a constant, or one per interaction."""
+        sizes = np.diff(self.user_indptr)
+        return sizes.astype(np.float64) if per_user is None else (sizes > 0) * float(per_user)
+
+    def weight_of_users(self) -> Array:
+        """Sum of the weights of every user, (n_users,), 1 where there is none."""
+        sizes = np.diff(self.user_indptr)
+        if not len(self.weights):
+            return np.maximum(1, sizes)
+        owners = np.repeat(np.arange(self.n_users), sizes)
+        return np.where(sizes > 0, np.bincount(owners, self.weights, self.n_users), 1)
+
+
+def neighborhoods(problem: Problem, parameters: Parameters) -> tuple[Array, Array]:
+    """The mean item of every user, (n_users, dim), and the mean user of every item."""
+    q = row_means(problem.user_indptr, problem.user_indices, parameters.items)
+    n = row_means(problem.item_indptr, problem.item_indices, parameters.users)
+    return q, n
 
 
 def initial_parameters(

@@ -1,0 +1,88 @@
+"""The program as a shell runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import transcf
+from transcf.cli.doctor import EXTRAS
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("numpy", "polars", "numba", "scipy", "rich.table")
+
+
+def program(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "transcf", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("words", [(), ("data",), ("evaluate",), ("fit",), ("compare",)])
+def test_help_imports_nothing_heavy(words: tuple[str, ...]) -> None:
+    script = (
+        "import sys; from transcf.cli.app import app\n"
+        f"try: app({[*words, '--help']!r})\n"
+        f"finally: print([n for n in {HEAVY!r} if n in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "Usage" in done.stdout
+    assert done.stderr.strip() == "[]"
+
+
+def test_help_names_every_command() -> None:
+    done = program("--help")
+    assert done.returncode == 0
+    for name in ("data", "fit", "evaluate", "compare", "models", "doctor", "demo"):
+        assert name in done.stdout
+
+
+def test_wrong_input_ends_with_code_2_and_one_sentence() -> None:
+    done = program("evaluate", "no-such-file.csv", "--model", "ease", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("transcf: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_wrong_usage_ends_with_code_2() -> None:
+    done = program("fit", "--no-such-option")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_stdout_is_pure_json() -> None:
+    assert json.loads(program("models", "--json").stdout)
+
+
+def test_version() -> None:
+    assert program("--version").stdout == f"transcf {transcf.__version__}\n"
+
+
+def test_versions_and_extras_agree_with_the_project_file() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == transcf.__version__
+    assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev"}
+
+
+def test_public_names_exist_and_are_typed() -> None:
+    head = (ROOT / "src" / "transcf" / "__init__.py").read_text().partition("__version__")[0]
+    for name in transcf.__all__:
+        assert getattr(transcf, name) is not None
+        assert name in head, f"{name} is missing under TYPE_CHECKING"
+    assert set(transcf._HOMES) == set(transcf.__all__) - {"datasets"}
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = transcf.nonsense
+
+
+def test_import_is_light() -> None:
+    script = f"import sys, transcf; print([n for n in {HEAVY!r} if n in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,115 @@
+"""What `evaluate`, `Validation` and `EpochRecorder` promise beside the ranks themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.evaluation.scorers import TableScorer, random_split
+
+from transcf.data.candidates import draw_candidates
+from transcf.errors import EvaluationError, ParameterError
+from transcf.evaluation import EpochRecorder, Validation, as_validation, evaluate
+from transcf.evaluation.tasks import COLD_TARGET, KNOWN_TARGET, NO_CANDIDATES, NO_HISTORY
+
+
+@pytest.fixture
+def split():
+    return draw_candidates(random_split(3), n=8)
+
+
+def scorer_for(split, seed: int = 0) -> TableScorer:
+    rankable = np.bincount(split.train.item_rows, minlength=30) > 0
+    return TableScorer(np.random.default_rng(seed).random((12, 30)), rankable)
+
+
+def test_means_and_errors_are_those_of_the_users(split) -> None:
+    found = evaluate(scorer_for(split), split, at=(3, 5))
+    assert found.users == len(found.per_user)
+    for name in ("H@3", "N@5", "MRR@3", "R@5", "P@3", "MAP@5", "popularity@5"):
+        values = found.per_user[name].to_numpy()
+        assert found.metrics[name].mean == pytest.approx(values.mean())
+        assert found.metrics[name].se == pytest.approx(values.std(ddof=1) / len(values) ** 0.5)
+    assert found.to_dict()["metrics"]["coverage@3"]["se"] is None
+    assert "N@5" in str(found)
+    assert "strict" in repr(found)
+
+
+def test_coverage_and_popularity_are_those_of_the_lists(split) -> None:
+    scorer = scorer_for(split)
+    found = evaluate(scorer, split, at=(4,))
+    known = split.known_items("test")
+    counts = np.bincount(split.train.item_rows, minlength=30)
+    shown = {}
+    for user in found.per_user["user_id"]:
+        allowed = [i for i in range(30) if scorer.rankable[i] and i not in known.row(user)]
+        shown[user] = sorted(allowed, key=lambda i: -scorer.table[user, i])[:4]
+    covered = len({i for items in shown.values() for i in items}) / scorer.rankable.sum()
+    assert found.metrics["coverage@4"].mean == pytest.approx(covered)
+    popularity = [counts[items].mean() for items in shown.values()]
+    assert found.per_user["popularity@4"].to_list() == pytest.approx(popularity)
+
+
+def test_nothing_is_skipped_in_silence() -> None:
+    for seed in range(20):
+        split = random_split(seed)
+        rankable = np.bincount(split.train.item_rows, minlength=30) > 0
+        found = evaluate(scorer_for(split), split)
+        has_history = split.known_items("test").counts > 0
+        idle = (split.test.by_user.counts > 0) & ~has_history
+        assert found.skipped.get(NO_HISTORY, 0) == idle.sum()
+        cold = ~rankable[split.test.item_rows] & has_history[split.test.user_rows]
+        assert found.skipped.get(COLD_TARGET, 0) == cold.sum()
+        assert not {KNOWN_TARGET, NO_CANDIDATES} & set(found.skipped)
+
+
+def test_held_out_pairs_that_are_in_train_are_skipped_and_counted(split) -> None:
+    leaky = replace(split, test=split.train)
+    with pytest.raises(EvaluationError, match=KNOWN_TARGET):
+        evaluate(scorer_for(split), leaky)
+
+
+def test_validation_is_the_mean_that_evaluate_gives(split) -> None:
+    scorer = scorer_for(split)
+    strict = evaluate(scorer, split, part="validation").metrics
+    paper = evaluate(scorer, split, "paper", part="validation").metrics
+    assert Validation.of(split)(scorer) == pytest.approx(strict["N@10"].mean)
+    assert Validation.of(split, "paper")(scorer) == pytest.approx(paper["H@10"].mean)
+    assert as_validation(split.train, split.validation)(scorer) == Validation.of(split)(scorer)
+    judge = Validation(split.validation, known=split.train.by_user, metric="R@5")
+    assert as_validation(split.train, judge) is judge
+
+
+def test_a_recorder_keeps_the_best_test_value_of_every_metric(split) -> None:
+    recorder = EpochRecorder(split, at=(3, 5))
+    with pytest.raises(EvaluationError, match="No epoch"):
+        recorder.result()
+    epochs = [scorer_for(split, seed) for seed in range(6)]
+    figures = [recorder(scorer) for scorer in epochs]
+    assert figures == [Validation.of(split, "paper")(scorer) for scorer in epochs]
+    best, each = recorder.result(), [evaluate(s, split, "paper", at=(3, 5)) for s in epochs]
+    assert (best.protocol, best.epochs) == ("paper-as-published", 6)
+    assert best.note is not None
+    assert "Optimistic" in str(best)
+    for name, value in best.metrics.items():
+        assert value.mean == max(one.metrics[name].mean for one in each)
+        assert best.per_user[name].mean() == pytest.approx(value.mean)
+
+
+def test_rules_are_checked_before_anything_is_scored(split) -> None:
+    scorer, known = scorer_for(split), split.train.by_user
+    with pytest.raises(ParameterError, match="part='train'"):
+        evaluate(scorer, split, part="train")
+    with pytest.raises(ParameterError, match="There is no metric"):
+        Validation(split.validation, known=known, metric="AUC")
+    with pytest.raises(ParameterError, match="protocol='loose'"):
+        Validation.of(split, "loose")
+    with pytest.raises(EvaluationError, match="stored candidates"):
+        Validation.of(replace(split, candidates=None), "paper")
+    assert not scorer.block_sizes
+    with pytest.raises(EvaluationError, match="other users or items"):
+        as_validation(split.train, random_split(1, n_items=31).validation)
+    empty = split.test.select(np.zeros(len(split.test), dtype=bool))
+    with pytest.raises(EvaluationError, match="no held-out items"):
+        evaluate(scorer, replace(split, test=empty))
