@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from transcf.models.random import Random
     from transcf.models.registry import available, create
     from transcf.models.storage import load
+    from transcf.models.transcf import TransCF
 
 __version__ = "0.1.0"
 
@@ -40,6 +41,7 @@ __all__ = [
     "Random",
     "Recommender",
     "Split",
+    "TransCF",
     "TransCFError",
     "Validation",
     "available",
@@ -71,6 +73,7 @@ _HOMES = {
     "Random": "models.random",
     "Recommender": "models.base",
     "Split": "data.split",
+    "TransCF": "models.transcf",
     "TransCFError": "errors",
     "Validation": "evaluation",
     "available": "models.registry",

@@ -27,13 +27,12 @@ def scorer_for(split, seed: int = 0) -> TableScorer:
 def test_means_and_errors_are_those_of_the_users(split) -> None:
     found = evaluate(scorer_for(split), split, at=(3, 5))
     assert found.users == len(found.per_user)
-    for name in ("H@3", "N@5", "MRR@3", "R@5", "P@3", "MAP@5", "popularity@5"):
+    for name in ("H@3", "N@5", "MRR@3", "R@5", "P@3", "MAP@5"):
         values = found.per_user[name].to_numpy()
         assert found.metrics[name].mean == pytest.approx(values.mean())
         assert found.metrics[name].se == pytest.approx(values.std(ddof=1) / len(values) ** 0.5)
-    assert found.to_dict()["metrics"]["coverage@3"]["se"] is None
+    assert found.to_dict()["metrics"]["N@5"] == found.metrics["N@5"].__dict__
     assert "N@5" in str(found)
-    assert "strict" in repr(found)
 
 
 def test_coverage_and_popularity_are_those_of_the_lists(split) -> None:
@@ -46,9 +45,9 @@ def test_coverage_and_popularity_are_those_of_the_lists(split) -> None:
         allowed = [i for i in range(30) if scorer.rankable[i] and i not in known.row(user)]
         shown[user] = sorted(allowed, key=lambda i: -scorer.table[user, i])[:4]
     covered = len({i for items in shown.values() for i in items}) / scorer.rankable.sum()
-    assert found.metrics["coverage@4"].mean == pytest.approx(covered)
+    assert found.catalogue["coverage@4"] == pytest.approx(covered)
     popularity = [counts[items].mean() for items in shown.values()]
-    assert found.per_user["popularity@4"].to_list() == pytest.approx(popularity)
+    assert found.catalogue["popularity@4"] == pytest.approx(np.mean(popularity))
 
 
 def test_nothing_is_skipped_in_silence() -> None:
@@ -82,19 +81,20 @@ def test_validation_is_the_mean_that_evaluate_gives(split) -> None:
 
 
 def test_a_recorder_keeps_the_best_test_value_of_every_metric(split) -> None:
-    recorder = EpochRecorder(split, at=(3, 5))
+    model = scorer_for(split)
+    recorder = EpochRecorder(model, split, at=(3, 5))
     with pytest.raises(EvaluationError, match="No epoch"):
         recorder.result()
-    epochs = [scorer_for(split, seed) for seed in range(6)]
-    figures = [recorder(scorer) for scorer in epochs]
-    assert figures == [Validation.of(split, "paper")(scorer) for scorer in epochs]
-    best, each = recorder.result(), [evaluate(s, split, "paper", at=(3, 5)) for s in epochs]
-    assert (best.protocol, best.epochs) == ("paper-as-published", 6)
-    assert best.note is not None
+    each = []
+    for epoch in range(1, 7):
+        model.table = scorer_for(split, seed=epoch).table
+        recorder(epoch)
+        each.append(evaluate(model, split, "paper", at=(3, 5)))
+    best = recorder.result()
+    assert best.protocol == "paper-as-published"
     assert "Optimistic" in str(best)
     for name, value in best.metrics.items():
         assert value.mean == max(one.metrics[name].mean for one in each)
-        assert best.per_user[name].mean() == pytest.approx(value.mean)
 
 
 def test_rules_are_checked_before_anything_is_scored(split) -> None:

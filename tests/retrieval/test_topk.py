@@ -19,7 +19,6 @@ from transcf.errors import EvaluationError
 from transcf.retrieval import LinearForm, tiles, top_k
 from transcf.retrieval.scorer import BLOCK_BYTES
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -51,11 +51,6 @@ def print_facts(title: str, facts: Mapping[str, object]) -> None:
     print_table(title, ("", ""), facts.items())
 
 
-def show_figure(value: float | None) -> str:
-    """Write a metric to four digits; a dash where there is none."""
-    return "-" if value is None else f"{value:.4f}"
-
-
 def progress_note(text: str) -> None:
     """Tell a person at a terminal what is going on; machines hear nothing."""
     if sys.stderr.isatty():

@@ -14,7 +14,7 @@ from transcf.errors import ParameterError
 if TYPE_CHECKING:
     from transcf.data.split import Split
     from transcf.evaluation import Evaluation
-    from transcf.evaluation.protocols import Part, ProtocolName
+    from transcf.evaluation.protocols import Part, Protocol
     from transcf.evaluation.ranks import Ties
     from transcf.models.base import Recommender
 
@@ -36,7 +36,7 @@ class Judging:
         at: Lengths of the lists.
     """
 
-    protocol: ProtocolName
+    protocol: Protocol
     ties: Ties
     part: Part
     at: tuple[int, ...]
@@ -57,7 +57,7 @@ class Judging:
         if not all(length.isdigit() and int(length) for length in lengths):
             raise ParameterError(f"--at {at} is not understood: write numbers such as 10,20.")
         return cls(
-            protocol=cast("ProtocolName", protocol),
+            protocol=cast("Protocol", protocol),
             ties=cast("Ties", ties),
             part=cast("Part", part),
             at=tuple(map(int, lengths)),
@@ -79,13 +79,15 @@ class Judging:
         """Fit on the training part, with the epoch chosen as the protocol says, and evaluate."""
         from transcf.evaluation import EpochRecorder, Validation
         from transcf.models.iterative import IterativeRecommender
+        from transcf.training.options import FitOptions
 
+        validation = Validation.of(split, self.protocol)
         on_test = self.protocol == "paper-as-published" and self.part == "test"
         if on_test and isinstance(model, IterativeRecommender):
-            recorder = EpochRecorder(split, ties=self.ties, at=self.at)
-            model.fit(split.train, recorder)
+            recorder = EpochRecorder(model, split, ties=self.ties, at=self.at)
+            model.fit(split.train, validation, FitOptions(on_epoch=recorder))
             return recorder.result()
-        return self.judge(model.fit(split.train, Validation.of(split, self.protocol)), split)
+        return self.judge(model.fit(split.train, validation), split)
 
 
 @dataclass(frozen=True)
@@ -111,32 +113,21 @@ class Run:
         sampled = None if self.full is None else SAMPLED_NOTE
         return [note for note in (sampled, self.evaluations[0].note) if note]
 
-    def summary(self) -> dict[str, dict[str, float | None]]:
-        """`mean`, `sd` over seeds and `se` over users of every metric, None where unknown."""
+    def summary(self) -> dict[str, dict[str, float]]:
+        """`mean`, `sd` over seeds and `se` over users of every metric."""
         from transcf.evaluation import summarize_seeds
 
-        found = summarize_seeds(self.evaluations)
-        if not has_chance(self.model):
-            for entry in found.values():
-                entry["sd"] = 0.0  # every seed gives the same
-        return found
+        return summarize_seeds(self.evaluations)
 
     def averaged(self) -> Evaluation:
         """One evaluation with the figures of each user averaged over the seeds."""
-        from transcf.evaluation import Estimate
-
         first = self.evaluations[0]
         columns = [name for name in first.per_user.columns if name != "user_id"]
         total = first.per_user.select(columns)
         for other in self.evaluations[1:]:
             total = total + other.per_user.select(columns)
-        mean = total / len(self.evaluations)
-        return replace(
-            first,
-            model=self.name,
-            per_user=mean.insert_column(0, first.per_user["user_id"]),
-            metrics={name: Estimate.over_users(mean[name].to_numpy()) for name in columns},
-        )
+        mean = (total / len(self.evaluations)).insert_column(0, first.per_user["user_id"])
+        return replace(first, model=self.name, per_user=mean)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
@@ -152,15 +143,11 @@ class Run:
             "users": first.users,
             "skipped": first.skipped,
             "metrics": self.summary(),
+            "catalogue": first.catalogue,
             "seconds": round(self.seconds, 3),
             "notes": self.notes(),
             **({} if self.full is None else {"full_ranking": self.full.to_dict()["metrics"]}),
         }
-
-
-def has_chance(model: Recommender) -> bool:
-    """Whether the seed changes anything."""
-    return "random_state" in model.rules
 
 
 def run(
@@ -178,7 +165,7 @@ def run(
         progress_note(f"fitting {name}, seed {seed}")
         models.append(make_model(name, params, seed=seed, threads=threads))
         evaluations.append(judging.fit_and_judge(models[-1], split))
-        if not has_chance(models[-1]):
+        if "random_state" not in models[-1].rules:
             break
     seconds = time.perf_counter() - started
     return Run(name, models[0], evaluations, seconds, judging.beside(models[0], split))

@@ -19,7 +19,7 @@ from transcf.cli._options import (
     limit_threads,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, show_figure
+from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._runs import Judging, Run, run
 from transcf.errors import ParameterError
 
@@ -115,7 +115,7 @@ def print_runs(title: str, runs: Sequence[Run], metric: str, tests: pl.DataFrame
     shown = [name for name in summaries[runs[0].name] if name.startswith(("H@", "N@"))]
     shown += [] if metric in shown else [metric]
     best = {
-        name: max((found[name]["mean"] or 0.0, model) for model, found in summaries.items())[1]
+        name: max((found[name]["mean"], model) for model, found in summaries.items())[1]
         for name in shown
     }
     p_values = _against(best[metric], tests)
@@ -134,8 +134,8 @@ def print_runs(title: str, runs: Sequence[Run], metric: str, tests: pl.DataFrame
     print_table(title, columns, rows, notes=_notes(runs, metric, best[metric], p_values))
 
 
-def _cell(mean: float | None, error: float | None, mark: str = " ") -> str:
-    return f"{show_figure(mean)}{mark} ± {show_figure(error)}"
+def _cell(mean: float, error: float, mark: str = " ") -> str:
+    return f"{mean:.4f}{mark} ± {error:.4f}"
 
 
 def _notes(runs: Sequence[Run], metric: str, best: str, p_values: dict[str, float]) -> list[str]:

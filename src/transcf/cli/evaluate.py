@@ -21,7 +21,7 @@ from transcf.cli._options import (
     limit_threads,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, show_figure
+from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._runs import Judging, Run, run
 from transcf.errors import DataError, ParameterError
 
@@ -119,8 +119,8 @@ def _print(dataset: str, done: Run) -> None:
     rows = [
         (
             name,
-            *(show_figure(entry[kind]) for kind in ("mean", "se", "sd")),
-            *([show_figure(full[name]["mean"]) if name in full else "-"] if full else []),
+            *(f"{entry[kind]:.4f}" for kind in ("mean", "se", "sd")),
+            *([f"{full[name]['mean']:.4f}"] if full else []),
         )
         for name, entry in found["metrics"].items()
     ]
@@ -130,6 +130,7 @@ def _print(dataset: str, done: Run) -> None:
         f"{found['users']:,} users, {found['ties']} ties{runs}"
     )
     skipped = ", ".join(f"{reason} {count:,}" for reason, count in found["skipped"].items())
-    notes = [f"skipped: {skipped or 'nobody'}", *found["notes"], f"{done.seconds:.1f} s"]
+    shown = ", ".join(f"{name} {value:.4g}" for name, value in found["catalogue"].items())
+    notes = [shown, f"skipped: {skipped or 'nobody'}", *found["notes"], f"{done.seconds:.1f} s"]
     columns = ("metric", "mean", "se (users)", "sd (seeds)", *(["full ranking"] if full else []))
-    print_table(title, columns, rows, notes=notes)
+    print_table(title, columns, rows, notes=filter(None, notes))

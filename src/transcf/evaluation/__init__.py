@@ -3,7 +3,7 @@
 from transcf.evaluation.epochs import EpochRecorder
 from transcf.evaluation.protocols import evaluate
 from transcf.evaluation.ranks import candidate_ranks, full_ranks
-from transcf.evaluation.result import Estimate, Evaluation, summarize_seeds
+from transcf.evaluation.results import Estimate, Evaluation, summarize_seeds
 from transcf.evaluation.significance import compare
 from transcf.evaluation.validation import Validation, as_validation
 

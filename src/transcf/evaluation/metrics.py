@@ -15,7 +15,7 @@ still has half of its tie inside. Fractional ranks enter the formulas below as t
 
 Beside them, of the lists that full ranking makes: `coverage@N`, the share of rankable items that
 is in anybody's top N, and `popularity@N`, the mean number of training interactions of the items
-in a user's top N.
+in a user's top N, averaged over users.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ def coverage(lists: Rows, n: int, n_rankable: int) -> float:
     return len(np.unique(shown[shown != UNKNOWN])) / n_rankable
 
 
-def mean_popularity(lists: Rows, n: int, item_counts: Counts) -> Floats:
-    """(n_users,) mean training interactions of the first n items of each list."""
+def mean_popularity(lists: Rows, n: int, item_counts: Counts) -> float:
+    """Mean over users of the mean training interactions of the first n items of their lists."""
     shown = lists[:, :n]
     is_item = shown != UNKNOWN
     total = np.where(is_item, item_counts[shown], 0).sum(axis=1)
-    return np.asarray(total / is_item.sum(axis=1), dtype=np.float64)
+    return float((total / is_item.sum(axis=1)).mean())

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
@@ -26,18 +25,21 @@ from transcf.evaluation.metrics import (
     mean_popularity,
     metric_names,
 )
-from transcf.evaluation.ranks import Ties, candidate_ranks, check_ties, full_ranks
-from transcf.evaluation.result import Estimate, Evaluation
+from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties, full_ranks
+from transcf.evaluation.results import Evaluation
 from transcf.retrieval.scorer import Scorer, name_of
 
-ProtocolName: TypeAlias = Literal["strict", "paper", "paper-as-published"]
+Protocol: TypeAlias = Literal["strict", "paper", "paper-as-published"]
 Part: TypeAlias = Literal["validation", "test"]
+
+#: What `paper-as-published` figures are, wherever they are shown.
+OPTIMISTIC_NOTE = "Optimistic: for each metric the best test value over all epochs."
 
 
 def evaluate(
     model: Scorer,
     split: Split,
-    protocol: ProtocolName = "strict",
+    protocol: Protocol = "strict",
     *,
     part: Part = "test",
     ties: Ties = "pessimistic",
@@ -75,33 +77,23 @@ def evaluate(
         candidates = stored_candidates(split, protocol)
         ranking = candidate_ranks(model, held_out, candidates, known, ties)
     columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
-    metrics = {name: Estimate.over_users(values) for name, values in columns.items()}
-    if ranking.lists is not None:
-        counts = np.bincount(split.train.item_rows, minlength=split.train.n_items)
-        n_rankable = int(model.rankable.sum())
-        for n in lengths:
-            popularity = mean_popularity(ranking.lists, n, counts)
-            columns[f"popularity@{n}"] = popularity
-            metrics[f"popularity@{n}"] = Estimate.over_users(popularity)
-            covered = coverage(ranking.lists, n, n_rankable)
-            metrics[f"coverage@{n}"] = Estimate(covered, math.nan)
     users = split.train.users.ids(ranking.ranks.users)
     return Evaluation(
         model=name_of(model),
         protocol=protocol,
-        part=part,
         ties=ties,
-        users=len(users),
-        skipped=ranking.skipped,
+        part=part,
         per_user=pl.DataFrame({"user_id": users, **columns}),
-        metrics=metrics,
+        skipped=ranking.skipped,
+        catalogue=_catalogue(model, split, ranking, lengths),
+        note=OPTIMISTIC_NOTE if protocol == "paper-as-published" else "",
     )
 
 
 def check_protocol(protocol: str) -> None:
     """Raise a `ParameterError` unless it is the name of a protocol."""
-    if protocol not in get_args(ProtocolName):
-        allowed = ", ".join(map(repr, get_args(ProtocolName)))
+    if protocol not in get_args(Protocol):
+        allowed = ", ".join(map(repr, get_args(Protocol)))
         raise ParameterError(f"protocol={protocol!r} is not allowed; it must be one of {allowed}.")
 
 
@@ -128,3 +120,17 @@ def check_ids(model: Scorer, split: Split) -> None:
             f"{name_of(model)} knows other users or items than this split: evaluate it on the "
             "split that it was fitted on."
         )
+
+
+def _catalogue(
+    model: Scorer, split: Split, ranking: Ranking, lengths: Sequence[int]
+) -> dict[str, float]:
+    """Coverage and popularity of what is recommended, where there are lists."""
+    if ranking.lists is None:
+        return {}
+    counts = np.bincount(split.train.item_rows, minlength=split.train.n_items)
+    n_rankable = int(model.rankable.sum())
+    figures = {f"coverage@{n}": coverage(ranking.lists, n, n_rankable) for n in lengths}
+    for n in lengths:
+        figures[f"popularity@{n}"] = mean_popularity(ranking.lists, n, counts)
+    return figures

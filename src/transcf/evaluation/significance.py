@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.errors import EvaluationError, ParameterError
-from transcf.evaluation.result import Evaluation, check_pairing
+from transcf.evaluation.results import Evaluation, check_same_users
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -153,8 +153,8 @@ def _check(
 ) -> None:
     if len(results) < 2:
         raise EvaluationError(f"A comparison needs at least two results, not {len(results)}.")
-    check_pairing(results)
-    known = [name for name in results[0].per_user.columns if name != "user_id"]
+    check_same_users(results)
+    known = [name for name in results[0].metrics if all(name in r.metrics for r in results)]
     if metric not in known:
         raise EvaluationError(
             f"The results have no metric {metric!r} for each user; they have: {', '.join(known)}."

@@ -25,7 +25,7 @@ LANES = 16
 _RELAXED = ("contract", "reassoc", "nsz", "arcp")
 
 
-class Lanes(types.Type):  # type: ignore[misc]
+class Lanes(types.Type):
     """The compile-time type of sixteen floats of one width."""
 
     def __init__(self, dtype: types.Float) -> None:

@@ -32,13 +32,13 @@ def advance(state: np.uint64) -> np.uint64:
 
 
 @inlined
-def below(word: np.uint64, bound: int) -> int:
+def below(word: np.uint64, bound: int) -> np.int64:
     """An integer in [0, bound) from the upper half of a random word, bound < 2**31."""
     return np.int64(((word >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
 @inlined
-def below_low(word: np.uint64, bound: int) -> int:
+def below_low(word: np.uint64, bound: int) -> np.int64:
     """The same from the lower half, so that one word serves two draws."""
     return np.int64(((word & _LOW) * np.uint64(bound)) >> np.uint64(32))
 

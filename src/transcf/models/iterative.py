@@ -97,9 +97,8 @@ class IterativeRecommender(Recommender):
 
     def _fingerprint(self, data: Interactions) -> str:
         """Name the model, its settings and its data; a checkpoint of another run is refused."""
-        settings = {
-            name: value for name, value in self.get_params().items() if name not in self.free_to_change
-        }
+        free = self.free_to_change
+        settings = {name: value for name, value in self.get_params().items() if name not in free}
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(data.by_user.indptr.tobytes())
         digest.update(data.by_user.indices.tobytes())

@@ -24,6 +24,7 @@ from transcf.models._transcf.parameters import Bound, Decay, Form
 from transcf.models._transcf.recency import recency_weights
 from transcf.models.base import State
 from transcf.models.iterative import ITERATION_RULES, IterativeRecommender
+from transcf.models.presets import preset
 from transcf.models.rules import Choice, Flag, Number, Rule
 from transcf.retrieval.scorer import LinearForm, Scores
 from transcf.training.trainable import EpochStats, Tensors
@@ -101,6 +102,7 @@ class TransCF(IterativeRecommender):
         Park, Kim, Xie, Yu: Collaborative Translational Metric Learning. ICDM 2018.
 
     Example:
+        >>> from transcf import TransCF, synthesize
         >>> log = synthesize(users=200, items=80, interactions=3000, seed=0)
         >>> model = TransCF(dim=16, epochs=5).fit(log)
         >>> model.recommend(log.users.series[0], k=3).shape
@@ -197,24 +199,7 @@ class TransCF(IterativeRecommender):
             >>> TransCF.paper(dim=128).negatives
             1
         """
-        published: dict[str, Any] = {
-            "dim": 128,
-            "learning_rate": 0.005,
-            "decay": "none",
-            "margin": 3.0,
-            "reg_distance": 0.1,
-            "reg_neighborhood": 0.1,
-            "tie_neighbors": True,
-            "samples_per_user": 100,
-            "recency": 0.0,
-            "negatives": 1,
-            "rank_weighting": False,
-            "item_bias": False,
-            "bound": "norm",
-            "init_scale": 0.01,
-            "epochs": 100,
-        }
-        return cls(**(published | changes))
+        return cls(**(preset("transcf", "paper") | changes))
 
     # -- learning ----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The solvers behind TransCF: `ExactSolver` is the paper to the letter, `FastSolver` the default."""
+"""The solvers of TransCF: `ExactSolver`, the paper to the letter, and `FastSolver`, the default."""
 
 from .exact import ExactSolver
 from .fast import FastSolver

@@ -46,14 +46,14 @@ def _averaging(indptr: Array, indices: Array, n_columns: int) -> sp.csr_array:
 def pair_cost(form: Form, a: Array, q: Array, b: Array, n: Array) -> Array:
     """-s(u, i) of vectors in the last axis, bias left out."""
     if form == "dot":
-        return -((a + q * n) * b).sum(-1)
-    return (_error(form, a, q, b, n) ** 2).sum(-1)
+        return np.asarray(-((a + q * n) * b).sum(-1))
+    return np.asarray((_error(form, a, q, b, n) ** 2).sum(-1))
 
 
 def pair_slope(
     form: Form, g: Array, a: Array, q: Array, b: Array, n: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """g times the gradient of -s(u, i) by a, q, b and n."""
+    """Return g times the gradient of -s(u, i) by a, q, b and n."""
     g = g[..., None]
     if form == "dot":
         return -g * b, -g * n * b, -g * (a + q * n), -g * q * b
@@ -67,8 +67,8 @@ def pair_slope(
 
 
 def _error(form: Form, a: Array, q: Array, b: Array, n: Array) -> Array:
-    translation = {"translation": q * n, "alt": a * b, "still": 0}[form]
-    return a + translation - b
+    translation: dict[str, Array | float] = {"translation": q * n, "alt": a * b, "still": 0.0}
+    return np.asarray(a + translation[form] - b)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def losses(state: State, hyper: Hyper) -> Array:
     if hyper.item_bias:
         bias = x.parameters.item_bias
         loss = loss + hyper.bias_decay * (bias[x.triples.positives] ** 2 + bias[x.hardest] ** 2)
-    return loss
+    return np.asarray(loss)
 
 
 def gradient(state: State, averages: Averages, hyper: Hyper) -> Parameters:
@@ -155,9 +155,7 @@ def gradient(state: State, averages: Averages, hyper: Hyper) -> Parameters:
     return Parameters(users, items, bias)
 
 
-def sample_triples(
-    problem: Problem, hyper: Hyper, generator: np.random.Generator
-) -> Triples:
+def sample_triples(problem: Problem, hyper: Hyper, generator: np.random.Generator) -> Triples:
     """The triples of every user that has a positive and a negative, shuffled."""
     sizes, active = np.diff(problem.user_indptr), problem.active_items
     eligible = np.flatnonzero((sizes > 0) & (sizes < len(active)))

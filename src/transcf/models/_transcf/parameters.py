@@ -48,7 +48,7 @@ class Hyper:
     seed: int = 0
 
     def rate_at(self, epoch: int) -> float:
-        """Learning rate of an epoch, counted from 1; the linear decay would reach 0 after the last."""
+        """Learning rate of an epoch, counted from 1; linear decay would reach 0 after the last."""
         if self.decay == "none":
             return self.learning_rate
         return self.learning_rate * max(0.0, 1 - (epoch - 1) / self.epochs)
@@ -61,7 +61,7 @@ class Hyper:
         violations = np.arange(self.negatives + 1)
         if not self.rank_weighting:
             return (violations > 0).astype(np.float64)
-        return np.log1p(n_items * violations / self.negatives) / np.log1p(n_items)
+        return np.asarray(np.log1p(n_items * violations / self.negatives) / np.log1p(n_items))
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,6 @@ class Problem:
     def active_items(self) -> Array:
         """Rows of the items with interactions, (n_active,) int32; the others are never drawn."""
         return np.flatnonzero(np.diff(self.item_indptr)).astype(np.int32)
-
 
     def samples_of_users(self, per_user: float | None) -> Array:
         """Triples of every user and epoch, (n_users,): a constant, or one per interaction."""

@@ -1,0 +1,34 @@
+"""What timed benchmarks share: one thread, and contestants that take turns."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def use_one_thread() -> None:
+    """Start this program again with one thread for everything, unless it has one already.
+
+    Libraries read these settings when they are loaded, so setting them later is no use.
+    """
+    if any(os.environ.get(name) != "1" for name in _LIMITS):
+        os.execve(
+            sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(_LIMITS, "1")
+        )
+
+
+def in_turn(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Run everybody once to warm up, then in turn; median seconds of each."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(repeats + 1):
+        for name, run in contestants.items():
+            start = time.perf_counter()
+            run()
+            if turn:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in seconds.items()}

@@ -1,0 +1,129 @@
+"""Training speed of TransCF's fast solver against BPR of `implicit`, and against itself.
+
+Every case alternates the two sides and compares medians; a ratio above 1 means that we are better.
+
+    python benchmarks/training.py [--quick] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import scipy.sparse as sp
+from implicit.bpr import BayesianPersonalizedRanking
+
+from transcf.models._transcf import ExactSolver, FastSolver, Hyper, Problem, initial_parameters
+
+Case = dict[str, Any]
+
+
+def ciao() -> sp.csr_matrix:
+    shared = Path(__file__).resolve().parents[2] / "shared" / "datasets"
+    path = Path(os.environ.get("TRANSCF_DATA", shared)) / "ciao" / "LOOTrain.dat.gz"
+    with gzip.open(path, "rt") as file:
+        rows = np.loadtxt(file, skiprows=1, dtype=np.int64)
+    return sp.csr_matrix((np.ones(len(rows), np.float32), (rows[:, 0], rows[:, 1])))
+
+
+def long_tail(n_users: int, n_items: int, nnz: int) -> sp.csr_matrix:
+    """Random interactions: popular items by a power law, active users by a log-normal."""
+    generator = np.random.default_rng(0)
+    popularity = np.arange(1, n_items + 1) ** -0.8
+    activity = generator.lognormal(0, 0.6, n_users)
+    drawn = np.empty(0, np.int64)
+    while len(drawn) < nnz:
+        users = generator.choice(n_users, nnz, p=activity / activity.sum())
+        items = generator.choice(n_items, nnz, p=popularity / popularity.sum())
+        drawn = np.union1d(drawn, users * n_items + items)
+    kept = generator.choice(drawn, nnz, replace=False)
+    shape = (n_users, n_items)
+    return sp.csr_matrix((np.ones(nnz, np.float32), (kept // n_items, kept % n_items)), shape=shape)
+
+
+def epochs(data: sp.csr_matrix, solver: type, dim: int, **options: Any) -> Callable[[], float]:
+    """A function that trains one more epoch and returns its triples per second."""
+    problem = Problem.from_csr(data.indptr, data.indices, data.shape[1])
+    hyper = Hyper(dim=dim)
+    engine, parameters, number = solver(problem, hyper, **options), None, 0
+
+    def run() -> float:
+        nonlocal parameters, number
+        parameters = parameters or initial_parameters(problem, hyper)
+        number += 1
+        start = time.perf_counter()
+        parameters, stats = engine.epoch(parameters, number)
+        return float(stats.triples / (time.perf_counter() - start))
+
+    run()
+    return run
+
+
+def bpr(data: sp.csr_matrix, dim: int, iterations: int = 6) -> Callable[[], float]:
+    def run() -> float:
+        peer = BayesianPersonalizedRanking(
+            factors=dim, iterations=iterations, num_threads=1, random_state=0
+        )
+        start = time.perf_counter()
+        peer.fit(data, show_progress=False)
+        return float(data.nnz * iterations / (time.perf_counter() - start))
+
+    return run
+
+
+def compare(
+    name: str, ours: Callable[[], float], peer: Callable[[], float], repeats: int
+) -> Case:
+    speeds = [(ours(), peer()) for _ in range(repeats)]
+    mine, theirs = (median(side) / 1e6 for side in zip(*speeds, strict=True))
+    unit = "million triples/s"
+    return {"case": name, "ours": mine, "peer": theirs, "unit": unit, "ratio": mine / theirs}
+
+
+def run(quick: bool) -> list[Case]:
+    repeats = 3 if quick else 9
+    sets = {"Ciao": ciao(), "Amazon's size": long_tail(59_089, 17_969, 332_236)}
+    cases = [
+        compare(f"{name}, dim {dim}: fast / implicit BPR", epochs(data, FastSolver, dim),
+                bpr(data, dim), repeats)
+        for name, data in sets.items()
+        for dim in (64, 128)
+    ]  # fmt: skip
+    for name, data in sets.items():
+        two, one = (epochs(data, FastSolver, 64, threads=n) for n in (2, 1))
+        cases.append(compare(f"{name}, dim 64: two threads / one", two, one, repeats))
+    fast, exact = epochs(sets["Ciao"], FastSolver, 64), epochs(sets["Ciao"], ExactSolver, 64)
+    cases.append(compare("Ciao, dim 64: fast / exact", fast, exact, 1))
+    if not quick:
+        large = epochs(long_tail(69_482, 25_687, 8_000_000), FastSolver, 64)
+        small = epochs(long_tail(5_000, 3_000, 100_000), FastSolver, 64)
+        cases.append(compare("8 million / 100 thousand interactions", large, small, 3))
+    return cases
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    cases = run(arguments.quick)
+    if arguments.json:
+        print(json.dumps(cases, indent=2))
+        return
+    print(f"{'case':48}{'ours':>8}{'peer':>8}{'ratio':>8}  unit")
+    for case in cases:
+        print("{case:48}{ours:8.2f}{peer:8.2f}{ratio:8.2f}  {unit}".format(**case))
+
+
+if __name__ == "__main__":
+    main()

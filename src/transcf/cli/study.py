@@ -1,0 +1,50 @@
+"""`transcf study`: run a study that comes with the library, or one of your own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from transcf.cli._output import JsonFlag, print_json, print_table, progress_note
+
+if TYPE_CHECKING:
+    from transcf.experiments import Row, Study
+
+
+def study(
+    name: Annotated[str, typer.Argument(help="Name of a study, or a TOML file.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a study: settings chosen on validation data, then test, over several seeds."""
+    from transcf.experiments import load_study, run_study
+    from transcf.experiments.runner import paired_tests
+
+    plan = load_study(name)
+    rows = list(run_study(plan, say=progress_note))
+    tests = paired_tests(rows, plan.compare) if plan.compare else None
+    if as_json:
+        pairs = [] if tests is None else tests.to_dicts()
+        print_json({"study": name, "rows": [row.to_dict() for row in rows], "tests": pairs})
+        return
+    _print_rows(plan, rows)
+    if tests is not None:
+        print_table(f"Paired tests of {plan.compare}", tests.columns, tests.rows())
+
+
+def _print_rows(plan: Study, rows: list[Row]) -> None:
+    columns = ["dataset", "model", "users", "runs", *plan.metrics, "seconds", "chosen"]
+    lines: list[list[Any]] = []
+    for row in rows:
+        figures = [_figure(row.metrics[metric]) for metric in plan.metrics]
+        chosen = ", ".join(f"{name}={value}" for name, value in row.chosen.items())
+        lines.append([row.dataset, row.model, row.users, row.runs, *figures, row.seconds, chosen])
+        if row.published:
+            printed = [f"{row.published[metric]:.4f}" for metric in plan.metrics]
+            lines.append([row.dataset, "  as published", None, None, *printed, None, ""])
+    note = "Mean over users and seeds, ± spread of the seeds (± standard error over users)."
+    print_table(f"{plan.title} ({plan.protocol})", columns, lines, notes=[note])
+
+
+def _figure(metric: dict[str, float]) -> str:
+    return f"{metric['mean']:.4f} ± {metric['sd']:.4f} (± {metric['se']:.4f})"

@@ -1,0 +1,96 @@
+"""One safetensors file for an index: arrays, the lists as bytes, and a checksum over all of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from transcf.errors import ModelFileError
+from transcf.retrieval.index import ItemIndex, faiss_library
+from transcf.retrieval.projection import Projection
+
+_FORMAT, _VERSION = "transcf-index", 1
+_ARRAYS = ("item_vectors", "rows", "user_map", "item_map", "item_mean", "lists")
+
+
+def save(index: ItemIndex, path: Path) -> Path:
+    """Write a temporary neighbour, then give it the name."""
+    lists = np.empty(0, dtype=np.uint8)
+    if index.lists is not None:
+        lists = faiss_library().serialize_index(index.lists)
+    projection = index.projection
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "item_vectors": index.item_vectors,
+        "rows": index.rows,
+        "user_map": projection.user_map,
+        "item_map": projection.item_map,
+        "item_mean": projection.item_mean,
+        "lists": lists,
+    }
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    about: dict[str, Any] = {"version": _VERSION}
+    about |= {"recall": index.recall, "probes": index.probes}
+    about["sha256"] = _checksum(about, arrays)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        save_file(arrays, temporary, metadata={_FORMAT: json.dumps(about)})
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def load(path: Path) -> ItemIndex:
+    """Read an index after comparing it with its checksum.
+
+    The checksum finds damage; it does not prove who wrote the file. Its lists are read by
+    faiss, which is not made for files of strangers.
+    """
+    if not path.is_file():
+        raise ModelFileError(f"There is no index file {path}.")
+    try:
+        about, arrays = _read(path)
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise ModelFileError(
+            f"{path} is damaged or not an index: build it again with `transcf export --to index`."
+        ) from error
+    faiss = faiss_library()
+    lists = faiss.deserialize_index(arrays["lists"]) if len(arrays["lists"]) else None
+    projection = Projection(arrays["user_map"], arrays["item_map"], arrays["item_mean"])
+    return ItemIndex(
+        arrays["item_vectors"], arrays["rows"], projection, about["recall"], about["probes"], lists
+    )
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    with safe_open(path, framework="numpy") as stored:
+        about = json.loads((stored.metadata() or {})[_FORMAT])
+        if about["version"] > _VERSION:
+            raise ModelFileError(
+                f"{path} is an index of version {about['version']} and this library reads "
+                f"{_VERSION}: update the library or build the index again."
+            )
+        arrays = {name: stored.get_tensor(name) for name in _ARRAYS}
+    if about.pop("sha256") != _checksum(about, arrays):
+        raise ValueError("the checksum does not fit")
+    return about, arrays
+
+
+def _checksum(about: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> str:
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(memoryview(array.reshape(-1).view(np.uint8)))
+    return digest.hexdigest()

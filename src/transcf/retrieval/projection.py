@@ -1,0 +1,78 @@
+"""Turning vectors such that distance between items means difference between their scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.data.ids import Rows
+from transcf.retrieval.scorer import LinearForm, Scores
+
+#: Share of the variance of scores that the kept axes hold.
+_KEPT = 0.995
+#: Widths are multiples of this; spare axes hold zeros.
+_STEP = 4
+#: Vectors that axes are made from, at most.
+_SAMPLE = 50_000
+#: Axes along which users differ less than this, relative to the first, count as if they did.
+_FLOOR = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Maps both sides of a linear form to few axes that keep the order of a user's items.
+
+    With C the second moments of user vectors, `x . y = (C^-1/2 x) . (C^1/2 y)`; the mean square
+    of what an error in y does to a score is then its plain length. Principal axes of the mapped
+    items, around their mean (a user's items all lose the same by it), are the ones that matter.
+
+    Attributes:
+        user_map: (d, width) float32.
+        item_map: (d, width) float32.
+        item_mean: (d,) float32.
+    """
+
+    user_map: Scores
+    item_map: Scores
+    item_mean: Scores
+
+    @classmethod
+    def of(cls, form: LinearForm, rows: Rows) -> Projection:
+        """Make it from a model's users and some item rows."""
+        users = _thin(form.user_vectors)
+        size, axes = np.linalg.eigh(users.T @ users / max(1, len(users)))
+        spread = np.sqrt(np.maximum(size, max(_FLOOR * size[-1], 1e-30)))
+        items = _thin(form.item_vectors[rows])
+        mean = items.mean(axis=0) if len(items) else np.zeros(form.item_vectors.shape[1])
+        weighed = (items - mean) @ (axes * spread)
+        energy, turn = np.linalg.eigh(weighed.T @ weighed)
+        kept = turn[:, ::-1][:, : _count_axes(energy[::-1])]
+        spare = np.zeros((len(kept), -kept.shape[1] % _STEP))
+        kept = np.hstack([kept, spare])
+        maps = ((axes / spread) @ kept, (axes * spread) @ kept, mean)
+        return cls(*(np.ascontiguousarray(part, dtype=np.float32) for part in maps))
+
+    def users(self, vectors: Scores) -> Scores:
+        """Map user vectors: (n, width)."""
+        return np.ascontiguousarray(vectors @ self.user_map)
+
+    def items(self, vectors: Scores, rows: Rows) -> Scores:
+        """Map the vectors of some item rows: (n, width)."""
+        points = np.empty((len(rows), self.item_map.shape[1]), dtype=np.float32)
+        for start in range(0, len(rows), _SAMPLE):
+            part = slice(start, start + _SAMPLE)
+            points[part] = (vectors[rows[part]] - self.item_mean) @ self.item_map
+        return points
+
+
+def _thin(vectors: Scores) -> npt.NDArray[np.float64]:
+    """Return vectors spread evenly over all, in float64."""
+    return vectors[:: -(-max(1, len(vectors)) // _SAMPLE)].astype(np.float64)
+
+
+def _count_axes(energy: npt.NDArray[np.float64]) -> int:
+    """How many axes, largest first, hold enough."""
+    total = np.cumsum(np.maximum(energy, 0.0))
+    return 1 + int(np.searchsorted(total, _KEPT * total[-1]))

@@ -1,0 +1,51 @@
+"""Random numbers: named streams, even draws, uniform orders."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from transcf.kernels.rng import advance, below, below_low, mix, permutation, stream, uniform
+
+
+def words(seed: int, epoch: int, purpose: int, index: int, count: int) -> np.ndarray:
+    state, drawn = stream(seed, epoch, purpose, index), []
+    for _ in range(count):
+        state = advance(np.uint64(state))
+        drawn.append(mix(np.uint64(state)))
+    return np.array(drawn, np.uint64)
+
+
+def test_a_stream_is_a_function_of_its_name() -> None:
+    assert (words(1, 2, 3, 4, 50) == words(1, 2, 3, 4, 50)).all()
+
+
+def test_every_part_of_the_name_matters() -> None:
+    names = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)]
+    firsts = {int(words(*name, 1)[0]) for name in names}
+    assert len(firsts) == len(names)
+
+
+def test_neighbouring_streams_are_uncorrelated() -> None:
+    x, y = (
+        np.array([uniform(np.uint64(w)) for w in words(0, 0, 2, index, 4000)]) for index in (0, 1)
+    )
+    assert abs(np.corrcoef(x, y)[0, 1]) < 5 / np.sqrt(4000)
+    assert abs(np.corrcoef(x[1:], x[:-1])[0, 1]) < 5 / np.sqrt(4000)
+
+
+def test_draws_are_even() -> None:
+    drawn = words(3, 1, 2, 0, 20_000)
+    for draw in (below, below_low):
+        counts = np.bincount([draw(np.uint64(w), 7) for w in drawn], minlength=7)
+        assert len(counts) == 7
+        assert stats.chisquare(counts).pvalue > 1e-4
+    floats = np.array([uniform(np.uint64(w)) for w in drawn])
+    assert stats.kstest(floats, "uniform").pvalue > 1e-4
+
+
+def test_every_order_is_as_likely() -> None:
+    orders = [tuple(permutation(4, np.uint64(stream(0, epoch, 1, 0)))) for epoch in range(6000)]
+    _, counts = np.unique(orders, axis=0, return_counts=True)
+    assert len(counts) == 24
+    assert stats.chisquare(counts).pvalue > 1e-4
