@@ -97,3 +97,15 @@ def exact_rows(
         for column in range(len(columns)):
             vector = item_vectors[columns[column]]
             out[row, column] = pair_score(user_vectors[row], vector, constants[row])
+
+
+@compiled
+def row_norms(vectors: Floats) -> npt.NDArray[np.float64]:
+    """(n,) lengths of the rows, in float64."""
+    norms = np.empty(len(vectors), np.float64)
+    for row in range(len(vectors)):
+        total = 0.0
+        for value in vectors[row]:
+            total += np.float64(value) * np.float64(value)
+        norms[row] = np.sqrt(total)
+    return norms

@@ -6,6 +6,8 @@ on the thread that runs it nor on what ran before. A state is a counter that `ad
 64-bit words.
 """
 
+from typing import Any
+
 import numpy as np
 
 from . import Array, compiled, inlined
@@ -32,13 +34,13 @@ def advance(state: np.uint64) -> np.uint64:
 
 
 @inlined
-def below(word: np.uint64, bound: int) -> np.int64:
+def below(word: np.uint64, bound: int) -> Any:
     """An integer in [0, bound) from the upper half of a random word, bound < 2**31."""
     return np.int64(((word >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
 @inlined
-def below_low(word: np.uint64, bound: int) -> np.int64:
+def below_low(word: np.uint64, bound: int) -> Any:
     """The same from the lower half, so that one word serves two draws."""
     return np.int64(((word & _LOW) * np.uint64(bound)) >> np.uint64(32))
 

@@ -37,7 +37,7 @@ def _hardest(
     j: int,
     far: Any,
     state: np.uint64,
-) -> tuple[np.uint64, int, Any, np.int64]:
+) -> tuple[np.uint64, int, Any, Any]:
     """The nearest of several negatives, and how many of them come within `reach`."""
     violations = np.int64(far < reach)
     for _ in range(1, rates.negatives):

@@ -36,7 +36,9 @@ from transcf.retrieval.topk import Mask, top_k
 SMALLEST = 10_000
 #: Users whose exact lists tell how many lists of items have to be looked through.
 _JUDGES = 256
-#: Length of the lists that recall is measured by.
+#: How deep searches are judged, by whether they find the ten items above each depth: a user who
+#: has seen the best 90 items needs what lies between ranks 90 and 100.
+_DEPTHS = (10, 100, 1000)
 _JUDGED = 10
 #: Users of one search, so that memory stays small.
 _BLOCK = 1024
@@ -97,7 +99,7 @@ class ItemIndex:
         item_vectors: (n_items, d) float32.
         rows: (n,) the item rows that can be found, ascending.
         recall: Share of the true best ten that was found for a sample of users when it was built.
-        probes: How many lists a search looks through.
+        probes: How many lists a search looks through to reach the depths 10, 100 and 1000.
 
     Example:
         >>> index = ItemIndex.build(form, model.rankable)  # doctest: +SKIP
@@ -109,7 +111,7 @@ class ItemIndex:
     rows: Rows
     projection: Projection = field(repr=False)
     recall: float = 1.0
-    probes: int = 0
+    probes: tuple[int, ...] = ()
     lists: Any = field(default=None, repr=False)
 
     @classmethod
@@ -126,8 +128,8 @@ class ItemIndex:
         Args:
             form: The model's scores as inner products; its users show what will be asked.
             allowed: (n_items,) items that may be found, or None for all.
-            recall: Share of the true best ten to be found; a search looks as far as it takes
-                to find it for a sample of the users.
+            recall: Share of the true best to be found; a search looks as far as it takes to
+                find it for a sample of the users.
             random_state: Seed.
 
         Raises:
@@ -167,7 +169,12 @@ class ItemIndex:
             seen: Items that are left out, one row for each of the users, or None. Lists are
                 filled up to k as long as items are left.
         """
-        n = len(user_vectors)
+        n, width = user_vectors.shape
+        if width != self.item_vectors.shape[1]:
+            raise ParameterError(
+                f"The user vectors are {width} wide and the indexed items are "
+                f"{self.item_vectors.shape[1]}: both must come from the same model."
+            )
         if constants is None:
             constants = np.zeros(n, dtype=np.float32)
         form = LinearForm(user_vectors, self.item_vectors, constants)
@@ -226,23 +233,29 @@ class ItemIndex:
 
     def _attempt(self, request: _Request, users: Rows, widening: int) -> Rows:
         """Answer who can be answered by looking so far; return the others."""
-        known = len(self.rows) - request.left_over[users]
-        wanted = widening * (3 * request.k + 70 + known)
+        depth = request.k + len(self.rows) - request.left_over[users]
+        wanted = widening * (3 * depth + 70)
         # Few different lengths, so that users can be searched for together.
         fetch = np.minimum(2 ** np.ceil(np.log2(wanted)).astype(np.int64), len(self.rows))
-        probes = min(widening * self.probes, self.lists.nlist)
         unanswered = []
         for length in np.unique(fetch):
             group = users[fetch == length]
+            deepest = widening * int(depth[fetch == length].max())
             for start in range(0, len(group), _BLOCK):
                 some = group[start : start + _BLOCK]
-                unanswered.append(self._answer(request, some, int(length), probes))
+                unanswered.append(self._answer(request, some, int(length), deepest))
         return np.concatenate(unanswered) if unanswered else users
 
-    def _answer(self, request: _Request, users: Rows, fetch: int, probes: int) -> Rows:
+    def _probes_for(self, depth: int) -> int:
+        """How many lists to look through to reach a depth: on a line through what was measured."""
+        depths = np.array(_DEPTHS[: len(self.probes)])
+        probes = np.exp(np.interp(np.log(depth), np.log(depths), np.log(self.probes)))
+        beyond = max(1.0, depth / depths[-1])
+        return min(int(np.ceil(probes * beyond)), self.lists.nlist)
+
+    def _answer(self, request: _Request, users: Rows, fetch: int, depth: int) -> Rows:
         """Search for some users; write complete lists and return who has none."""
-        faiss = faiss_library()
-        parameters = faiss.SearchParametersIVF(nprobe=probes)
+        parameters = faiss_library().SearchParametersIVF(nprobe=self._probes_for(depth))
         _, places = self.lists.search(request.queries[users], fetch, params=parameters)
         items = self.rows[places]  # -1 stands for nothing found: any item, ranked last
         absent = places < 0
@@ -259,7 +272,8 @@ class ItemIndex:
         scores[absent] = -np.inf
         k = min(request.k, fetch)
         order = np.lexsort((items, -scores), axis=-1)[:, :k]
-        complete = fetch - absent.sum(axis=1) >= np.minimum(request.k, request.left_over[users])
+        enough = np.minimum(request.k, request.left_over[users])
+        complete: Mask = fetch - absent.sum(axis=1) >= enough
         best, best_scores = (np.take_along_axis(table, order, axis=1) for table in (items, scores))
         nothing = np.isneginf(best_scores)
         best[nothing], best_scores[nothing] = UNKNOWN, np.nan
@@ -272,14 +286,26 @@ class ItemIndex:
         random = np.random.default_rng(random_state)
         n_users = len(form.user_vectors)
         judges = random.choice(n_users, min(_JUDGES, n_users), replace=False).astype(np.int32)
-        truth, _ = top_k(_Exact(form, self._mask()), judges, _JUDGED)
-        tuned = replace(self, probes=4)
-        while tuned.recall < recall and tuned.probes < self.lists.nlist:
-            tuned = replace(tuned, probes=min(-(-3 * tuned.probes // 2), self.lists.nlist))
-            found = tuned.search(form.user_vectors[judges], _JUDGED).items
-            hits = (found[:, :, None] == truth[:, None, :]).any(axis=2)
-            tuned = replace(tuned, recall=float(hits.mean()))
+        truth, _ = top_k(_Exact(form, self._mask()), judges, min(_DEPTHS[-1], len(self.rows)))
+        tuned = replace(self, probes=(4,))
+        for level, depth in enumerate(_DEPTHS):
+            best = truth[:, max(0, depth - _JUDGED) : depth]
+            if not best.size:
+                break
+            reached, probes = 0.0, tuned.probes[-1]
+            while reached < recall and probes < self.lists.nlist:
+                probes = min(-(-3 * probes // 2), self.lists.nlist)
+                tuned = replace(tuned, probes=(*tuned.probes[:level], probes))
+                reached = tuned._share_found(form.user_vectors[judges], best, depth)
+            if level == 0:
+                tuned = replace(tuned, recall=reached)
         return tuned
+
+    def _share_found(self, user_vectors: Scores, wanted: Rows, depth: int) -> float:
+        """Share of the wanted item rows, (n, m), that are among the first `depth` found."""
+        found = self.search(user_vectors, depth).items
+        hits = [np.isin(row, some) for row, some in zip(wanted, found, strict=True)]
+        return float(np.mean(hits))
 
 
 def _fill_lists(faiss: ModuleType, points: Scores, random_state: int) -> Any:
@@ -287,7 +313,9 @@ def _fill_lists(faiss: ModuleType, points: Scores, random_state: int) -> Any:
     n, width = points.shape
     n_lists = int(4 * np.sqrt(n))
     sample = points[np.random.default_rng(random_state).permutation(n)[: 64 * n_lists]]
-    means = faiss.Kmeans(width, n_lists, niter=10, seed=random_state, max_points_per_centroid=64)
+    # The limits only say how much to warn and to sample; the sample is ours.
+    limits = {"min_points_per_centroid": 1, "max_points_per_centroid": 64}
+    means = faiss.Kmeans(width, n_lists, niter=10, seed=random_state, **limits)
     means.train(sample)
     by_distance, by_product = faiss.IndexFlatL2(width), faiss.IndexFlatIP(width)
     by_distance.add(means.centroids)

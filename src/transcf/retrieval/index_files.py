@@ -70,7 +70,12 @@ def load(path: Path) -> ItemIndex:
     lists = faiss.deserialize_index(arrays["lists"]) if len(arrays["lists"]) else None
     projection = Projection(arrays["user_map"], arrays["item_map"], arrays["item_mean"])
     return ItemIndex(
-        arrays["item_vectors"], arrays["rows"], projection, about["recall"], about["probes"], lists
+        arrays["item_vectors"],
+        arrays["rows"],
+        projection,
+        recall=about["recall"],
+        probes=tuple(about["probes"]),
+        lists=lists,
     )
 
 
@@ -92,5 +97,5 @@ def _checksum(about: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> str
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(memoryview(array.reshape(-1).view(np.uint8)))
+        digest.update(array.data)
     return digest.hexdigest()

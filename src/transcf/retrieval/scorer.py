@@ -52,6 +52,8 @@ class LinearForm:
     @cached_property
     def item_norms(self) -> npt.NDArray[np.float64]:
         """(n_items,) lengths of the item vectors."""
+        from transcf.kernels.products import row_norms
+
         return row_norms(self.item_vectors)
 
     def score_block(self, users: Rows) -> Scores:
@@ -67,12 +69,6 @@ class LinearForm:
         return pair_scores(
             self.user_vectors, self.item_vectors, self.user_constants, users, items
         )
-
-
-def row_norms(vectors: Scores) -> npt.NDArray[np.float64]:
-    """(n,) lengths of the rows, in float64."""
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-    return cast(npt.NDArray[np.float64], norms)
 
 
 def linear_form_of(scorer: Scorer) -> LinearForm | None:

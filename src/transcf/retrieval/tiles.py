@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.errors import EvaluationError
-from transcf.kernels.products import exact_rows, pair_scores
+from transcf.kernels.products import exact_rows, pair_scores, row_norms
 from transcf.kernels.topk import gather_finite
 from transcf.retrieval.scorer import (
     LinearForm,
@@ -24,7 +24,6 @@ from transcf.retrieval.scorer import (
     block_length,
     linear_form_of,
     name_of,
-    row_norms,
 )
 from transcf.retrieval.threads import share_rows
 

@@ -1,0 +1,48 @@
+"""Vectors in LanceDB, a vector store that is a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from transcf.errors import MissingExtraError
+from transcf.retrieval.exports._folders import fresh_folder
+from transcf.retrieval.exports.vectors import Exported, Fitted, Vectors
+
+
+def export_lancedb(model: Fitted, folder: str | Path) -> Exported:
+    """Write a LanceDB database with the tables `users` and `items`.
+
+    `users` has user_id, vector and constant, `items` has item_id and vector. An earlier export
+    in the folder is replaced. The store ranks as the model does with the distance type "dot".
+
+    Raises:
+        MissingExtraError: lancedb is not installed.
+        DataError: The folder holds something else.
+
+    Example:
+        >>> export_lancedb(model, "vectors.lance")  # doctest: +SKIP
+        >>> items = lancedb.connect("vectors.lance").open_table("items")  # doctest: +SKIP
+        >>> items.search(user_vector).distance_type("dot").limit(10)  # doctest: +SKIP
+    """
+    try:
+        import lancedb
+    except ImportError as error:
+        raise MissingExtraError("Exporting to LanceDB", "lancedb") from error
+    vectors = Vectors.of(model)
+    target = Path(folder).absolute()
+    with fresh_folder(target, "lancedb", vectors.width) as place:
+        store = lancedb.connect(str(place))
+        _write(store, "users", vectors.user_tables())
+        _write(store, "items", vectors.item_tables())
+    return vectors.summary(folder)
+
+
+def _write(store: Any, name: str, tables: Iterator[pl.DataFrame]) -> None:
+    first = next(tables).to_arrow()
+    table = store.create_table(name, first)
+    for piece in tables:
+        table.add(piece.to_arrow().cast(first.schema))

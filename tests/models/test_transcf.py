@@ -1,0 +1,214 @@
+"""TransCF as a user meets it: bits that hold, runs that resume, ablations, divergence."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from transcf.data import leave_one_out, synthesize
+from transcf.data.interactions import Interactions
+from transcf.errors import DivergenceError, ModelFileError, ParameterError
+from transcf.evaluation import evaluate
+from transcf.models.presets import available_presets, preset
+from transcf.models.registry import create
+from transcf.models.storage import load
+from transcf.models.transcf import TransCF
+from transcf.training import FitOptions
+
+FORMS = ["translation", "dot", "alt", "still", "emb"]
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    return synthesize(users=300, items=150, interactions=5000, seed=3)
+
+
+def checksum(folder: Path) -> str:
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("settings", [{}, {"form": "dot"}, preset("transcf", "paper")])
+def test_the_saved_tensors_are_the_same_for_one_two_and_three_threads(
+    log: Interactions, tmp_path: Path, settings: dict
+) -> None:
+    sums = set()
+    for threads in (1, 2, 3):
+        model = TransCF(**(settings | {"dim": 24, "epochs": 3, "n_threads": threads}))
+        sums.add(checksum(model.fit(log).save(tmp_path / str(threads))))
+    assert len(sums) == 1
+    other = TransCF(**(settings | {"dim": 24, "epochs": 3, "random_state": 1}))
+    assert checksum(other.fit(log).save(tmp_path / "other")) not in sums
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from transcf.data import leave_one_out, synthesize
+from transcf.models.transcf import TransCF
+from transcf.training import FitOptions
+
+split = leave_one_out(synthesize(users=300, items=150, interactions=5000, seed=3))
+model = TransCF(dim=24, epochs=40, random_state=5)
+options = FitOptions(checkpoint=Path(sys.argv[1]), resume=True, checkpoint_seconds=0.0)
+model.fit(split.train, split.validation, options)
+model.save(sys.argv[2])
+"""
+
+
+def test_a_run_killed_and_resumed_ends_with_the_same_bits(tmp_path: Path) -> None:
+    split = leave_one_out(synthesize(users=300, items=150, interactions=5000, seed=3))
+    whole = TransCF(dim=24, epochs=40, random_state=5).fit(split.train, split.validation)
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), str(tmp_path / "resumed")]
+    first = subprocess.Popen(command)
+    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and first.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    first.send_signal(signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+    assert checkpoint.exists()
+    assert not (tmp_path / "resumed").exists()
+    subprocess.run(command, check=True)
+    assert checksum(tmp_path / "resumed") == checksum(whole.save(tmp_path / "whole"))
+
+
+def test_resuming_with_other_settings_is_refused(log: Interactions, tmp_path: Path) -> None:
+    options = FitOptions(checkpoint=tmp_path, resume=True)
+    TransCF(dim=8, epochs=2).fit(log, options=options)
+    with pytest.raises(ModelFileError, match="other settings or data"):
+        TransCF(dim=8, epochs=2, margin=0.5).fit(log, options=options)
+
+
+def test_control_c_returns_the_best_model_so_far(log: Interactions) -> None:
+    split = leave_one_out(log)
+
+    def press(epoch: int) -> None:
+        if epoch == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    model = TransCF(dim=8, epochs=50)
+    model.fit(split.train, split.validation, FitOptions(on_epoch=press))
+    assert model.report_["ending"] == "interrupted"
+    assert len(model.history_) == 3
+    assert model.history_["metric"][model.best_epoch_ - 1] == model.history_["metric"].max()
+    assert len(model.recommend(k=2)) > 0
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_divergence_names_the_cure_and_keeps_a_finite_model(log: Interactions) -> None:
+    model = TransCF(dim=8, learning_rate=1e4, epochs=5)
+    with pytest.raises(DivergenceError, match="lower learning_rate"):
+        model.fit(log)
+    assert np.isfinite(model.user_vectors_).all()
+    assert np.isfinite(model.recommend(k=3)["score"].to_numpy()).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_scores_are_the_formula_of_the_form(log: Interactions, form: str) -> None:
+    model = TransCF(form=form, dim=12, epochs=3).fit(log)
+    users, items = np.arange(0, 90, dtype=np.int32), np.arange(30, 120, dtype=np.int32)
+    a, q = model.user_vectors_[users].astype(float), model.user_neighborhoods_[users].astype(float)
+    b, n = model.item_vectors_[items].astype(float), model.item_neighborhoods_[items].astype(float)
+    moved = {"alt": a + a * b, "still": a}.get(form, a + q * n)
+    expected = (moved * b).sum(1) if form == "dot" else -((moved - b) ** 2).sum(1)
+    expected += model.item_bias_[items]
+    np.testing.assert_allclose(model.score_pairs(users, items), expected, rtol=1e-4, atol=1e-5)
+    block = model.score_block(users)
+    np.testing.assert_allclose(block[np.arange(90), items], expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_translation_vectors_are_those_of_the_form(log: Interactions, form: str) -> None:
+    model = TransCF(form=form, dim=12, epochs=2).fit(log)
+    pairs = pl.DataFrame({"user_id": log.users.series[:5], "item_id": log.items.series[3:8]})
+    rows = np.arange(5)
+    a, b = model.user_vectors_[rows], model.item_vectors_[rows + 3]
+    expected = {
+        "emb": a - b,
+        "alt": a * b,
+        "still": np.zeros_like(a),
+    }.get(form, model.user_neighborhoods_[rows] * model.item_neighborhoods_[rows + 3])
+    found = model.translation(pairs)
+    np.testing.assert_array_equal(found["translation"].to_numpy(), expected)
+    assert found["user_id"].to_list() == pairs["user_id"].to_list()
+
+
+def test_neighbourhoods_are_the_means(log: Interactions) -> None:
+    model = TransCF(dim=8, epochs=2).fit(log)
+    for row in (0, 7, 100):
+        mean = model.item_vectors_[log.by_user.row(row)].mean(axis=0)
+        np.testing.assert_allclose(model.user_neighborhoods_[row], mean, rtol=1e-4, atol=1e-6)
+        mean = model.user_vectors_[log.by_item.row(row)].mean(axis=0)
+        np.testing.assert_allclose(model.item_neighborhoods_[row], mean, rtol=1e-4, atol=1e-6)
+
+
+def test_items_without_training_interactions_are_never_ranked_or_scored(log: Interactions) -> None:
+    split = leave_one_out(log)
+    cold_row = int(split.train.item_rows[0])
+    train = split.train.select(split.train.item_rows != cold_row)
+    cold = train.items.series[cold_row]
+    model = TransCF(dim=8, epochs=2).fit(train)
+    assert cold not in model.recommend(k=len(train.items), exclude_seen=False)["item_id"]
+    pair = pl.DataFrame({"user_id": [train.users.series[0]], "item_id": [cold]})
+    assert model.score(pair)["score"].to_list() == [None]
+
+
+def test_the_exact_solver_learns_what_the_fast_one_learns() -> None:
+    split = leave_one_out(synthesize(users=120, items=60, interactions=2500, seed=1))
+    figures = {}
+    for solver in ("fast", "exact"):
+        settings = {"dim": 16, "learning_rate": 0.02, "epochs": 12, "samples_per_user": 50}
+        model = TransCF.paper(solver=solver, **settings).fit(split.train)
+        figures[solver] = evaluate(model, split).metrics["N@10"].mean
+    chance = evaluate(create("random").fit(split.train), split).metrics["N@10"].mean
+    assert figures["fast"] > 1.5 * chance
+    assert figures["exact"] > 1.5 * chance
+    assert figures["fast"] == pytest.approx(figures["exact"], abs=0.05)
+
+
+def test_bounds_keep_vectors_in_the_unit_ball(log: Interactions) -> None:
+    for bound in ("norm", "squared"):
+        model = TransCF(dim=8, epochs=4, bound=bound, learning_rate=0.2).fit(log)
+        for vectors in (model.user_vectors_, model.item_vectors_):
+            assert np.linalg.norm(vectors, axis=1).max() <= 1 + 1e-5
+
+
+def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:
+    from transcf.models._transcf.recency import recency_weights
+
+    weights = recency_weights(log, 3.0)
+    row = 4
+    own = slice(*log.by_user.indptr[row : row + 2])
+    order = np.argsort(log.timestamps[own], kind="stable")
+    sorted_weights = weights[own][order]
+    assert (np.diff(sorted_weights) > 0).all()
+    assert sorted_weights[-1] == 1.0
+    size = own.stop - own.start
+    assert sorted_weights[0] == pytest.approx(np.exp(3.0 * (1 / size - 1)))
+    assert len(recency_weights(log, 0.0)) == 0
+
+
+def test_presets_carry_settings_of_single_datasets(tmp_path: Path) -> None:
+    assert available_presets("transcf") == ("paper",)
+    general, own = preset("transcf", "paper"), preset("transcf", "paper", "delicious")
+    assert general["learning_rate"] != own["learning_rate"]
+    assert own["negatives"] == general["negatives"] == 1
+    assert TransCF.paper(dim=5).get_params() == TransCF(**(general | {"dim": 5})).get_params()
+    with pytest.raises(ParameterError, match="no preset 'best'"):
+        preset("transcf", "best")
+
+
+def test_a_saved_model_answers_the_same(log: Interactions, tmp_path: Path) -> None:
+    model = TransCF(dim=8, epochs=2, form="dot").fit(log)
+    again = load(model.save(tmp_path / "model"))
+    assert again.name == "TransCF-dot"
+    assert again.recommend(k=5).equals(model.recommend(k=5))
