@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from implicit.bpr import BayesianPersonalizedRanking
 
 from transcf.models._transcf import ExactSolver, FastSolver, Hyper, Problem, initial_parameters
+from transcf.training.threads import kernel_threads
 
 Case = dict[str, Any]
 
@@ -51,25 +52,26 @@ def long_tail(n_users: int, n_items: int, nnz: int) -> sp.csr_matrix:
     return sp.csr_matrix((np.ones(nnz, np.float32), (kept // n_items, kept % n_items)), shape=shape)
 
 
-def epochs(data: sp.csr_matrix, solver: type, dim: int, **options: Any) -> Callable[[], float]:
+def epochs(data: sp.csr_matrix, solver: type, dim: int, threads: int = 1) -> Callable[[], float]:
     """A function that trains one more epoch and returns its triples per second."""
     problem = Problem.from_csr(data.indptr, data.indices, data.shape[1])
     hyper = Hyper(dim=dim)
-    engine, parameters, number = solver(problem, hyper, **options), None, 0
+    engine, parameters, number = solver(problem, hyper), None, 0
 
     def run() -> float:
         nonlocal parameters, number
         parameters = parameters or initial_parameters(problem, hyper)
         number += 1
         start = time.perf_counter()
-        parameters, stats = engine.epoch(parameters, number)
+        with kernel_threads(threads):
+            parameters, stats = engine.epoch(parameters, number)
         return float(stats.triples / (time.perf_counter() - start))
 
     run()
     return run
 
 
-def bpr(data: sp.csr_matrix, dim: int, iterations: int = 6) -> Callable[[], float]:
+def bpr(data: sp.csr_matrix, dim: int, iterations: int = 20) -> Callable[[], float]:
     def run() -> float:
         peer = BayesianPersonalizedRanking(
             factors=dim, iterations=iterations, num_threads=1, random_state=0
@@ -81,9 +83,7 @@ def bpr(data: sp.csr_matrix, dim: int, iterations: int = 6) -> Callable[[], floa
     return run
 
 
-def compare(
-    name: str, ours: Callable[[], float], peer: Callable[[], float], repeats: int
-) -> Case:
+def compare(name: str, ours: Callable[[], float], peer: Callable[[], float], repeats: int) -> Case:
     speeds = [(ours(), peer()) for _ in range(repeats)]
     mine, theirs = (median(side) / 1e6 for side in zip(*speeds, strict=True))
     unit = "million triples/s"
@@ -100,23 +100,60 @@ def run(quick: bool) -> list[Case]:
         for dim in (64, 128)
     ]  # fmt: skip
     for name, data in sets.items():
-        two, one = (epochs(data, FastSolver, 64, threads=n) for n in (2, 1))
+        two, one = (epochs(data, FastSolver, 64, threads) for threads in (2, 1))
         cases.append(compare(f"{name}, dim 64: two threads / one", two, one, repeats))
     fast, exact = epochs(sets["Ciao"], FastSolver, 64), epochs(sets["Ciao"], ExactSolver, 64)
     cases.append(compare("Ciao, dim 64: fast / exact", fast, exact, 1))
-    if not quick:
-        large = epochs(long_tail(69_482, 25_687, 8_000_000), FastSolver, 64)
-        small = epochs(long_tail(5_000, 3_000, 100_000), FastSolver, 64)
-        cases.append(compare("8 million / 100 thousand interactions", large, small, 3))
     return cases
+
+
+def growth(chart: Path | None) -> list[Case]:
+    """Cost per triple from 100 thousand to 8 million interactions, against the smallest."""
+    sizes = [(5_000, 3_000, 100_000), (13_000, 7_000, 500_000), (30_000, 14_000, 2_000_000),
+             (69_482, 25_687, 8_000_000)]  # fmt: skip
+    runs = [epochs(long_tail(*size), FastSolver, 64) for size in sizes]
+    turns = [[run() for run in runs] for _ in range(3)]
+    costs = [1e9 / median(speeds) for speeds in zip(*turns, strict=True)]
+    if chart is not None:
+        draw(chart, [nnz for *_, nnz in sizes], costs)
+    return [
+        {
+            "case": f"cost of a triple at {nnz:,} interactions",
+            "ours": cost,
+            "peer": costs[0],
+            "unit": "ns",
+            "ratio": costs[0] / cost,
+        }
+        for (*_, nnz), cost in zip(sizes, costs, strict=True)
+    ]
+
+
+def draw(path: Path, sizes: list[int], costs: list[float]) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
+    axes.plot(sizes, costs, "o-")
+    axes.set(
+        xscale="log",
+        ylim=(0, 2.2 * costs[0]),
+        xlabel="interactions",
+        ylabel="ns per triple, one thread",
+        title="Training cost per triple (dim 64)",
+    )
+    axes.axhline(2 * costs[0], linestyle=":", color="gray", label="twice the smallest")
+    axes.legend()
+    figure.savefig(path, dpi=150)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--chart", type=Path, help="draw the cost per triple to this PNG")
     arguments = parser.parse_args()
     cases = run(arguments.quick)
+    if not arguments.quick:
+        cases += growth(arguments.chart)
     if arguments.json:
         print(json.dumps(cases, indent=2))
         return

@@ -21,8 +21,8 @@ class Strata(NamedTuple):
     """The interactions of one epoch, sorted by (group, block, user).
 
     Stratum s = group * n_blocks + block owns the visits `visits[s]:visits[s + 1]`; visit v is the
-    user `visitor[v]` with the interactions `first[v]:first[v + 1]`; `slots` are places in the block.
-    `shares` are the weights of the interactions, summed up within each visit, or empty where all
+    user `visitor[v]` with the interactions `first[v]:first[v + 1]`, whose places in the block are
+    `slots`. `shares` are the weights of the interactions, summed up within each visit, or empty where all
     weigh the same.
     """
 

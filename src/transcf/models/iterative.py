@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
@@ -88,12 +89,25 @@ class IterativeRecommender(Recommender):
                 cure=self.cure,
             )
             try:
-                outcome = train(trainable, plan, validate=validate, options=options)
+                told = self._told_the_present(trainable, options)
+                outcome = train(trainable, plan, validate=validate, options=told)
             finally:
                 self._adopt(trainable.tensors())
         self.history_ = outcome.history
         self.best_epoch_ = outcome.best_epoch
         self.report_ |= {"best_epoch": outcome.best_epoch, "ending": outcome.ending}
+
+    def _told_the_present(self, trainable: Trainable, options: FitOptions) -> FitOptions:
+        """Let whoever listens to epochs find the model as it is then, validated or not."""
+        listener = options.on_epoch
+        if listener is None:
+            return options
+
+        def tell(epoch: int) -> None:
+            self._adopt(trainable.tensors())
+            listener(epoch)
+
+        return replace(options, on_epoch=tell)
 
     def _fingerprint(self, data: Interactions) -> str:
         """Name the model, its settings and its data; a checkpoint of another run is refused."""

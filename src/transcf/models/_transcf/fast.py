@@ -6,7 +6,6 @@ depends neither on earlier epochs nor on the number of threads.
 
 from itertools import pairwise
 
-import numba
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
@@ -28,17 +27,17 @@ class FastSolver:
     """Trains TransCF and its ablations in epochs; holds the memory that epochs share.
 
     Example:
-        >>> solver = FastSolver(problem, hyper, threads=2)
+        >>> solver = FastSolver(problem, hyper)
         >>> parameters = initial_parameters(problem, hyper)
         >>> for epoch in range(40):
         ...     parameters, stats = solver.epoch(parameters, epoch)
     """
 
     def __init__(
-        self, problem: Problem, hyper: Hyper, threads: int = 1, block_bytes: int = BLOCK_BYTES
+        self, problem: Problem, hyper: Hyper, block_bytes: int = BLOCK_BYTES
     ) -> None:
         """Lay out groups and blocks; neither depends on the number of threads."""
-        self.problem, self.hyper, self.threads = problem, hyper, threads
+        self.problem, self.hyper = problem, hyper
         self._dim = -(-hyper.dim // LANES) * LANES
         n_active = len(problem.active_items)
         wanted = -(-n_active * 3 * self._dim * 4 // block_bytes)
@@ -69,16 +68,11 @@ class FastSolver:
         Returns:
             The parameters after the epoch, bounded to the ball, and what happened.
         """
-        before = numba.get_num_threads()
-        numba.set_num_threads(min(self.threads, numba.config.NUMBA_NUM_THREADS))
-        try:
-            order = deal_items(self.problem.active_items, self.hyper.seed, number)
-            places = self._sort_into_strata(order)
-            rows = self._pack(parameters, order)
-            totals = self._train(rows, order, places, number)
-            return self._unpack(rows, parameters, order, totals)
-        finally:
-            numba.set_num_threads(before)
+        order = deal_items(self.problem.active_items, self.hyper.seed, number)
+        places = self._sort_into_strata(order)
+        rows = self._pack(parameters, order)
+        totals = self._train(rows, order, places, number)
+        return self._unpack(rows, parameters, order, totals)
 
     def _sort_into_strata(self, order: Array) -> Array:
         """Fill the strata for one deal; returns the dealt place of every interaction."""
