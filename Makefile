@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORE := .venv/.core
 DEV := .venv/.dev
 
-.PHONY: demo test setup lint bench clean
+.PHONY: demo test setup lint bench clean study-paper-core study-full-ranking study-defaults
 .DEFAULT_GOAL := demo
 
 $(CORE): pyproject.toml
@@ -31,6 +31,15 @@ lint: $(DEV)
 
 bench: $(DEV)  ## Every benchmark, one table each.
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+study-paper-core: $(CORE)  ## TransCF by the paper's protocol, five seeds, beside the paper's figures.
+	$(BIN)/transcf study paper-core
+
+study-full-ranking: $(CORE)  ## Full ranking in time order, peers tuned on validation data.
+	$(BIN)/transcf study full-ranking
+
+study-defaults: $(CORE)  ## How TransCF's defaults were chosen, on validation data.
+	$(BIN)/transcf study defaults
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist

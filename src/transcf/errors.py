@@ -49,3 +49,7 @@ class MissingExtraError(TransCFError, ImportError):
     def __init__(self, feature: str, extra: str) -> None:
         """Name the feature that was asked for and the extra that brings it."""
         super().__init__(f"{feature} needs an optional part: pip install 'transcf[{extra}]'.")
+
+
+class UnsupportedError(TransCFError, TypeError):
+    """A model was asked for something that its kind cannot give."""

@@ -22,7 +22,7 @@ def program(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("words", [(), ("data",), ("evaluate",), ("fit",), ("compare",)])
+@pytest.mark.parametrize("words", [(), ("data",), ("evaluate",), ("fit",), ("recommend",)])
 def test_help_imports_nothing_heavy(words: tuple[str, ...]) -> None:
     script = (
         "import sys; from transcf.cli.app import app\n"
@@ -39,7 +39,7 @@ def test_help_imports_nothing_heavy(words: tuple[str, ...]) -> None:
 def test_help_names_every_command() -> None:
     done = program("--help")
     assert done.returncode == 0
-    for name in ("data", "fit", "evaluate", "compare", "models", "doctor", "demo"):
+    for name in ("data", "fit", "evaluate", "recommend", "similar", "explain", "models", "demo"):
         assert name in done.stdout
 
 

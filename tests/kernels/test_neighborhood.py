@@ -17,9 +17,7 @@ def test_row_means_agree_with_a_sparse_product(dtype: type) -> None:
     pattern = sp.csr_array(sp.vstack([pattern, sp.csr_array((1, 30))]))
     matrix = generator.standard_normal((30, 5)).astype(dtype)
     sizes = np.maximum(1, np.diff(pattern.indptr))[:, None]
-    means = row_means(
-        pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32), matrix
-    )
+    means = row_means(pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32), matrix)
     assert means.dtype == dtype
     np.testing.assert_allclose(means, (pattern @ matrix) / sizes, rtol=1e-5, atol=1e-6)
     assert not means[-1].any()

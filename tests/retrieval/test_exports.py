@@ -270,6 +270,34 @@ def test_index_file_answers_as_the_model(model: Recommender, tmp_path: Path) -> 
         assert model.items_.ids(items).to_list() == ours(model, user)
 
 
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer import Typer
+    from typer.testing import CliRunner
+
+    from transcf.cli.export import export
+
+    app = Typer()
+    app.command()(export)
+    monkeypatch.setattr("transcf.models.storage.load", lambda _: Factors().fit(log(True)))
+    target = str(tmp_path / "out")
+    ask = ["folder", "--to", "parquet", "--out", target]
+    done = CliRunner().invoke(app, [*ask, "--json"])
+    facts = {"target": target, "users": 39, "items": 59, "width": 9}
+    assert json.loads(done.stdout) == {"model": "folder", "to": "parquet", **facts}
+    assert pl.read_parquet(tmp_path / "out" / "items.parquet").height == 59
+    assert "Exported folder" in CliRunner().invoke(app, ask).stdout
+    refused = {
+        "--to stone is not known": ["folder", "--to", "stone"],
+        "--to index needs --out": ["folder", "--to", "index"],
+        "--to pgvector needs --url": ["folder", "--to", "pgvector"],
+        "--url is for --to pgvector": [*ask, "--url", "x"],
+    }
+    for words, arguments in refused.items():
+        error = CliRunner().invoke(app, arguments).exception
+        assert isinstance(error, ParameterError)
+        assert words in str(error)
+
+
 @pytest.mark.parametrize("export", [export_parquet, export_index])
 def test_models_that_cannot_be_exported(export: Any, tmp_path: Path) -> None:
     with pytest.raises(NotFittedError, match="Factors is not fitted"):

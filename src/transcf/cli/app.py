@@ -12,7 +12,20 @@ import typer
 from typer.core import TyperGroup
 
 from transcf import __version__
-from transcf.cli import compare, data, demo, doctor, evaluate, fit, models
+from transcf.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    explain,
+    export,
+    fit,
+    models,
+    recommend,
+    similar,
+    study,
+)
 from transcf.errors import TransCFError
 
 
@@ -43,6 +56,11 @@ for command in (
     fit.fit,
     evaluate.evaluate,
     compare.compare,
+    recommend.recommend,
+    similar.similar,
+    explain.explain,
+    export.export,
+    study.study,
     models.models,
     doctor.doctor,
     demo.demo,

@@ -13,7 +13,13 @@ from transcf.cli._output import JsonFlag, print_facts, print_json
 
 #: Packages that the library itself needs, and modules that each extra brings.
 _PACKAGES = ("numpy", "scipy", "polars", "numba", "safetensors", "typer", "rich")
-EXTRAS = {"hdf5": ("h5py",)}
+EXTRAS = {
+    "hdf5": ("h5py",),
+    "index": ("faiss",),
+    "lancedb": ("lancedb",),
+    "pgvector": ("psycopg", "pgvector"),
+    "plots": ("matplotlib",),
+}
 
 
 def doctor(as_json: JsonFlag = False) -> None:

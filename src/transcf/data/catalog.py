@@ -87,7 +87,9 @@ def find_folder(name: str) -> Path | None:
     """Return the first local folder of a dataset, or None."""
     root = os.environ.get("TRANSCF_DATA")
     places = [Path(root)] if root else []
-    places += [Path("data"), Path("datasets"), Path("..") / "datasets", _cache()]
+    beside = Path("..")
+    places += [Path("data"), Path("datasets"), beside / "datasets", beside / "shared" / "datasets"]
+    places.append(_cache())
     return next((place / name for place in places if (place / name).is_dir()), None)
 
 

@@ -47,9 +47,7 @@ class EpochRecorder:
 
     def __call__(self, epoch: int) -> None:
         """Judge the model as it is after an epoch."""
-        now = evaluate(
-            self._model, self._split, "paper-as-published", ties=self._ties, at=self._at
-        )
+        now = evaluate(self._model, self._split, "paper-as-published", ties=self._ties, at=self._at)
         self._best = now if self._best is None else _best_of(self._best, now)
 
     def result(self) -> Evaluation:

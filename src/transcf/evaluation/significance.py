@@ -148,9 +148,7 @@ def _labels(results: Sequence[Evaluation]) -> list[str]:
     return labels
 
 
-def _check(
-    results: Sequence[Evaluation], metric: str, resamples: int, confidence: float
-) -> None:
+def _check(results: Sequence[Evaluation], metric: str, resamples: int, confidence: float) -> None:
     if len(results) < 2:
         raise EvaluationError(f"A comparison needs at least two results, not {len(results)}.")
     check_same_users(results)

@@ -98,9 +98,7 @@ def sampled_task(held_out: Csr, candidates: Candidates, known: Csr, rankable: Ma
     return Task(users, _by_user(pairs, users, n_items), None, rows, skipped)
 
 
-def _usable_targets(
-    held_out: Csr, known: Csr, rankable: Mask
-) -> tuple[Keys, dict[str, int]]:
+def _usable_targets(held_out: Csr, known: Csr, rankable: Mask) -> tuple[Keys, dict[str, int]]:
     """Held-out pairs that can be ranked, as keys, with counts of the others."""
     skipped: dict[str, int] = {}
     has_history = known.counts > 0

@@ -2,8 +2,8 @@
 
 A compiler may only vectorise a loop when it can prove that the rows it reads and writes never
 overlap, and here it cannot: two item rows live in one array. A `Lanes` value is sixteen
-neighbouring numbers of an array, read at once, computed with `+ - *` and written at once, so every kernel is
-vectorised by construction and still reads like the formula it implements.
+neighbouring numbers of an array, read at once, computed with `+ - *` and written at once, so every
+kernel is vectorised by construction and still reads like the formula it implements.
 
     total = fill(zero)
     for k in range(0, dim, LANES):

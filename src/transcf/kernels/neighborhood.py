@@ -94,9 +94,7 @@ def push_to_users(
 
 
 @compiled_parallel
-def average_users(
-    users: Array, items: Array, dim: int, strata: Strata, item_share: Array
-) -> None:
+def average_users(users: Array, items: Array, dim: int, strata: Strata, item_share: Array) -> None:
     """n_i = mean of a_u over the users u of i, and m_i = 0.
 
     Goes block by block, because a block's rows fit the cache while the users stream by.

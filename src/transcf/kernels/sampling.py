@@ -22,8 +22,8 @@ class Strata(NamedTuple):
 
     Stratum s = group * n_blocks + block owns the visits `visits[s]:visits[s + 1]`; visit v is the
     user `visitor[v]` with the interactions `first[v]:first[v + 1]`, whose places in the block are
-    `slots`. `shares` are the weights of the interactions, summed up within each visit, or empty where all
-    weigh the same.
+    `slots`. `shares` are the weights of the interactions, summed up within each visit, or empty
+    where all weigh the same.
     """
 
     groups: Array
@@ -150,9 +150,7 @@ def draw_pair(
 
 
 @inlined
-def draw_negative(
-    state: np.uint64, size: int, marks: Array, stamp: int
-) -> tuple[np.uint64, int]:
+def draw_negative(state: np.uint64, size: int, marks: Array, stamp: int) -> tuple[np.uint64, int]:
     """One more of the block's items that the user does not have (a slot)."""
     state = advance(state)
     negative = below(mix(state), size)

@@ -52,7 +52,16 @@ def read(path: Path) -> dict[str, npt.NDArray[Any]]:
 def stored(
     tensors: dict[str, npt.NDArray[Any]], name: str, kind: npt.DTypeLike, shape: tuple[int, ...]
 ) -> npt.NDArray[Any]:
-    """Return one array, read-only, after checking its type and shape.
+    """Return one array, read-only, after checking its type and shape."""
+    array = checked(tensors, name, kind, shape)
+    array.flags.writeable = False
+    return array
+
+
+def checked(
+    tensors: dict[str, npt.NDArray[Any]], name: str, kind: npt.DTypeLike, shape: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    """Return one array after checking its type and shape.
 
     Raises:
         ValueError: It is missing or not what the model needs.
@@ -61,5 +70,4 @@ def stored(
     if array is None or array.dtype != kind or array.shape != shape:
         found = "nothing" if array is None else f"{array.dtype} {array.shape}"
         raise ValueError(f"{name} should be {np.dtype(kind)} {shape} and is {found}")
-    array.flags.writeable = False
     return array

@@ -2,31 +2,28 @@
 
 A model class states its hyper-parameters as keyword-only constructor arguments, what each one
 allows in `rules`, and fills in `_learn`, `_state`, `_restore` and either `_linear_form` or
-`score_block`. Ids, checks, masks, tables and files are handled here.
+`score_block`. Parameters, fitting and files are handled here, scores of rows in `scoring`, and
+ids, filters and tables in `answers`.
 """
 
 from __future__ import annotations
 
 import inspect
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
-import scipy.sparse as sp
 
 from transcf.data.csr import Csr
-from transcf.data.ids import IdMap, Rows
+from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError, DivergenceError, NotFittedError, ParameterError
-from transcf.models import _tables
-from transcf.models._tables import OnUnknown
+from transcf.errors import DataError, DivergenceError, ParameterError
+from transcf.models.answers import Answers
 from transcf.models.rules import Rule, check
-from transcf.retrieval.scorer import LinearForm, Scores, block_length
 from transcf.training.options import FitOptions
 
 if TYPE_CHECKING:
@@ -37,7 +34,7 @@ State: TypeAlias = dict[str, npt.NDArray[Any]]
 Held: TypeAlias = "Interactions | Validation | None"
 
 
-class Recommender(ABC):
+class Recommender(Answers):
     """The parent of all models; see the module for how to write one.
 
     Attributes (after `fit`):
@@ -50,15 +47,9 @@ class Recommender(ABC):
             saved with the model.
     """
 
-    #: Short name in tables and on the command line.
-    name: str
     #: What each hyper-parameter allows; every one has a rule.
     rules: ClassVar[Mapping[str, Rule]] = {}
 
-    users_: IdMap
-    items_: IdMap
-    seen_: Csr
-    item_counts_: npt.NDArray[np.int64]
     report_: dict[str, Any]
 
     # -- parameters --------------------------------------------------------------------------
@@ -132,105 +123,6 @@ class Recommender(ABC):
     @abstractmethod
     def _learn(self, train: Interactions, validation: Held, options: FitOptions) -> None:
         """Set the fitted attributes."""
-
-    # -- scoring by rows: for ranking and evaluation -----------------------------------------
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether `fit` or `load` has run."""
-        return "seen_" in vars(self)
-
-    def _check_fitted(self) -> None:
-        if not self.is_fitted:
-            raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit first.")
-
-    @property
-    def rankable(self) -> npt.NDArray[np.bool_]:
-        """(n_items,) items with training interactions."""
-        return self.item_counts_ > 0
-
-    def _linear_form(self) -> LinearForm | None:
-        """Return the score as inner products, if it is one."""
-        return None
-
-    def score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        form = self._linear_form()
-        assert form is not None, f"{type(self).__name__} has neither a linear form nor score_block"
-        return form.score_block(users)
-
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,). Models with a direct formula override this."""
-        form = self._linear_form()
-        if form is not None:
-            return form.score_pairs(users, items)
-        scores = np.empty(len(users), dtype=np.float32)
-        distinct, place = np.unique(users, return_inverse=True)
-        order = np.argsort(place, kind="stable")
-        step = block_length(len(self.items_))
-        for first in range(0, len(distinct), step):
-            start, stop = np.searchsorted(place[order], (first, first + step))
-            pairs = order[start:stop]
-            block = self.score_block(distinct[first : first + step].astype(np.int32))
-            scores[pairs] = block[place[pairs] - first, items[pairs]]
-        return scores
-
-    def _histories(self, users: Rows) -> sp.csr_array:
-        """Training items of some user rows as a sparse matrix of ones, (n, n_items)."""
-        lengths = self.seen_.counts[users]
-        indptr = np.zeros(len(users) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=indptr[1:])
-        places = np.arange(indptr[-1]) + np.repeat(self.seen_.indptr[users] - indptr[:-1], lengths)
-        return Csr(indptr, self.seen_.indices[places], len(self.items_)).to_scipy()
-
-    # -- what callers use: their own ids in, tables out --------------------------------------
-
-    def recommend(
-        self,
-        users: Any = None,
-        k: int = 10,
-        *,
-        exclude_seen: bool = True,
-        items: Any = None,
-        on_unknown: OnUnknown = "raise",
-    ) -> pl.DataFrame:
-        """Recommend items.
-
-        Args:
-            users: One id, several ids (each is answered once, in the order of the request), or
-                None for every user with training interactions.
-            k: Longest list; shorter where fewer items are left.
-            exclude_seen: Whether to leave out the user's training items.
-            items: The only items to choose from (ids), or None for all.
-            on_unknown: What to do about unknown items and about users without training
-                interactions: "raise" an error or "skip" them.
-
-        Returns:
-            Table `user_id, item_id, score, rank`, best first. Equal scores are ordered by item
-            id, ascending.
-
-        Example:
-            >>> Popularity().fit(log).recommend("ann", k=3)  # doctest: +SKIP
-        """
-        self._check_fitted()
-        return _tables.recommendations(
-            self, users, k, exclude_seen=exclude_seen, items=items, on_unknown=on_unknown
-        )
-
-    def score(self, pairs: Any, *, on_unknown: OnUnknown = "raise") -> pl.DataFrame:
-        """Score pairs given as a table with user and item columns.
-
-        Args:
-            pairs: The table, in any form that `read_interactions` takes; pairs may repeat.
-            on_unknown: What to do about pairs with an id that was not in the training data:
-                "raise" an error or "skip" them.
-
-        Returns:
-            Table `user_id, item_id, score` in the order of the pairs; the score is null where
-            the item or the user is known but has no training interactions.
-        """
-        self._check_fitted()
-        return _tables.pair_scores(self, pairs, on_unknown)
 
     # -- files -------------------------------------------------------------------------------
 

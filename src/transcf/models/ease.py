@@ -18,6 +18,7 @@ from transcf.models._tensors import stored
 from transcf.models.base import Held, Recommender, State
 from transcf.models.rules import Choice, Number, Rule
 from transcf.retrieval.scorer import Scores, block_length
+from transcf.retrieval.views import BlockView
 from transcf.training.options import FitOptions
 
 
@@ -74,8 +75,15 @@ class EASE(Recommender):
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        scores: Scores = self._histories(users) @ self.weights_
+        return self._score_histories(self._histories(users))
+
+    def _score_histories(self, histories: sp.csr_array) -> Scores:
+        scores: Scores = histories @ self.weights_
         return scores
+
+    def _item_similarity(self) -> BlockView:
+        # Row i: how much having item i speaks for each other item.
+        return BlockView(self.name, self.rankable, lambda rows: self.weights_[rows])
 
     def _state(self) -> State:
         return {"weights": self.weights_}

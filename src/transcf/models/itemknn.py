@@ -14,6 +14,7 @@ from transcf.data.interactions import Interactions
 from transcf.models.base import Held, Recommender, State
 from transcf.models.rules import Number, Rule
 from transcf.retrieval.scorer import Scores
+from transcf.retrieval.views import BlockView
 from transcf.training.options import FitOptions
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
@@ -90,8 +91,17 @@ class ItemKNN(Recommender):
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        scores: Scores = (self._histories(users) @ self.weights_).toarray()
+        return self._score_histories(self._histories(users))
+
+    def _score_histories(self, histories: sp.csr_array) -> Scores:
+        scores: Scores = (histories @ self.weights_).toarray()
         return scores
+
+    def _item_similarity(self) -> BlockView:
+        neighbors = sp.csr_array(self.weights_.T)  # row i: the neighbours kept for item i
+        return BlockView(
+            self.name, self.rankable, lambda rows: neighbors[rows].toarray(), sparse=True
+        )
 
     def _state(self) -> State:
         return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
@@ -28,6 +29,9 @@ class _ByItem(Recommender):
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
         return np.tile(self.item_scores_, (len(users), 1))
+
+    def _score_histories(self, histories: sp.csr_array) -> Scores:
+        return np.tile(self.item_scores_, (histories.shape[0], 1))
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""

@@ -7,6 +7,7 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
@@ -58,9 +59,13 @@ class Random(Recommender):
         self.random_state = random_state
 
     def _learn(self, train: Interactions, validation: Held, options: FitOptions) -> None:
+        self._restore({"user_keys": self._keys(0, train.n_users)})
+
+    def _keys(self, first: int, count: int) -> Words:
+        """Where the streams of some users start, (count,)."""
         seed = _mix(np.array([self.random_state], dtype=np.uint64) + _STEP)
-        numbers = np.arange(train.n_users, dtype=np.uint64)
-        self._restore({"user_keys": _mix(_mix(numbers + _STEP) ^ seed)})
+        numbers = np.arange(first, first + count, dtype=np.uint64)
+        return _mix(_mix(numbers + _STEP) ^ seed)
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
@@ -69,6 +74,11 @@ class Random(Recommender):
         for row, key in enumerate(self.user_keys_[users]):  # one row at a time bounds memory
             scores[row] = _scores(np.full(1, key, dtype=np.uint64), items)
         return scores
+
+    def _score_histories(self, histories: sp.csr_array) -> Scores:
+        # Guests share one stream, that of the user after the last.
+        items = np.arange(len(self.items_), dtype=np.int32)
+        return np.tile(_scores(self._keys(len(self.users_), 1), items), (histories.shape[0], 1))
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""

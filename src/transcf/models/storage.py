@@ -27,7 +27,7 @@ import polars as pl
 
 from transcf import __version__
 from transcf.data.csr import Csr
-from transcf.data.ids import IdMap
+from transcf.data.ids import IdMap, Rows
 from transcf.errors import ModelFileError, ParameterError
 from transcf.models import _tensors
 from transcf.models._card import model_card
@@ -216,13 +216,21 @@ def _read_ids(path: Path) -> IdMap:
 def _read_seen(path: Path, n_users: int, n_items: int) -> Csr:
     table = _read_table(path, {"user": (pl.Int32,), "item": (pl.Int32,)})
     users, items = table["user"].to_numpy(), table["item"].to_numpy()
-    keys = users.astype(np.int64) * n_items + items
-    inside = (users >= 0) & (users < n_users) & (items >= 0) & (items < n_items)
-    if table.null_count().sum_horizontal().item() or not inside.all() or (np.diff(keys) < 1).any():
+    missing = table.null_count().sum_horizontal().item()
+    if missing or not _is_ordered(users, items, n_users, n_items):
         raise ModelFileError(f"{path} does not fit the users and items of the model.")
-    indptr = np.zeros(n_users + 1, dtype=np.int64)
-    np.cumsum(np.bincount(users, minlength=n_users), out=indptr[1:])
+    indptr = np.searchsorted(users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
     return Csr(indptr, items.copy(), n_items)
+
+
+def _is_ordered(users: Rows, items: Rows, n_users: int, n_items: int) -> bool:
+    """Whether these are pairs of rows by user and then by item, none of them twice."""
+    if not len(users):
+        return True
+    later = users[1:] > users[:-1]
+    ordered = later | ((users[1:] == users[:-1]) & (items[1:] > items[:-1]))
+    inside = users[0] >= 0 and users[-1] < n_users and items.min() >= 0 and items.max() < n_items
+    return bool(inside and ordered.all())
 
 
 def _read_table(path: Path, columns: dict[str, tuple[Any, ...]]) -> pl.DataFrame:

@@ -10,6 +10,7 @@ import polars as pl
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.models import _tables
+from transcf.models._tensors import checked
 from transcf.models._transcf import (
     ExactSolver,
     FastSolver,
@@ -22,15 +23,19 @@ from transcf.models._transcf import (
 from transcf.models._transcf.linear import item_vectors, score_pairs, user_vectors
 from transcf.models._transcf.parameters import Bound, Decay, Form
 from transcf.models._transcf.recency import recency_weights
+from transcf.models._transcf.serving import ServedTransCF
 from transcf.models.base import State
-from transcf.models.iterative import ITERATION_RULES, IterativeRecommender
+from transcf.models.iterative import ITERATION_RULES
 from transcf.models.presets import preset
 from transcf.models.rules import Choice, Flag, Number, Rule
-from transcf.retrieval.scorer import LinearForm, Scores
+from transcf.retrieval.scorer import LazyForm, LinearForm, Scores
 from transcf.training.trainable import EpochStats, Tensors
 
 #: "emb" learns and ranks as "translation" does; only the vectors of `translation` differ.
 Variant: TypeAlias = Form | Literal["emb"]
+
+#: Pairs whose vectors are gathered at once: few enough to stay in the cache.
+_PAIRS_AT_ONCE = 512
 
 _NAMES: dict[Variant, str] = {
     "translation": "TransCF",
@@ -41,7 +46,7 @@ _NAMES: dict[Variant, str] = {
 }
 
 
-class TransCF(IterativeRecommender):
+class TransCF(ServedTransCF):
     """Users are translated toward items by a vector made from both neighbourhoods.
 
     With user vectors a_u, item vectors b_i, q_u the mean of b over the user's items and n_i the
@@ -238,6 +243,7 @@ class TransCF(IterativeRecommender):
             by_item.indices,
             weights=recency_weights(train, self.recency),
         )
+        self.report_["timestamps"] = train.timestamps is not None
         hyper = self._hyper()
         solver = FastSolver if self.solver == "fast" else ExactSolver
         self._problem = problem
@@ -266,23 +272,25 @@ class TransCF(IterativeRecommender):
 
     def _linear_form(self) -> LinearForm:
         if self._linear is None:
-            x, constants = user_vectors(self._form, self.user_vectors_, self.user_neighborhoods_)
-            y = item_vectors(
-                self._form, self.item_vectors_, self.item_neighborhoods_, self.item_bias_
-            )
-            self._linear = LinearForm(x, y, constants)
+            form, a, q = self._form, self.user_vectors_, self.user_neighborhoods_
+            y = item_vectors(form, self.item_vectors_, self.item_neighborhoods_, self.item_bias_)
+            self._linear = LazyForm(y, lambda users: user_vectors(form, a[users], q[users]))
         return self._linear
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
-        scores: Scores = score_pairs(
-            self._form,
-            self.user_vectors_[users],
-            self.user_neighborhoods_[users],
-            self.item_vectors_[items],
-            self.item_neighborhoods_[items],
-            self.item_bias_[items],
-        )
+        scores = np.empty(len(users), np.float32)
+        for start in range(0, len(users), _PAIRS_AT_ONCE):
+            some = slice(start, start + _PAIRS_AT_ONCE)
+            u, i = users[some], items[some]
+            scores[some] = score_pairs(
+                self._form,
+                self.user_vectors_[u],
+                self.user_neighborhoods_[u],
+                self.item_vectors_[i],
+                self.item_neighborhoods_[i],
+                self.item_bias_[i],
+            )
         return scores
 
     def translation(self, pairs: Any) -> pl.DataFrame:
@@ -327,11 +335,12 @@ class TransCF(IterativeRecommender):
         }
 
     def _restore(self, state: State) -> None:
-        self.user_vectors_ = state["user_vectors"]
-        self.item_vectors_ = state["item_vectors"]
-        self.user_neighborhoods_ = state["user_neighborhoods"]
-        self.item_neighborhoods_ = state["item_neighborhoods"]
-        self.item_bias_ = state["item_bias"]
+        users, items = (len(self.users_), self.dim), (len(self.items_), self.dim)
+        self.user_vectors_ = checked(state, "user_vectors", np.float32, users)
+        self.item_vectors_ = checked(state, "item_vectors", np.float32, items)
+        self.user_neighborhoods_ = checked(state, "user_neighborhoods", np.float32, users)
+        self.item_neighborhoods_ = checked(state, "item_neighborhoods", np.float32, items)
+        self.item_bias_ = checked(state, "item_bias", np.float32, items[:1])
         self._linear = None
 
 

@@ -15,7 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from transcf.errors import ModelFileError
-from transcf.retrieval.index import ItemIndex, faiss_library
+from transcf.retrieval.index import ItemIndex
+from transcf.retrieval.lists import faiss_library
 from transcf.retrieval.projection import Projection
 
 _FORMAT, _VERSION = "transcf-index", 1

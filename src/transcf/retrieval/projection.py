@@ -12,8 +12,6 @@ from transcf.retrieval.scorer import LinearForm, Scores
 
 #: Share of the variance of scores that the kept axes hold.
 _KEPT = 0.995
-#: Widths are multiples of this; spare axes hold zeros.
-_STEP = 4
 #: Vectors that axes are made from, at most.
 _SAMPLE = 50_000
 #: Axes along which users differ less than this, relative to the first, count as if they did.
@@ -41,16 +39,14 @@ class Projection:
     @classmethod
     def of(cls, form: LinearForm, rows: Rows) -> Projection:
         """Make it from a model's users and some item rows."""
-        users = _thin(form.user_vectors)
+        users = _sample(form.user_vectors, np.arange(len(form.user_vectors), dtype=np.int32))
         size, axes = np.linalg.eigh(users.T @ users / max(1, len(users)))
         spread = np.sqrt(np.maximum(size, max(_FLOOR * size[-1], 1e-30)))
-        items = _thin(form.item_vectors[rows])
+        items = _sample(form.item_vectors, rows)
         mean = items.mean(axis=0) if len(items) else np.zeros(form.item_vectors.shape[1])
         weighed = (items - mean) @ (axes * spread)
         energy, turn = np.linalg.eigh(weighed.T @ weighed)
         kept = turn[:, ::-1][:, : _count_axes(energy[::-1])]
-        spare = np.zeros((len(kept), -kept.shape[1] % _STEP))
-        kept = np.hstack([kept, spare])
         maps = ((axes / spread) @ kept, (axes * spread) @ kept, mean)
         return cls(*(np.ascontiguousarray(part, dtype=np.float32) for part in maps))
 
@@ -67,9 +63,9 @@ class Projection:
         return points
 
 
-def _thin(vectors: Scores) -> npt.NDArray[np.float64]:
-    """Return vectors spread evenly over all, in float64."""
-    return vectors[:: -(-max(1, len(vectors)) // _SAMPLE)].astype(np.float64)
+def _sample(vectors: Scores, rows: Rows) -> npt.NDArray[np.float64]:
+    """Return vectors spread evenly over the rows, in float64."""
+    return vectors[rows[:: -(-max(1, len(rows)) // _SAMPLE)]].astype(np.float64)
 
 
 def _count_axes(energy: npt.NDArray[np.float64]) -> int:

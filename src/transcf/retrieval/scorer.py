@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -56,19 +57,65 @@ class LinearForm:
 
         return row_norms(self.item_vectors)
 
+    def of_users(self, users: Rows) -> tuple[Scores, Scores]:
+        """Vectors (n, d) and constants (n,) of some users."""
+        return self.user_vectors[users], self.user_constants[users]
+
+    def for_users(self, user_vectors: Scores, user_constants: Scores) -> LinearForm:
+        """Return the same items for other users, (n, d) and (n,)."""
+        form = LinearForm(user_vectors, self.item_vectors, user_constants)
+        vars(form)["item_norms"] = self.item_norms  # the cache is theirs, too
+        return form
+
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some users: one matrix product, (n, n_items)."""
-        scores: Scores = self.user_vectors[users] @ self.item_vectors.T
-        scores += self.user_constants[users, None]
+        vectors, constants = self.of_users(users)
+        scores: Scores = vectors @ self.item_vectors.T
+        scores += constants[:, None]
         return scores
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs in float64, rounded to float32: (n,), the scores that `top_k` returns."""
         from transcf.kernels.products import pair_scores
 
-        return pair_scores(
-            self.user_vectors, self.item_vectors, self.user_constants, users, items
-        )
+        return pair_scores(self.user_vectors, self.item_vectors, self.user_constants, users, items)
+
+
+class LazyForm(LinearForm):
+    """A linear form whose user side is made when it is needed, for the users that need it.
+
+    A large model answers its first request at once, and ranking takes no memory for users whose
+    turn it is not.
+    """
+
+    def __init__(
+        self, item_vectors: Scores, make_users: Callable[[Any], tuple[Scores, Scores]]
+    ) -> None:
+        """Keep the item side, and the way from rows (or a slice) to vectors and constants."""
+        object.__setattr__(self, "item_vectors", item_vectors)
+        object.__setattr__(self, "_make_users", make_users)
+
+    def of_users(self, users: Any) -> tuple[Scores, Scores]:
+        """Vectors (n, d) and constants (n,) of some users."""
+        made: tuple[Scores, Scores] = vars(self)["_make_users"](users)
+        return made
+
+    @cached_property
+    def user_vectors(self) -> Scores:
+        """(n_users, d) float32, made at first use and kept."""
+        return self.of_users(slice(None))[0]
+
+    @cached_property
+    def user_constants(self) -> Scores:
+        """(n_users,) float32, made at first use and kept."""
+        return self.of_users(slice(None))[1]
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs in float64, rounded to float32: (n,), the scores that `top_k` returns."""
+        distinct, places = np.unique(users, return_inverse=True)
+        vectors, constants = self.of_users(distinct)
+        few = LinearForm(vectors, self.item_vectors, constants)
+        return few.score_pairs(places.astype(np.int32), items)
 
 
 def linear_form_of(scorer: Scorer) -> LinearForm | None:

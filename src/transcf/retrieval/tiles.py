@@ -99,8 +99,7 @@ class Tiles:
             scores = np.asarray(self._scorer.score_block(users), dtype=np.float32)
             none = np.zeros(n, dtype=np.float32)
             return Block(users, none, np.empty((n, 0), dtype=np.float32), none, scores)
-        vectors = self._form.user_vectors[users]
-        constants = self._form.user_constants[users]
+        vectors, constants = self._form.of_users(users)
         # d roundings of a sum in any order, and a few for constants and thresholds.
         size = row_norms(vectors) * self._longest + np.abs(constants)
         error = 1.01 * (vectors.shape[1] + 8) * 2.0**-24 * size + 1e-37
@@ -123,9 +122,7 @@ class Tiles:
         """Return the true scores of rows of the block and allowed items: (n,)."""
         if block.scores is not None:
             return block.scores[rows, items]
-        return pair_scores(
-            block.user_vectors, self.item_vectors, block.constants, rows, items
-        )
+        return pair_scores(block.user_vectors, self.item_vectors, block.constants, rows, items)
 
     def exact(self, block: Block, rows: Rows) -> Iterator[tuple[Block, Scores]]:
         """Yield blocks of these rows with their true scores: (n, n_columns)."""

@@ -33,9 +33,7 @@ class FastSolver:
         ...     parameters, stats = solver.epoch(parameters, epoch)
     """
 
-    def __init__(
-        self, problem: Problem, hyper: Hyper, block_bytes: int = BLOCK_BYTES
-    ) -> None:
+    def __init__(self, problem: Problem, hyper: Hyper, block_bytes: int = BLOCK_BYTES) -> None:
         """Lay out groups and blocks; neither depends on the number of threads."""
         self.problem, self.hyper = problem, hyper
         self._dim = -(-hyper.dim // LANES) * LANES

@@ -23,5 +23,11 @@ def recency_weights(log: Interactions, recency: float) -> Array:
     counts = log.by_user.counts
     place = np.arange(len(log)) - np.repeat(log.by_user.indptr[:-1], counts) + 1
     weights = np.empty(len(log), np.float32)
-    weights[order] = np.exp(recency * (place / np.repeat(counts, counts) - 1))
+    weights[order] = weights_of_places(place, np.repeat(counts, counts), recency)
+    return weights
+
+
+def weights_of_places(place: Array, count: Array | int, recency: float) -> Array:
+    """Weights of events by their place in a history of `count`, the latest having the last."""
+    weights: Array = np.exp(recency * (place / count - 1))
     return weights

@@ -1,0 +1,147 @@
+"""People folded in from their history, against the same people trained normally.
+
+MovieTweetings (5-core, newest event of each user held out). In each of five rounds a fifth of the
+users is left out of training and then known by their training history alone; the figure is N@10
+in full ranking over all users, each of them folded in once. "recommend_for" leaves the model as it
+is; "partial_fit" also renews the neighbourhoods of items. Then, in as many rounds, a tenth of the
+items is left out of training and added by "partial_fit".
+
+Run: python benchmarks/fold_in.py [--rounds N] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+
+import numpy as np
+
+from _turns import use_one_thread
+from transcf import Split, k_core, leave_one_out, open_data
+from transcf.data.ids import Rows
+from transcf.data.interactions import Interactions
+from transcf.evaluation import full_ranks
+from transcf.evaluation.metrics import compute
+from transcf.models.transcf import TransCF
+
+FIFTHS, TENTHS, BAR, METRIC = 5, 10, 0.9, "N@10"
+
+
+def open_split() -> Split:
+    return leave_one_out(k_core(open_data("movietweetings"), 5, 5), "time")
+
+
+def histories_of(train: Interactions, users: Rows) -> list[Rows]:
+    """Training items of some users, oldest first."""
+    assert train.timestamps is not None
+    indptr = train.by_user.indptr
+    found = []
+    for user in users:
+        own = slice(indptr[user], indptr[user + 1])
+        found.append(train.item_rows[own][np.argsort(train.timestamps[own], kind="stable")])
+    return found
+
+
+class Guests:
+    """The scorer of a batch of guests, under the rows that they have in the split."""
+
+    def __init__(self, model: TransCF, train: Interactions, users: Rows, steps: int) -> None:
+        """Fold everybody in."""
+        self.name, self.rankable = model.name, model.rankable
+        self._scorer = model._guests(histories_of(train, users), steps)
+        self._place = np.zeros(train.n_users, dtype=np.int32)
+        self._place[users] = np.arange(len(users), dtype=np.int32)
+
+    def score_block(self, users: Rows) -> np.ndarray:
+        """Score all items: (n, n_items)."""
+        return self._scorer.score_block(self._place[users])
+
+    def score_pairs(self, users: Rows, items: Rows) -> np.ndarray:
+        """Score pairs: (n,)."""
+        return self._scorer.score_pairs(self._place[users], items)
+
+
+def figures(scorer: object, split: Split, chosen: np.ndarray) -> np.ndarray:
+    """N@10 of the chosen users; 0 where the held-out item is unknown to the model."""
+    held_out = split.test.select(chosen[split.test.user_rows])
+    ranks = full_ranks(scorer, held_out, split.known_items("test"), "pessimistic").ranks
+    result = np.zeros(len(chosen))
+    result[ranks.users] = compute(ranks, METRIC)
+    return result[chosen]
+
+
+def measure(rounds: int) -> list[dict[str, object]]:
+    split = open_split()
+    train = split.train
+    normal = TransCF(n_threads=1).fit(train)
+    part = np.random.default_rng(0).permutation(train.n_users) % FIFTHS
+    names = (
+        "trained normally",
+        "recommend_for, without order",
+        "recommend_for",
+        "recommend_for, 10 steps",
+        "partial_fit",
+    )
+    found: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for number in range(rounds):
+        out = part == number
+        rest = train.select(~out[train.user_rows])
+        users = np.flatnonzero(out).astype(np.int32)
+        model = TransCF(n_threads=1).fit(rest)
+        flat = copy.copy(model).set_params(recency=0.0)
+        found[names[0]].append(figures(normal, split, out))
+        found[names[1]].append(figures(Guests(flat, train, users, 0), split, out))
+        found[names[2]].append(figures(Guests(model, train, users, 0), split, out))
+        found[names[3]].append(figures(Guests(model, train, users, 10), split, out))
+        model.partial_fit(train.select(out[train.user_rows]))
+        found[names[4]].append(figures(model, split, out))
+    means = {name: float(np.concatenate(values).mean()) for name, values in found.items()}
+    base = means[names[0]]
+    return [
+        {"case": name, METRIC: round(mean, 4), "share": round(mean / base, 3)}
+        for name, mean in means.items()
+    ]
+
+
+def measure_items(rounds: int) -> list[dict[str, object]]:
+    split = open_split()
+    train = split.train
+    normal = TransCF(n_threads=1).fit(train)
+    part = np.random.default_rng(1).permutation(train.n_items) % TENTHS
+    held_out = np.full(train.n_users, -1)
+    held_out[split.test.user_rows] = split.test.item_rows
+    wanted = {"held-out item is new": True, "held-out item is old": False}
+    found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in wanted}
+    for number in range(rounds):
+        new = part == number
+        model = TransCF(n_threads=1).fit(train.select(~new[train.item_rows]))
+        model.partial_fit(train.select(new[train.item_rows]))
+        for name, is_new in wanted.items():
+            users = np.isin(held_out, np.flatnonzero(new)) == is_new
+            found[name].append((figures(normal, split, users), figures(model, split, users)))
+    cases = []
+    for name, pairs in found.items():
+        base, grown = (float(np.concatenate(side).mean()) for side in zip(*pairs, strict=True))
+        case = f"partial_fit, {name}"
+        cases.append({"case": case, METRIC: round(grown, 4), "share": round(grown / base, 3)})
+    return cases
+
+
+def main() -> None:
+    use_one_thread()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=FIFTHS, choices=range(1, FIFTHS + 1))
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    cases = measure(options.rounds) + measure_items(options.rounds)
+    if options.json:
+        print(json.dumps(cases, indent=2))
+        return
+    for case in cases:
+        print(f"{case['case']:<34} {METRIC} {case[METRIC]:.4f}   share {case['share']:.3f}")
+    print(f"share: of the figure when trained normally; the aim is {BAR}")
+
+
+if __name__ == "__main__":
+    main()

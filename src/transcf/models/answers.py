@@ -1,0 +1,177 @@
+"""`Answers`: what callers ask of a fitted model, their own ids in and tables out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from transcf.data.ids import Id
+from transcf.models import _tables
+from transcf.models._filters import Filters, OnUnknown
+from transcf.models.scoring import RowScorer
+
+
+class Answers(RowScorer):
+    """Recommendations, scores and similar things, for users and items by id."""
+
+    def recommend(
+        self,
+        users: Any = None,
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> pl.DataFrame:
+        """Recommend items.
+
+        Args:
+            users: One id, several ids (each is answered once, in the order of the request), or
+                None for every user with training interactions.
+            k: Longest list; shorter where fewer items are left.
+            exclude_seen: Whether to leave out the user's training items.
+            items: The only items to choose from, or None for all: ids for everybody, or a
+                mapping from user ids to ids. Users that a mapping does not name have an empty
+                list, so they get nothing.
+            exclude: Items never to choose, in the same forms.
+            on_unknown: What to do about unknown items and about users without training
+                interactions: "raise" an error or "skip" them.
+
+        Returns:
+            Table `user_id, item_id, score, rank`, best first. Equal scores are ordered by item
+            id, ascending.
+
+        Example:
+            >>> model.recommend("ann", k=3, exclude=["x"])  # doctest: +SKIP
+            >>> model.recommend(["ann", "bob"], items={"ann": ["x"], "bob": ["x", "y"]})
+            ... # doctest: +SKIP
+        """
+        self._check_fitted()
+        filters = Filters(exclude_seen, items, exclude, on_unknown)
+        return _tables.recommendations(self, users, k, filters)
+
+    def recommend_all(
+        self,
+        path: str | Path,
+        k: int = 10,
+        *,
+        users: Any = None,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> Path:
+        """Write the table of `recommend` to a Parquet file, in bounded memory.
+
+        The file appears when it is whole; until then a file of that name stays as it was.
+
+        Args:
+            path: File to write.
+            k: As in `recommend`, like all that follows.
+            users: Ids, or None for every user with training interactions.
+            exclude_seen: Whether to leave out the user's training items.
+            items: The only items to choose from.
+            exclude: Items never to choose.
+            on_unknown: "raise" or "skip".
+
+        Example:
+            >>> model.recommend_all("recs.parquet", k=20)  # doctest: +SKIP
+        """
+        from transcf.models._streams import write_recommendations
+
+        self._check_fitted()
+        filters = Filters(exclude_seen, items, exclude, on_unknown)
+        return write_recommendations(self, Path(path), users, k, filters)
+
+    def recommend_for(
+        self,
+        history: Iterable[Id],
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> pl.DataFrame:
+        """Recommend items to somebody the model was not fitted on.
+
+        Args:
+            history: Their item ids, oldest first; of an item given twice the last place counts.
+            k: Longest list; shorter where fewer items are left.
+            exclude_seen: Whether to leave out the items of the history.
+            items: The only items to choose from (ids), or None for all.
+            exclude: Items never to choose (ids).
+            on_unknown: What to do about items that are unknown or have no training interactions:
+                "raise" an error or "skip" them. A history without any usable item is an error.
+
+        Returns:
+            Table `item_id, score, rank`, ordered as in `recommend`.
+
+        Example:
+            >>> model.recommend_for(["x", "y"], k=3)  # doctest: +SKIP
+        """
+        self._check_fitted()
+        rows = _tables.history_rows(self, history, on_unknown)
+        filters = Filters(exclude_seen, items, exclude, on_unknown)
+        return _tables.guest_recommendations(self, self._guests([rows]), rows, k, filters)
+
+    def score(self, pairs: Any, *, on_unknown: OnUnknown = "raise") -> pl.DataFrame:
+        """Score pairs given as a table with user and item columns.
+
+        Args:
+            pairs: The table, in any form that `read_interactions` takes; pairs may repeat.
+            on_unknown: What to do about pairs with an id that was not in the training data:
+                "raise" an error or "skip" them.
+
+        Returns:
+            Table `user_id, item_id, score` in the order of the pairs; the score is null where
+            the item or the user is known but has no training interactions.
+        """
+        self._check_fitted()
+        return _tables.pair_scores(self, pairs, on_unknown)
+
+    def similar_items(
+        self, items: Any, k: int = 10, *, on_unknown: OnUnknown = "raise"
+    ) -> pl.DataFrame:
+        """Find the items most similar to some items.
+
+        Models with vectors go by their distance (its square, negative); EASE and ItemKNN by
+        their weights between items.
+
+        Args:
+            items: One id or several; each is answered once, in the order of the request.
+            k: Longest list; shorter where there are fewer similar items.
+            on_unknown: What to do about items that are unknown or have no training interactions:
+                "raise" an error or "skip" them.
+
+        Returns:
+            Table `item_id, neighbor_id, score, rank`, best first; equal scores by id.
+
+        Raises:
+            UnsupportedError: The model knows nothing of the kind.
+        """
+        self._check_fitted()
+        return _tables.similar(self, "item", self._item_similarity(), items, k, on_unknown)
+
+    def similar_users(
+        self, users: Any, k: int = 10, *, on_unknown: OnUnknown = "raise"
+    ) -> pl.DataFrame:
+        """Find the users most similar to some users, by the distance of their vectors.
+
+        Args:
+            users: One id or several; each is answered once, in the order of the request.
+            k: Longest list; shorter where there are fewer users.
+            on_unknown: What to do about users without training interactions: "raise" or "skip".
+
+        Returns:
+            Table `user_id, neighbor_id, score, rank`, best first; equal scores by id.
+
+        Raises:
+            UnsupportedError: The model has no vectors of users.
+        """
+        self._check_fitted()
+        return _tables.similar(self, "user", self._user_similarity(), users, k, on_unknown)

@@ -1,0 +1,83 @@
+"""Scorers made from parts of a model: people it was not fitted on, items against items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.data.csr import Csr
+from transcf.data.ids import UNKNOWN, Rows
+from transcf.retrieval.scorer import LinearForm, Scorer, Scores
+from transcf.retrieval.topk import top_k
+
+
+@dataclass(frozen=True, eq=False)
+class BlockView:
+    """A scorer made from a function.
+
+    Attributes:
+        name: What errors call it.
+        rankable: (n_columns,) what may be ranked.
+        score: From (n,) rows to (n, n_columns) scores.
+        sparse: Whether a score of 0 means that there is no relation at all.
+    """
+
+    name: str
+    rankable: npt.NDArray[np.bool_]
+    score: Callable[[Rows], Scores]
+    sparse: bool = False
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score everything for some rows: (n, n_columns)."""
+        return self.score(users)
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows: (n,)."""
+        scores: Scores = self.score(users)[np.arange(len(users)), items]
+        return scores
+
+
+@dataclass(frozen=True, eq=False)
+class FormView:
+    """A scorer made from inner products.
+
+    Attributes:
+        name: What errors call it.
+        rankable: (n_columns,) what may be ranked.
+        form: The vectors.
+    """
+
+    name: str
+    rankable: npt.NDArray[np.bool_]
+    form: LinearForm
+
+    def _linear_form(self) -> LinearForm:
+        return self.form
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score everything for some rows: (n, n_columns)."""
+        return self.form.score_block(users)
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows: (n,)."""
+        return self.form.score_pairs(users, items)
+
+
+def nearest(similarity: Scorer, rows: Rows, k: int) -> tuple[Rows, Scores]:
+    """Find the k most similar others of each row; see `top_k` for order and shapes.
+
+    Args:
+        similarity: Scores items against items, or users against users.
+        rows: (n,) whose neighbours are wanted.
+        k: Length of the lists.
+    """
+    n = len(similarity.rankable)
+    itself = Csr(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32), n)
+    found, scores = top_k(similarity, rows, k, seen=itself)
+    if isinstance(similarity, BlockView) and similarity.sparse:
+        unrelated = scores == 0
+        found[unrelated], scores[unrelated] = UNKNOWN, np.nan
+    return found, scores
