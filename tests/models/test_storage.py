@@ -13,10 +13,11 @@ import polars as pl
 import pytest
 
 import transcf
+from transcf.data import atomic
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError
-from transcf.models import _folders, storage
+from transcf.models import _checksums, storage
 from transcf.models.base import Recommender
 from transcf.models.ease import EASE
 from transcf.models.itemknn import ItemKNN
@@ -248,7 +249,7 @@ def test_a_failed_save_leaves_the_old_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     if not can_exchange:
-        monkeypatch.setattr(_folders, "_exchange", lambda one, other: False)
+        monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
 
     def fail(*args: object) -> str:
         raise OSError("disk full")
@@ -265,11 +266,11 @@ def test_a_failed_save_leaves_the_old_model(
 
 
 def test_large_files_are_hashed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_folders, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(_checksums, "PIECE_BYTES", 1000)
     content = np.random.default_rng(0).bytes(2500)
     (tmp_path / "big").write_bytes(content)
     (tmp_path / "none").write_bytes(b"")
-    big, none = _folders.checksums([tmp_path / "big", tmp_path / "none"])
+    big, none = _checksums.checksums([tmp_path / "big", tmp_path / "none"])
     assert big == [hashlib.sha256(content[n : n + 1000]).hexdigest() for n in (0, 1000, 2000)]
     assert none == [hashlib.sha256(b"").hexdigest()]
 

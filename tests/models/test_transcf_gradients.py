@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from transcf.kernels import Array
+from transcf.kernels.lanes import LANES
 from transcf.models._transcf import FastSolver, Hyper, Parameters, Problem
 from transcf.models._transcf.exact import (
     Averages,
@@ -58,6 +59,14 @@ def random_parameters(problem: Problem, dim: int, scale: float, seed: int = 1) -
 
 def items_of(problem: Problem, user: int) -> Array:
     return problem.user_indices[problem.user_indptr[user] : problem.user_indptr[user + 1]]
+
+
+def with_weights(problem: Problem) -> Problem:
+    """The same problem with random weights of mean 1 over each user."""
+    weights = np.random.default_rng(5).uniform(0.2, 3.0, len(problem.user_indices))
+    sums, sizes = np.add.reduceat(weights, problem.user_indptr[:-1]), np.diff(problem.user_indptr)
+    even = weights * np.repeat(sizes / sums, sizes)
+    return dataclasses.replace(problem, weights=even.astype(np.float32))
 
 
 def weights_of(problem: Problem, user: int) -> Array:
@@ -176,13 +185,13 @@ def flat(parts: tuple[Array, ...]) -> Array:
 
 
 def measured_shares(
-    problem: Problem, parameters: Parameters, hyper: Hyper, epochs: int, **layout: int
+    problem: Problem, parameters: Parameters, hyper: Hyper, epochs: int
 ) -> tuple[list[str], Array]:
     """How much of every expected term each epoch of the fast solver shows, (epochs, terms)."""
     terms = expected_terms(problem, parameters, hyper)
     names = [name for name, term in terms.items() if np.abs(flat(term)).max() > 0]
     expected = np.stack([flat(terms[name]) for name in names], axis=1)
-    solver = FastSolver(problem, hyper, **layout)
+    solver = FastSolver(problem, hyper)
     shares = []
     for epoch in range(epochs):
         after, _ = solver.epoch(parameters, epoch)
@@ -221,10 +230,30 @@ class TestFastEqualsExact:
         self.check(small_problem(), hyper)
 
     def test_weighted_interactions_and_ties_that_leave_the_neighbours_alone(self) -> None:
-        problem = small_problem()
-        weights = np.random.default_rng(5).uniform(0.2, 3.0, len(problem.user_indices))
-        weighted = dataclasses.replace(problem, weights=weights.astype(np.float32))
-        self.check(weighted, dataclasses.replace(self.HYPER, tie_neighbors=False))
+        hyper = dataclasses.replace(self.HYPER, tie_neighbors=False)
+        self.check(with_weights(small_problem()), hyper)
+
+    @pytest.mark.parametrize("is_weighted", [False, True])
+    def test_several_blocks_move_everybody_as_one_block_does(self, is_weighted: bool) -> None:
+        """Items dealt into blocks: users move without bias, items nearly so.
+
+        The step of a user's mean goes to an item of the same block, which is more often the
+        positive itself than a uniform draw would be; `fast` states the bound that is held here.
+        """
+        problem = small_problem(n_users=12, n_items=41)
+        problem = with_weights(problem) if is_weighted else problem
+        hyper = dataclasses.replace(self.HYPER, samples_per_user=600.0)
+        parameters = random_parameters(problem, 3, 0.6)
+        terms = expected_terms(problem, parameters, hyper)
+        expected = [sum(term[kind] for term in terms.values()) for kind in (0, 1)]
+        solver = FastSolver(problem, hyper, block_bytes=12 * 3 * LANES * 4)
+        assert len(solver._strata.starts) - 1 >= 3
+        epochs = [solver.epoch(parameters, number)[0] for number in range(250)]
+        for name, right, bound in (("users", expected[0], 0.02), ("items", expected[1], 0.1)):
+            start = getattr(parameters, name)
+            moved = np.mean([getattr(after, name) - start for after in epochs], axis=0)
+            error = np.linalg.norm(-moved / hyper.learning_rate - right) / np.linalg.norm(right)
+            assert error < bound, (name, error)
 
     def check(self, problem: Problem, hyper: Hyper) -> None:
         names, shares = measured_shares(problem, random_parameters(problem, 3, 0.6), hyper, 60)

@@ -1,7 +1,12 @@
 """Compiled arithmetic: arrays in, arrays out, no Python objects and no policy."""
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
+
+# Threads that wait for work by spinning take the core from those that have some: on a busy
+# machine a parallel loop of microseconds then takes milliseconds. Read when OpenMP is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numba
 import numpy as np

@@ -74,6 +74,7 @@ def _visit(
     """Draw the samples of one visit and take a step on each; returns the loss and the hits."""
     width, rate, loss, active = 3 * dim, rates.learning_rate, 0.0, 0
     is_weighted = len(shares) > 0
+    even = pending.dtype.type(count / shares[begin + count - 1] if is_weighted else 1.0)
     for k in range(dim):
         pending[k] = 0
     state, i_next, j_next = draw_pair(state, slots, shares, begin, count, size, marks, stamp)
@@ -105,11 +106,12 @@ def _visit(
             bias[i] += rates.bias_rate * (weight - decay * bias[i])
             bias[j] -= rates.bias_rate * (weight + decay * bias[j])
         if is_weighted:
-            # The next positive is no uniform draw: the mean's step needs one of its own.
+            # The next positive is no uniform draw: the mean's step needs one of its own, and
+            # makes up for a block that is visited by its weight rather than by its size.
             state = advance(state)
             other = start + slots[begin + below(mix(state), count)]
-            step_item(items, width * other, pending, dim)
-    step_item(items, width * (start + i_next), pending, dim)
+            step_item(items, width * other, pending, dim, even)
+    step_item(items, width * (start + i_next), pending, dim, even)
     return state, loss, active
 
 
@@ -176,7 +178,7 @@ def run_rounds(
         rows: the packed vectors, changed in place.
         dim: length of one vector in a row, a multiple of `LANES`.
         strata: this epoch's strata, with at least as many blocks as groups.
-        user_samples: samples of a user per unit of weight, (n_users,).
+        user_samples: samples of a user per unit of weight (1 on average), (n_users,).
         seed: the run's seed.
         epoch: number of the epoch.
         begin: first round.

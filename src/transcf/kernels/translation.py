@@ -182,9 +182,10 @@ def step_pair(
 
 
 @inlined
-def step_item(items: Array, i: int, pending: Array, dim: int) -> None:
-    """Let one item take the step that waits in `pending`; nothing waits after that."""
+def step_item(items: Array, i: int, pending: Array, dim: int, factor: Any) -> None:
+    """Let one item take the step that waits in `pending`, times a factor; nothing waits then."""
+    by = fill(factor)
     for k in range(0, dim, LANES):
         step = load(pending, k)
-        store(items, i + k, load(items, i + k) - step)
+        store(items, i + k, load(items, i + k) - by * step)
         store(pending, k, nothing(step))

@@ -26,12 +26,13 @@ import numpy as np
 import polars as pl
 
 from transcf import __version__
+from transcf.data.atomic import whole_folder
 from transcf.data.csr import Csr
 from transcf.data.ids import IdMap, Rows
 from transcf.errors import ModelFileError, ParameterError
 from transcf.models import _tensors
 from transcf.models._card import model_card
-from transcf.models._folders import checksums, whole_folder
+from transcf.models._checksums import checksums
 from transcf.models.base import Recommender
 from transcf.models.registry import registered_class
 from transcf.models.rules import check

@@ -155,7 +155,7 @@ class TransCF(ServedTransCF):
         rank_weighting: bool = True,
         item_bias: bool = True,
         refresh: int = 4,
-        bound: Bound = "none",
+        bound: Bound = "norm",
         init_scale: float = 0.01,
         solver: Literal["fast", "exact"] = "fast",
         epochs: int = 30,

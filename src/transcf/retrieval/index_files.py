@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from transcf.data.atomic import whole_file
 from transcf.errors import ModelFileError
 from transcf.retrieval.index import ItemIndex
 from transcf.retrieval.lists import faiss_library
@@ -41,15 +40,8 @@ def save(index: ItemIndex, path: Path) -> Path:
     about: dict[str, Any] = {"version": _VERSION}
     about |= {"recall": index.recall, "probes": index.probes}
     about["sha256"] = _checksum(about, arrays)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        save_file(arrays, temporary, metadata={_FORMAT: json.dumps(about)})
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path) as unfinished:
+        save_file(arrays, unfinished, metadata={_FORMAT: json.dumps(about)})
     return path
 
 

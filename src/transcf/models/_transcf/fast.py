@@ -117,7 +117,7 @@ class FastSolver:
             for indptr in (problem.user_indptr, problem.item_indptr)
         )
         item_share = item_share[order]
-        user_samples = (self._samples / problem.weight_of_users()).astype(np.float32)
+        user_samples = (self._samples * user_share).astype(np.float32)
         n_blocks = len(strata.starts) - 1
         totals = np.zeros((len(strata.visits) - 1, 3))
         cuts = np.unique(np.linspace(0, n_blocks, hyper.refresh + 1).astype(np.int64))

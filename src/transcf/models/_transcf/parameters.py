@@ -98,7 +98,7 @@ class Problem:
     """The training interactions, compressed by user and by item (int64 indptr, int32 indices).
 
     `weights` (nnz,), in the order of `user_indices`, say how often an interaction is drawn among
-    those of its user; empty where all weigh the same.
+    those of its user, 1 being the mean over the user; empty where all weigh the same.
     """
 
     user_indptr: Array
@@ -140,14 +140,6 @@ class Problem:
         """Triples of every user and epoch, (n_users,): a constant, or one per interaction."""
         sizes = np.diff(self.user_indptr)
         return sizes.astype(np.float64) if per_user is None else (sizes > 0) * float(per_user)
-
-    def weight_of_users(self) -> Array:
-        """Sum of the weights of every user, (n_users,), 1 where there is none."""
-        sizes = np.diff(self.user_indptr)
-        if not len(self.weights):
-            return np.maximum(1, sizes)
-        owners = np.repeat(np.arange(self.n_users), sizes)
-        return np.where(sizes > 0, np.bincount(owners, self.weights, self.n_users), 1)
 
 
 def neighborhoods(problem: Problem, parameters: Parameters) -> tuple[Array, Array]:

@@ -66,14 +66,16 @@ class ServedTransCF(IterativeRecommender):
         """Recommend items to somebody the model was not fitted on.
 
         Their q is the mean of their items' vectors, and their a the mean of b_i - q * n_i, where
-        later items weigh more if the model learned from timestamps, as in training. That takes
-        microseconds and keeps nearly all of the quality (`benchmarks/fold_in.py`).
+        later items weigh more if the model learned from timestamps, as in training. How much
+        quality that keeps depends on the data: on MovieTweetings N@10 is 99.6 % of that of users
+        trained normally (`benchmarks/fold_in.py`), on MovieLens latest-small, with its long
+        histories, 79 %, and 96 % after ten gradient steps.
 
         Args:
             history: Their item ids, oldest first; of an item given twice the last place counts.
             k: Longest list; shorter where fewer items are left.
             steps: Gradient steps on the training loss, items fixed, after the closed form; about
-                ten are worth a try.
+                ten are worth their time where histories are long.
             exclude_seen: Whether to leave out the items of the history.
             items: The only items to choose from (ids), or None for all.
             exclude: Items never to choose (ids).
@@ -103,8 +105,8 @@ class ServedTransCF(IterativeRecommender):
         the length and the bias that trained items of their popularity have. Trained vectors and
         biases stay as they are under their ids, while all neighbourhood means are renewed. Rows
         are in the order of ids, so row numbers, and the order of `user_vectors_` and its like,
-        do change. Nothing is trained here: new users lose next to nothing by it, new items about
-        half of their hits (`benchmarks/fold_in.py`), so fit again now and then.
+        do change. Nothing is trained here, and it shows (`benchmarks/fold_in.py`): new items
+        come out too low on some data and too high on other, so fit again soon.
 
         Args:
             log: New interactions, with old or new ids.

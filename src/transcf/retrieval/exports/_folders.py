@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from transcf.data.atomic import whole_folder
 from transcf.errors import DataError
 
 #: Marks a folder as one that may be replaced.
@@ -24,10 +24,7 @@ def fresh_folder(target: Path, kind: str, width: int) -> Iterator[Path]:
     taken = target.exists() and (not target.is_dir() or any(target.iterdir()))
     if taken and not (target / MARK).is_file():
         raise DataError(f"{target} exists and is not an export: choose another folder.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
-        fresh = Path(scratch) / "new"
-        fresh.mkdir()
+    with whole_folder(target) as fresh:
         yield fresh
         about = {
             "format": f"transcf-vectors-{kind}",
@@ -36,6 +33,3 @@ def fresh_folder(target: Path, kind: str, width: int) -> Iterator[Path]:
             "score": "user constant + inner product of user vector and item vector",
         }
         (fresh / MARK).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        if target.exists():
-            target.rename(Path(scratch) / "old")
-        fresh.rename(target)

@@ -1,22 +1,37 @@
-"""Folders that appear whole or not at all, and checksums of what is in them."""
+"""Files and folders that appear whole or not at all."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Checksums are made of pieces of this size, so that a large file is read by all cores at once.
-PIECE_BYTES = 64 * 2**20
-
 _HERE = -100  # AT_FDCWD: paths are relative to the working directory
 _EXCHANGE = 2  # RENAME_EXCHANGE: both names exist before and after
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """Give a temporary neighbour to write to, and put it in the target's place at the end.
+
+    If anything fails, the target stays as it was and the neighbour is removed.
+
+    Example:
+        >>> with whole_file(Path("table.csv")) as path:  # doctest: +SKIP
+        ...     path.write_text("a,b")
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    neighbour = _neighbour(target)
+    try:
+        yield neighbour
+        _flush(neighbour)
+        neighbour.replace(target)
+    finally:
+        neighbour.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -27,7 +42,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
     target stays as it was and the sibling is removed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    sibling = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    sibling = _neighbour(target)
     sibling.mkdir()
     try:
         yield sibling
@@ -39,36 +54,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(sibling, ignore_errors=True)
 
 
-def checksums(paths: Sequence[Path]) -> list[list[str]]:
-    """SHA-256 of every piece of every file, hashed by all cores.
-
-    A file of up to `PIECE_BYTES` has one checksum, the one that `sha256sum` prints.
-    """
-    sizes = [path.stat().st_size for path in paths]
-    jobs = [
-        (path, start)
-        for path, size in zip(paths, sizes, strict=True)
-        for start in range(0, max(size, 1), PIECE_BYTES)
-    ]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        digests = list(pool.map(lambda job: _digest(*job), jobs))
-    found: dict[Path, list[str]] = {path: [] for path in paths}
-    for (path, _), digest in zip(jobs, digests, strict=True):
-        found[path].append(digest)
-    return [found[path] for path in paths]
-
-
-def _digest(path: Path, start: int) -> str:
-    """Hash one piece; hashing and reading both let other threads run."""
-    digest = hashlib.sha256()
-    left = PIECE_BYTES
-    with path.open("rb", buffering=0) as file:
-        file.seek(start)
-        buffer = memoryview(bytearray(2**20))
-        while left and (length := file.readinto(buffer[: min(left, len(buffer))])):
-            digest.update(buffer[:length])
-            left -= length
-    return digest.hexdigest()
+def _neighbour(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
 
 
 def _put_in_place(sibling: Path, target: Path) -> None:
