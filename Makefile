@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORE := .venv/.core
 DEV := .venv/.dev
 
-.PHONY: demo test setup lint bench clean study-paper-core study-full-ranking study-defaults
+.PHONY: demo test setup lint bench clean study-paper-core study-paper-grid study-full-ranking study-defaults
 .DEFAULT_GOAL := demo
 
 $(CORE): pyproject.toml
@@ -34,6 +34,9 @@ bench: $(DEV)  ## Every benchmark, one table each.
 
 study-paper-core: $(CORE)  ## TransCF by the paper's protocol, five seeds, beside the paper's figures.
 	$(BIN)/transcf study paper-core
+
+study-paper-grid: $(CORE)  ## Settings around the preset `paper`, on validation data.
+	$(BIN)/transcf study paper-grid
 
 study-full-ranking: $(CORE)  ## Full ranking in time order, peers tuned on validation data.
 	$(BIN)/transcf study full-ranking

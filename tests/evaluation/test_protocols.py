@@ -10,7 +10,14 @@ from tests.evaluation.scorers import TableScorer, random_split
 
 from transcf.data.candidates import draw_candidates
 from transcf.errors import EvaluationError, ParameterError
-from transcf.evaluation import EpochRecorder, Validation, as_validation, evaluate
+from transcf.evaluation import (
+    EpochRecorder,
+    Validation,
+    as_validation,
+    average_seeds,
+    evaluate,
+    summarize_seeds,
+)
 from transcf.evaluation.tasks import COLD_TARGET, KNOWN_TARGET, NO_CANDIDATES, NO_HISTORY
 
 
@@ -52,15 +59,47 @@ def test_coverage_and_popularity_are_those_of_the_lists(split) -> None:
 
 def test_nothing_is_skipped_in_silence() -> None:
     for seed in range(20):
-        split = random_split(seed)
+        split = random_split(seed, density=0.1)
         rankable = np.bincount(split.train.item_rows, minlength=30) > 0
         found = evaluate(scorer_for(split), split)
-        has_history = split.known_items("test").counts > 0
-        idle = (split.test.by_user.counts > 0) & ~has_history
+        trained = split.train.by_user.counts > 0
+        idle = (split.test.by_user.counts > 0) & ~trained
         assert found.skipped.get(NO_HISTORY, 0) == idle.sum()
-        cold = ~rankable[split.test.item_rows] & has_history[split.test.user_rows]
+        cold = ~rankable[split.test.item_rows] & trained[split.test.user_rows]
         assert found.skipped.get(COLD_TARGET, 0) == cold.sum()
         assert not {KNOWN_TARGET, NO_CANDIDATES} & set(found.skipped)
+
+
+@pytest.mark.parametrize("protocol", ["strict", "paper"])
+def test_only_users_with_training_interactions_are_ranked(protocol) -> None:
+    """User 3 is known by validation items alone: nothing was learned about them."""
+    split = random_split(3)
+    train = split.train.select(split.train.user_rows != 3)
+    split = draw_candidates(replace(split, train=train), n=8)
+    assert len(split.validation.by_user.row(3))
+    assert len(split.test.by_user.row(3))
+    for part in ("validation", "test"):
+        found = evaluate(scorer_for(split), split, protocol, part=part)
+        assert 3 not in found.per_user["user_id"]
+        assert found.skipped[NO_HISTORY] == 1
+
+
+def test_a_model_is_not_judged_by_what_it_was_fitted_on(split) -> None:
+    both = split.known_items("test")
+    everything = replace(scorer_for(split), name="greedy")
+    for seen, part, count in (
+        (both, "validation", len(split.validation)),
+        (split.touched_items(), "test", len(split.test)),
+    ):
+        everything.seen_ = seen
+        with pytest.raises(
+            EvaluationError, match=f"{count} of the {part} .* fit it on split.train"
+        ):
+            evaluate(everything, split, part=part)
+    everything.seen_ = both  # validation data may be learned from once all is chosen
+    assert evaluate(everything, split).users
+    everything.seen_ = split.train.by_user
+    assert evaluate(everything, split, "paper", part="validation").users
 
 
 def test_held_out_pairs_that_are_in_train_are_skipped_and_counted(split) -> None:
@@ -78,6 +117,39 @@ def test_validation_is_the_mean_that_evaluate_gives(split) -> None:
     assert as_validation(split.train, split.validation)(scorer) == Validation.of(split)(scorer)
     judge = Validation(split.validation, known=split.train.by_user, metric="R@5")
     assert as_validation(split.train, judge) is judge
+
+
+def test_the_fingerprint_of_a_validation_names_all_that_it_depends_on(split) -> None:
+    known = split.train.by_user
+    fewer = split.validation.select(split.validation.user_rows > 3)
+    redrawn = draw_candidates(split, n=8, seed=1).candidates
+    judges = [
+        Validation(split.validation, known=known),
+        Validation(split.validation, known=known, metric="H@10"),
+        Validation(split.validation, known=known, ties="optimistic"),
+        Validation(fewer, known=known),
+        Validation(split.validation, known=split.known_items("test")),
+        Validation(split.validation, known=known, candidates=split.candidates),
+        Validation(split.validation, known=known, candidates=redrawn),
+    ]
+    assert len({judge.fingerprint for judge in judges}) == len(judges)
+    assert Validation.of(split).fingerprint == judges[0].fingerprint
+
+
+def test_seeds_are_averaged_user_by_user(split) -> None:
+    runs = [evaluate(scorer_for(split, seed), split, at=(3,)) for seed in range(3)]
+    found = average_seeds(runs, "three")
+    assert found.model == "three"
+    assert found.per_user["user_id"].equals(runs[0].per_user["user_id"])
+    for name, value in summarize_seeds(runs).items():
+        each = np.stack([run.per_user[name].to_numpy() for run in runs])
+        np.testing.assert_allclose(found.per_user[name].to_numpy(), each.mean(axis=0))
+        assert found.metrics[name].se == pytest.approx(value["se"])
+    mean = np.mean([run.catalogue["coverage@3"] for run in runs])
+    assert found.catalogue["coverage@3"] == pytest.approx(mean)
+    other = evaluate(scorer_for(split), split, part="validation", at=(3,))
+    with pytest.raises(EvaluationError, match="same users"):
+        average_seeds([runs[0], other], "mixed")
 
 
 def test_a_recorder_keeps_the_best_test_value_of_every_metric(split) -> None:

@@ -12,6 +12,7 @@ from tests.evaluation.scorers import ProductScorer, TableScorer, random_split
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation import candidate_ranks, evaluate, full_ranks
+from transcf.retrieval import tiles
 from transcf.retrieval.scorer import LinearForm
 
 TIES = ["pessimistic", "realistic", "optimistic"]
@@ -23,7 +24,7 @@ def brute_force(table, rankable, split, ties, pools=None):
     ranks = {}
     for user in range(split.train.n_users):
         known = set(split.train.by_user.row(user)) | set(split.validation.by_user.row(user))
-        if not known:
+        if not len(split.train.by_user.row(user)):
             continue
         held = [int(i) for i in split.test.by_user.row(user) if rankable[i]]
         if pools is None:
@@ -56,7 +57,9 @@ def test_full_ranks_equal_brute_force_with_many_ties(seed, ties, levels) -> None
     table = rng.integers(levels, size=(12, 30)).astype(np.float32)
     rankable = np.bincount(split.train.item_rows, minlength=30) > 0
     scorer = TableScorer(table, rankable)
-    found = full_ranks(scorer, split.test, split.known_items("test"), ties).ranks
+    found = full_ranks(
+        scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
+    ).ranks
     assert as_dict(found) == brute_force(table, rankable, split, ties)
 
 
@@ -70,7 +73,9 @@ def test_linear_forms_rank_like_exact_arithmetic(seed, ties) -> None:
     constants = rng.integers(-3, 4, size=12).astype(np.float32)
     rankable = np.bincount(split.train.item_rows, minlength=30) > 0
     scorer = ProductScorer(LinearForm(x, y, constants), rankable)
-    found = full_ranks(scorer, split.test, split.known_items("test"), ties).ranks
+    found = full_ranks(
+        scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
+    ).ranks
     assert as_dict(found) == brute_force(x @ y.T, rankable, split, ties)
 
 
@@ -88,7 +93,9 @@ def test_linear_forms_rank_as_in_float64(monkeypatch, ties, threads) -> None:
     table = (x.astype(float) @ y.astype(float).T + constants[:, None]).astype(np.float32)
     rankable = np.bincount(split.train.item_rows, minlength=200) > 0
     scorer = ProductScorer(LinearForm(x, y, constants), rankable)
-    found = full_ranks(scorer, split.test, split.known_items("test"), ties).ranks
+    found = full_ranks(
+        scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
+    ).ranks
     assert as_dict(found) == brute_force(table, rankable, split, ties)
 
 
@@ -103,11 +110,12 @@ def test_candidate_ranks_equal_brute_force(seed, ties) -> None:
     rankable = np.bincount(split.train.item_rows, minlength=30) > 0
     known = split.known_items("test")
     expected = brute_force(table, rankable, split, ties, pools)
+    scorer, trained = TableScorer(table, rankable), split.train.by_user.counts > 0
     if not expected:
         with pytest.raises(EvaluationError, match="nobody left"):
-            candidate_ranks(TableScorer(table, rankable), split.test, candidates, known, ties)
+            candidate_ranks(scorer, split.test, candidates, known, ties, trained=trained)
         return
-    found = candidate_ranks(TableScorer(table, rankable), split.test, candidates, known, ties)
+    found = candidate_ranks(scorer, split.test, candidates, known, ties, trained=trained)
     assert as_dict(found.ranks) == expected
 
 
@@ -164,11 +172,33 @@ def test_clear_errors() -> None:
         evaluate(TableScorer(np.zeros((12, 30)), np.zeros(30, bool)), split)
 
 
-def test_memory_is_bounded_by_blocks_of_scores() -> None:
-    from transcf.retrieval.scorer import BLOCK_BYTES
-
+def test_memory_is_bounded_by_blocks_of_scores(monkeypatch) -> None:
+    length = tiles.block_length
+    monkeypatch.setattr(tiles, "block_length", lambda n_items: length(n_items, 60 * 4 * 50))
     split = random_split(2, n_users=400, n_items=60)
     wide = TableScorer(np.random.default_rng(0).random((400, 60)), np.ones(60, bool))
-    full_ranks(wide, split.test, split.known_items("test"), "pessimistic")
-    assert sum(wide.block_sizes) <= 400
-    assert max(wide.block_sizes) * 60 * 4 <= BLOCK_BYTES
+    found = full_ranks(wide, split.test, split.known_items("test"), "pessimistic")
+    assert sum(wide.block_sizes) == len(found.ranks.users)
+    assert len(wide.block_sizes) >= 8
+    assert max(wide.block_sizes) <= 50
+
+
+def test_candidates_are_scored_in_bounded_pieces(monkeypatch) -> None:
+    from transcf.data.candidates import draw_candidates
+
+    split = draw_candidates(random_split(2), n=5)
+    table = np.random.default_rng(0).random((12, 30))
+    asked = []
+
+    class Noting(TableScorer):
+        def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+            asked.append(len(users))
+            return super().score_pairs(users, items)
+
+    scorer = Noting(table, np.bincount(split.train.item_rows, minlength=30) > 0)
+    whole = evaluate(scorer, split, "paper")
+    monkeypatch.setattr("transcf.evaluation.ranks.BLOCK_BYTES", 12 * 32)
+    pieces = evaluate(scorer, split, "paper")
+    assert len(asked) > 4
+    assert sum(asked[1:]) == asked[0]
+    assert pieces.per_user.equals(whole.per_user)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError
+from transcf.data.readers import read_interactions
+from transcf.errors import DataError, NotFittedError, ParameterError
 from transcf.models import ease
 from transcf.models.ease import EASE
 
@@ -48,6 +50,20 @@ def test_the_weights_minimise_the_objective(random_log: Interactions) -> None:
         step = 1e-2 * rng.standard_normal(B.shape)
         np.fill_diagonal(step, 0.0)
         assert objective(B + step) > objective(B)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("regularization", "precision"), [(1e-30, "float64"), (1e39, "float32")])
+def test_a_matrix_without_an_inverse_leaves_nothing_behind(
+    regularization: float, precision: str
+) -> None:
+    """Everybody has both items: without regularization the matrix is singular."""
+    pairs = pl.DataFrame({"user": [1, 1, 2, 2, 3, 3], "item": ["x", "y"] * 3})
+    model = EASE(regularization=regularization, precision=precision)
+    with pytest.raises(ParameterError, match=r"no inverse in float.*: choose a value nearer"):
+        model.fit(read_interactions(pairs))
+    with pytest.raises(NotFittedError):
+        model.recommend(k=1)
 
 
 def test_too_many_items_are_refused_before_memory_runs_out() -> None:

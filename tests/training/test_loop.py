@@ -69,9 +69,29 @@ def test_patience_counts_validations_not_epochs() -> None:
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), 1e9])
 def test_divergence_names_the_cure_and_keeps_the_best_state(loss: float) -> None:
     toy = Counter({3: loss})
-    with pytest.raises(DivergenceError, match=r"epoch 3 .* lower learning_rate or margin"):
+    with pytest.raises(
+        DivergenceError, match=r"epoch 3 .* lower learning_rate or margin"
+    ) as caught:
         train(toy, Plan("toy", epochs=5, cure="learning_rate or margin"))
     assert toy.value.tolist() == [3.0] * 3
+    assert caught.value.kept.history["epoch"].to_list() == [1, 2]
+    assert caught.value.kept.best_epoch == 2
+    assert caught.value.kept.ending == "diverged"
+
+
+def test_divergence_with_validation_keeps_the_best_validated_epoch() -> None:
+    toy = Counter({4: float("nan")})
+    script = {1: 0.1, 2: 0.5, 3: 0.2}
+    with pytest.raises(DivergenceError, match="keeps the state of epoch 2") as caught:
+        train(toy, Plan("toy", epochs=5), validate=metric_script(toy, script))
+    assert toy.value.tolist() == [3.0] * 3
+    assert caught.value.kept.best_epoch == 2
+
+
+def test_divergence_in_the_first_epoch_keeps_nothing() -> None:
+    with pytest.raises(DivergenceError, match=r"epoch 1 .* is not fitted") as caught:
+        train(Counter({1: float("nan")}), Plan("toy", epochs=5))
+    assert caught.value.kept is None
 
 
 def test_a_poisoned_tensor_is_divergence_even_with_a_finite_loss() -> None:

@@ -121,13 +121,9 @@ class Run:
 
     def averaged(self) -> Evaluation:
         """One evaluation with the figures of each user averaged over the seeds."""
-        first = self.evaluations[0]
-        columns = [name for name in first.per_user.columns if name != "user_id"]
-        total = first.per_user.select(columns)
-        for other in self.evaluations[1:]:
-            total = total + other.per_user.select(columns)
-        mean = (total / len(self.evaluations)).insert_column(0, first.per_user["user_id"])
-        return replace(first, model=self.name, per_user=mean)
+        from transcf.evaluation import average_seeds
+
+        return average_seeds(self.evaluations, self.name)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""

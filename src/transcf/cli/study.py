@@ -28,21 +28,35 @@ def study(
         print_json({"study": name, "rows": [row.to_dict() for row in rows], "tests": pairs})
         return
     _print_rows(plan, rows)
-    if tests is not None:
+    if tests is not None and len(tests):
         print_table(f"Paired tests of {plan.compare}", tests.columns, tests.rows())
 
 
 def _print_rows(plan: Study, rows: list[Row]) -> None:
-    columns = ["dataset", "model", "users", "runs", *plan.metrics, "seconds", "chosen"]
+    columns = [
+        "dataset",
+        "model",
+        "users",
+        "runs",
+        "validation",
+        *plan.metrics,
+        "seconds",
+        "chosen",
+    ]
     lines: list[list[Any]] = []
     for row in rows:
         figures = [_figure(row.metrics[metric]) for metric in plan.metrics]
         chosen = ", ".join(f"{name}={value}" for name, value in row.chosen.items())
-        lines.append([row.dataset, row.model, row.users, row.runs, *figures, row.seconds, chosen])
+        about = [row.dataset, row.model, row.users, row.runs, f"{row.validation:.4f}"]
+        lines.append([*about, *figures, row.seconds, chosen])
         if row.published:
-            printed = [f"{row.published[metric]:.4f}" for metric in plan.metrics]
-            lines.append([row.dataset, "  as published", None, None, *printed, None, ""])
-    note = "Mean over users and seeds, ± spread of the seeds (± standard error over users)."
+            known = row.published
+            printed = [f"{known[name]:.4f}" if name in known else None for name in plan.metrics]
+            lines.append([row.dataset, "  as published", None, None, None, *printed, None, ""])
+    note = (
+        f"Figures of the {plan.part} part: mean over users and seeds, ± spread of the seeds "
+        "(± standard error over users). validation: the metric that chose epochs and settings."
+    )
     print_table(f"{plan.title} ({plan.protocol})", columns, lines, notes=[note])
 
 

@@ -3,7 +3,7 @@
 from transcf.evaluation.epochs import EpochRecorder
 from transcf.evaluation.protocols import evaluate
 from transcf.evaluation.ranks import candidate_ranks, full_ranks
-from transcf.evaluation.results import Estimate, Evaluation, summarize_seeds
+from transcf.evaluation.results import Estimate, Evaluation, average_seeds, summarize_seeds
 from transcf.evaluation.significance import compare
 from transcf.evaluation.validation import Validation, as_validation
 
@@ -13,6 +13,7 @@ __all__ = [
     "Evaluation",
     "Validation",
     "as_validation",
+    "average_seeds",
     "candidate_ranks",
     "compare",
     "evaluate",

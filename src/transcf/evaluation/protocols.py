@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import polars as pl
 
+from transcf.data.csr import Csr
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation.metrics import (
@@ -48,7 +49,7 @@ def evaluate(
     """Judge a fitted model on held-out interactions.
 
     Args:
-        model: Fitted on `split.train`.
+        model: Fitted on `split.train`, or for the test part on train and validation.
         split: Where the held-out interactions are.
         protocol: "strict", "paper" or "paper-as-published".
         part: Which held-out part to judge on.
@@ -58,7 +59,7 @@ def evaluate(
 
     Raises:
         EvaluationError: Nobody to evaluate, no candidates in the split where they are needed,
-            NaN or infinite scores, or a model with other ids.
+            NaN or infinite scores, or a model with other ids or fitted on what it is judged by.
 
     Example:
         >>> print(evaluate(Popularity().fit(split.train), split))  # doctest: +SKIP
@@ -71,11 +72,15 @@ def evaluate(
     check_ids(model, split)
     held_out = split.test if part == "test" else split.validation
     known = split.known_items(part)
+    check_unseen(model, held_out.by_user, known, part)
+    trained = split.train.by_user.counts > 0
     if protocol == "strict":
-        ranking = full_ranks(model, held_out, known, ties, list_length=max(lengths))
+        ranking = full_ranks(
+            model, held_out, known, ties, trained=trained, list_length=max(lengths)
+        )
     else:
         candidates = stored_candidates(split, protocol)
-        ranking = candidate_ranks(model, held_out, candidates, known, ties)
+        ranking = candidate_ranks(model, held_out, candidates, known, ties, trained=trained)
     columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
     users = split.train.users.ids(ranking.ranks.users)
     return Evaluation(
@@ -119,6 +124,24 @@ def check_ids(model: Scorer, split: Split) -> None:
         raise EvaluationError(
             f"{name_of(model)} knows other users or items than this split: evaluate it on the "
             "split that it was fitted on."
+        )
+
+
+def check_unseen(model: Scorer, held_out: Csr, known: Csr, part: Part) -> None:
+    """Raise an `EvaluationError` if a model was fitted on pairs that it is to be judged by.
+
+    Pairs that are known all the same are nobody's fault: they are skipped and counted.
+    """
+    seen: Csr | None = getattr(model, "seen_", None)
+    if seen is None:
+        return
+    leaked = held_out.to_scipy().multiply(seen.to_scipy())
+    leaked -= leaked.multiply(known.to_scipy())
+    count = leaked.count_nonzero()
+    if count:
+        raise EvaluationError(
+            f"{name_of(model)} was fitted on {count:,} of the {part} interactions that it is to "
+            "be judged by: fit it on split.train, and evaluate that."
         )
 
 

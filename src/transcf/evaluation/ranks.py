@@ -22,7 +22,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation.metrics import Ranks
-from transcf.evaluation.tasks import Task, full_task, sampled_task
+from transcf.evaluation.tasks import Mask, Task, full_task, sampled_task
 from transcf.kernels.ranking import count_better, count_better_candidates
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, name_of
 from transcf.retrieval.threads import share_rows
@@ -60,7 +60,13 @@ def check_ties(ties: str) -> None:
 
 
 def full_ranks(
-    scorer: Scorer, held_out: Interactions, known: Csr, ties: Ties, *, list_length: int = 0
+    scorer: Scorer,
+    held_out: Interactions,
+    known: Csr,
+    ties: Ties,
+    *,
+    trained: Mask | None = None,
+    list_length: int = 0,
 ) -> Ranking:
     """Rank held-out items among all items that their users have not touched.
 
@@ -69,17 +75,26 @@ def full_ranks(
         held_out: Held-out interactions.
         known: Items of each user row that count as touched.
         ties: How to count equal scores.
+        trained: (n_users,) users with training interactions, the only ones that are ranked; None
+            if `known` holds the training items.
         list_length: Length of the lists to return beside the ranks.
 
     Raises:
         EvaluationError: Nobody is left to evaluate, or a score is NaN or infinite.
     """
-    task = full_task(held_out.by_user, known, scorer.rankable)
+    trained = known.counts > 0 if trained is None else trained
+    task = full_task(held_out.by_user, known, scorer.rankable, trained)
     return rank(scorer, task, ties, list_length)
 
 
 def candidate_ranks(
-    scorer: Scorer, held_out: Interactions, candidates: Candidates, known: Csr, ties: Ties
+    scorer: Scorer,
+    held_out: Interactions,
+    candidates: Candidates,
+    known: Csr,
+    ties: Ties,
+    *,
+    trained: Mask | None = None,
 ) -> Ranking:
     """Rank held-out items among the stored candidates of their users.
 
@@ -87,13 +102,15 @@ def candidate_ranks(
         scorer: What gives the scores.
         held_out: Held-out interactions.
         candidates: Stored candidates of each user row.
-        known: Items of each user row that count as touched; they say who has a history.
+        known: Items of each user row that count as touched.
         ties: How to count equal scores.
+        trained: As for `full_ranks`.
 
     Raises:
         EvaluationError: Nobody is left to evaluate, or a score is NaN or infinite.
     """
-    task = sampled_task(held_out.by_user, candidates, known, scorer.rankable)
+    trained = known.counts > 0 if trained is None else trained
+    task = sampled_task(held_out.by_user, candidates, known, scorer.rankable, trained)
     return rank(scorer, task, ties)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,18 @@ def summarize_seeds(evaluations: Sequence[Evaluation]) -> dict[str, dict[str, fl
             "se": _standard_error(values.mean(axis=0)),
         }
     return summary
+
+
+def average_seeds(evaluations: Sequence[Evaluation], model_name: str) -> Evaluation:
+    """Average runs with several seeds, user by user, into one evaluation under a name."""
+    if not evaluations:
+        raise EvaluationError("There are no evaluations to average.")
+    check_same_users(evaluations)
+    first, n = evaluations[0], len(evaluations)
+    tables = [e.per_user.drop("user_id") for e in evaluations]
+    per_user = (sum(tables[1:], start=tables[0]) / n).insert_column(0, first.per_user["user_id"])
+    catalogue = {name: sum(e.catalogue[name] for e in evaluations) / n for name in first.catalogue}
+    return replace(first, model=model_name, per_user=per_user, catalogue=catalogue)
 
 
 def check_same_users(evaluations: Sequence[Evaluation]) -> None:

@@ -4,7 +4,8 @@ A task is made once for a split and used for every model and epoch. Its rules:
 
 - A held-out item without training interactions cannot be ranked by anybody: skipped, counted.
 - A held-out item that the user is already known to have touched is skipped and counted.
-- A user without any known interaction, or with nothing to rank against: skipped, counted.
+- A user without training interactions (nothing was learned about them, whatever else is known
+  at test time), or with nothing to rank against: skipped, counted.
 - Full ranking: against every item with training interactions that the user has not touched
   (at test time validation items count as touched).
 - Sampled ranking: against the user's stored candidates, each distinct item once, without the
@@ -29,7 +30,7 @@ from transcf.errors import EvaluationError
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Keys: TypeAlias = npt.NDArray[np.int64]
 
-NO_HISTORY = "users without known interactions"
+NO_HISTORY = "users without training interactions"
 COLD_TARGET = "targets without training interactions"
 KNOWN_TARGET = "targets the user already touched"
 NO_CANDIDATES = "users without candidates"
@@ -54,15 +55,16 @@ class Task:
     skipped: dict[str, int]
 
 
-def full_task(held_out: Csr, known: Csr, rankable: Mask) -> Task:
+def full_task(held_out: Csr, known: Csr, rankable: Mask, trained: Mask) -> Task:
     """Rank against everything that the user has not touched.
 
     Args:
         held_out: Held-out items of each user row.
         known: Items of each user row that count as touched.
         rankable: (n_items,) items with training interactions.
+        trained: (n_users,) users with training interactions.
     """
-    pairs, skipped = _usable_targets(held_out, known, rankable)
+    pairs, skipped = _usable_targets(held_out, known, rankable, trained)
     n_items = max(1, held_out.n_columns)
     known_users = known.entry_rows[rankable[known.indices]]
     taken = np.bincount(known_users, minlength=known.n_rows)
@@ -72,21 +74,24 @@ def full_task(held_out: Csr, known: Csr, rankable: Mask) -> Task:
     return Task(users, _by_user(pairs, users, n_items), known, None, skipped)
 
 
-def sampled_task(held_out: Csr, candidates: Candidates, known: Csr, rankable: Mask) -> Task:
+def sampled_task(
+    held_out: Csr, candidates: Candidates, known: Csr, rankable: Mask, trained: Mask
+) -> Task:
     """Rank against stored candidates.
 
     Args:
         held_out: Held-out items of each user row.
         candidates: Stored candidates of each user row.
-        known: Items of each user row that count as touched; they say who has a history.
+        known: Items of each user row that count as touched.
         rankable: (n_items,) items with training interactions.
+        trained: (n_users,) users with training interactions.
     """
     if len(candidates.indptr) != held_out.n_rows + 1:
         raise EvaluationError(
             f"The candidates ({candidates.source}) are for {len(candidates.indptr) - 1} users and "
             f"the held-out items for {held_out.n_rows}: use the candidates of the same split."
         )
-    pairs, skipped = _usable_targets(held_out, known, rankable)
+    pairs, skipped = _usable_targets(held_out, known, rankable, trained)
     n_items = max(1, held_out.n_columns)
     drawn = Csr(candidates.indptr, candidates.items, n_items)
     against = np.unique(_keys(drawn)[rankable[drawn.indices]])
@@ -98,12 +103,13 @@ def sampled_task(held_out: Csr, candidates: Candidates, known: Csr, rankable: Ma
     return Task(users, _by_user(pairs, users, n_items), None, rows, skipped)
 
 
-def _usable_targets(held_out: Csr, known: Csr, rankable: Mask) -> tuple[Keys, dict[str, int]]:
+def _usable_targets(
+    held_out: Csr, known: Csr, rankable: Mask, trained: Mask
+) -> tuple[Keys, dict[str, int]]:
     """Held-out pairs that can be ranked, as keys, with counts of the others."""
     skipped: dict[str, int] = {}
-    has_history = known.counts > 0
-    _count(skipped, NO_HISTORY, int(((held_out.counts > 0) & ~has_history).sum()))
-    pairs = _keys(held_out)[has_history[held_out.entry_rows]]
+    _count(skipped, NO_HISTORY, int(((held_out.counts > 0) & ~trained).sum()))
+    pairs = _keys(held_out)[trained[held_out.entry_rows]]
     is_warm = rankable[pairs % max(1, held_out.n_columns)]
     _count(skipped, COLD_TARGET, int((~is_warm).sum()))
     pairs = pairs[is_warm]

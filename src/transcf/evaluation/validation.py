@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Self
 
 import numpy as np
@@ -62,6 +63,18 @@ class Validation:
         candidates = stored_candidates(split, protocol)
         return cls(split.validation, known=known, candidates=candidates, metric="H@10")
 
+    @property
+    def fingerprint(self) -> str:
+        """Metric, ties, targets, training items and candidates in one string."""
+        digest = hashlib.sha256(f"{self.metric} {self.ties}".encode())
+        for rows in (self._held_out, self._known):
+            digest.update(rows.indptr.tobytes())
+            digest.update(rows.indices.tobytes())
+        if self._candidates is not None:
+            digest.update(self._candidates.indptr.tobytes())
+            digest.update(self._candidates.items.tobytes())
+        return digest.hexdigest()
+
     def __call__(self, scorer: Scorer) -> float:
         """Return the mean of the metric over the users that can be evaluated."""
         ranking = rank(scorer, self._task_for(scorer.rankable), self.ties)
@@ -70,10 +83,11 @@ class Validation:
     def _task_for(self, rankable: Mask) -> Task:
         """The same task for every epoch; made anew only if other items can be ranked."""
         if self._made is None or not np.array_equal(self._made[0], rankable):
+            held_out, known, trained = self._held_out, self._known, self._known.counts > 0
             if self._candidates is None:
-                task = full_task(self._held_out, self._known, rankable)
+                task = full_task(held_out, known, rankable, trained)
             else:
-                task = sampled_task(self._held_out, self._candidates, self._known, rankable)
+                task = sampled_task(held_out, self._candidates, known, rankable, trained)
             self._made = (rankable.copy(), task)
         return self._made[1]
 

@@ -1,4 +1,4 @@
-"""Runs a study: settings chosen on validation data, then test, once for every seed."""
+"""Runs a study: settings chosen on validation data, then judged, once for every seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from transcf.data.filters import k_core
 from transcf.data.sources import open_data, open_split
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
-from transcf.evaluation import Evaluation, Validation, compare, evaluate, summarize_seeds
+from transcf.evaluation import (
+    Evaluation,
+    Validation,
+    average_seeds,
+    compare,
+    evaluate,
+    summarize_seeds,
+)
 from transcf.evaluation.protocols import Protocol
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
 from transcf.models.base import Recommender
@@ -30,7 +37,8 @@ class Row:
         model: Name of the model.
         users: Evaluated users.
         runs: Seeds that were run.
-        metrics: `mean`, `sd`, `se` of every metric.
+        metrics: `mean`, `sd`, `se` of every metric, of the part that the study judges by.
+        validation: What chose epochs and settings, of the kept models: mean over the seeds.
         published: Figures that others published, where there are some.
         chosen: The values that validation data chose from the grid.
         seconds: Fitting time of one run, mean over the seeds.
@@ -42,6 +50,7 @@ class Row:
     users: int
     runs: int
     metrics: dict[str, dict[str, float]]
+    validation: float
     published: dict[str, float]
     chosen: dict[str, Any]
     seconds: float
@@ -50,14 +59,6 @@ class Row:
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return {name: value for name, value in vars(self).items() if name != "evaluations"}
-
-    def averaged(self) -> Evaluation:
-        """The figures of each user, averaged over the seeds."""
-        first = self.evaluations[0]
-        tables = [e.per_user.drop("user_id") for e in self.evaluations]
-        mean = sum(tables[1:], start=tables[0]) / len(tables)
-        per_user = mean.insert_column(0, first.per_user["user_id"])
-        return Evaluation(self.model, first.protocol, first.ties, first.part, per_user)
 
 
 def run_study(study: Study, say: Callable[[str], None] = lambda text: None) -> Iterator[Row]:
@@ -75,14 +76,18 @@ def run_study(study: Study, say: Callable[[str], None] = lambda text: None) -> I
 
 
 def paired_tests(rows: list[Row], metric: str) -> pl.DataFrame:
-    """Test every pair of models on every dataset, each user's figures averaged over the seeds."""
+    """Test every pair of models on every dataset, each user's figures averaged over the seeds.
+
+    Returns:
+        The table of `compare` with the dataset in front; empty where there are no pairs.
+    """
     tables = []
     for dataset in dict.fromkeys(row.dataset for row in rows):
-        of_dataset = [row.averaged() for row in rows if row.dataset == dataset]
+        of_dataset = [average_seeds(r.evaluations, r.model) for r in rows if r.dataset == dataset]
         if len(of_dataset) > 1:
             table = compare(of_dataset, metric)
             tables.append(table.insert_column(0, pl.lit(dataset).alias("dataset")))
-    return pl.concat(tables)
+    return pl.concat(tables) if tables else pl.DataFrame()
 
 
 def _split(dataset: DatasetPlan, protocol: str) -> Split:
@@ -97,13 +102,14 @@ def _row(study: Study, dataset: DatasetPlan, plan: ModelPlan, split: Split) -> R
     validation = Validation.of(split, protocol)
     chosen = _choose(plan, dataset.name, split, validation)
     takes_seed = "random_state" in model_class(plan.name).rules
-    evaluations, seconds = [], 0.0
+    evaluations, figures, seconds = [], [], 0.0
     for seed in range(study.seeds if takes_seed else 1):
         model = _make(plan, dataset.name, chosen, seed)
         started = time.perf_counter()
         model.fit(split.train, validation)
         seconds += time.perf_counter() - started
-        evaluations.append(evaluate(model, split, protocol))
+        figures.append(validation(model))
+        evaluations.append(evaluate(model, split, protocol, part=study.part, at=study.lengths()))
     summary = summarize_seeds(evaluations)
     return Row(
         dataset=dataset.name,
@@ -111,6 +117,7 @@ def _row(study: Study, dataset: DatasetPlan, plan: ModelPlan, split: Split) -> R
         users=evaluations[0].users,
         runs=len(evaluations),
         metrics={name: summary[name] for name in study.metrics},
+        validation=sum(figures) / len(figures),
         published=dataset.published.get(plan.name, {}),
         chosen=chosen,
         seconds=round(seconds / len(evaluations), 2),

@@ -5,6 +5,7 @@ protocol = "paper"                # of evaluation
 seeds = 5                         # runs of every model that a seed changes
 metrics = ["H@10", "N@10"]        # columns of the table
 compare = "N@10"                  # metric of the paired tests, optional
+part = "validation"               # judge by this part and leave the test part unread, optional
 
 [[datasets]]
 name = "delicious"                # as on the command line
@@ -26,9 +27,11 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from transcf.errors import ParameterError
+from transcf.evaluation.metrics import check_metric
+from transcf.evaluation.protocols import Part
 
 _FOLDER = files("transcf.experiments").joinpath("studies")
 
@@ -73,6 +76,19 @@ class Study:
     datasets: tuple[DatasetPlan, ...]
     models: tuple[ModelPlan, ...]
     compare: str | None = None
+    part: Part = "test"
+
+    def __post_init__(self) -> None:
+        """Check the metrics and the part before anything is run."""
+        self.lengths()
+        if self.part not in get_args(Part):
+            allowed = " or ".join(map(repr, get_args(Part)))
+            raise ParameterError(f"The study has part = {self.part!r}; it must be {allowed}.")
+
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths N of the lists that the metrics need, ascending."""
+        names = (*self.metrics, *filter(None, [self.compare]))
+        return tuple(sorted({check_metric(name)[1] for name in names}))
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
@@ -104,12 +120,19 @@ def load_study(name: str | Path) -> Study:
         5
     """
     if str(name) in available_studies():
-        text = _FOLDER.joinpath(f"{name}.toml").read_text(encoding="utf-8")
+        text = _FOLDER.joinpath(f"{name}.toml").read_bytes()
     elif Path(name).is_file():
-        text = Path(name).read_text(encoding="utf-8")
+        text = Path(name).read_bytes()
     else:
         raise ParameterError(
             f"There is no study {str(name)!r}: name a TOML file or one of "
             f"{', '.join(available_studies())}."
         )
-    return Study.from_dict(tomllib.loads(text))
+    return Study.from_dict(_parse(text, name))
+
+
+def _parse(text: bytes, name: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text.decode("utf-8"))
+    except ValueError as problem:
+        raise ParameterError(f"{name} is not a TOML file: {problem}.") from problem

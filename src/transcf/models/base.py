@@ -98,7 +98,7 @@ class Recommender(Answers):
         try:
             self._learn(train, validation, options or FitOptions())
         except DivergenceError:
-            raise  # a model that was training keeps its best finite state
+            raise  # an iterative model has kept its best finite state, or forgotten all
         except BaseException:
             self._forget()
             raise

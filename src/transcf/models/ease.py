@@ -13,7 +13,7 @@ from scipy.linalg import lapack
 
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError, DivergenceError
+from transcf.errors import DataError, ParameterError
 from transcf.models._tensors import stored
 from transcf.models.base import Held, Recommender, State
 from transcf.models.rules import Choice, Number, Rule
@@ -70,8 +70,14 @@ class EASE(Recommender):
         _check_memory(train.n_items, dtype)
         gram = _gram(train, dtype)
         gram.flat[:: train.n_items + 1] += self.regularization
-        _invert_upper(gram, self.regularization)
-        self._restore({"weights": _weights(gram)})
+        weights = _weights(gram) if _invert_upper(gram) else None
+        if weights is None or not np.isfinite(weights.sum(axis=1)).all():
+            raise ParameterError(
+                f"EASE cannot use regularization={self.regularization!r} on these data (the matrix "
+                f"has no inverse in {self.precision}): choose a value nearer to the default, or "
+                "precision='float64'."
+            )
+        self._restore({"weights": weights})
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
@@ -116,22 +122,21 @@ def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return gram
 
 
-def _invert_upper(gram: npt.NDArray[Any], regularization: float) -> None:
+def _invert_upper(gram: npt.NDArray[Any]) -> bool:
     """Replace the upper triangle of a positive definite matrix by that of its inverse, in place.
 
     LAPACK wants columns: the transpose of our rows is the same matrix, without a copy, and its
     lower triangle is our upper one.
+
+    Returns:
+        Whether it has an inverse in this precision.
     """
     double = gram.dtype == np.float64
     factorize, invert = (lapack.dpotrf, lapack.dpotri) if double else (lapack.spotrf, lapack.spotri)
     factor, failed = factorize(gram.T, lower=True, overwrite_a=True, clean=False)
     if not failed:
         _, failed = invert(factor, lower=True, overwrite_c=True)
-    if failed:
-        raise DivergenceError(
-            f"EASE: regularization={regularization!r} is too small for these data (the matrix "
-            "cannot be inverted): raise it, or use precision='float64'."
-        )
+    return not failed
 
 
 def _weights(inverse: npt.NDArray[Any]) -> Scores:

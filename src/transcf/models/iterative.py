@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
+from transcf import __version__
 from transcf.data.interactions import Interactions
 from transcf.models.base import Recommender
 from transcf.models.rules import SEED, Number, Rule
-from transcf.training.loop import Plan, train
+from transcf.training.loop import DivergedRunError, Outcome, Plan, train
 from transcf.training.options import FitOptions
 from transcf.training.threads import kernel_threads
 from transcf.training.trainable import Tensors, Trainable
@@ -70,7 +71,7 @@ class IterativeRecommender(Recommender):
     ) -> None:
         with kernel_threads(self.n_threads):
             trainable = self._trainable(train_data)
-            validate = None
+            judge = validate = None
             if validation is not None:
                 from transcf.evaluation.validation import as_validation
 
@@ -85,14 +86,23 @@ class IterativeRecommender(Recommender):
                 epochs=self.epochs,
                 validate_every=self.validate_every,
                 patience=self.patience,
-                fingerprint=self._fingerprint(train_data),
+                fingerprint=self._fingerprint(train_data, judge),
                 cure=self.cure,
             )
             try:
                 told = self._told_the_present(trainable, options)
                 outcome = train(trainable, plan, validate=validate, options=told)
-            finally:
-                self._adopt(trainable.tensors())
+            except DivergedRunError as error:
+                if error.kept is None:
+                    self._forget()
+                else:
+                    self._conclude(trainable, error.kept)
+                raise
+            self._conclude(trainable, outcome)
+
+    def _conclude(self, trainable: Trainable, outcome: Outcome) -> None:
+        """Take over what was kept of a run, and what there is to say about it."""
+        self._adopt(trainable.tensors())
         self.history_ = outcome.history
         self.best_epoch_ = outcome.best_epoch
         self.report_ |= {"best_epoch": outcome.best_epoch, "ending": outcome.ending}
@@ -109,11 +119,14 @@ class IterativeRecommender(Recommender):
 
         return replace(options, on_epoch=tell)
 
-    def _fingerprint(self, data: Interactions) -> str:
-        """Name the model, its settings and its data; a checkpoint of another run is refused."""
+    def _fingerprint(self, data: Interactions, judge: Validation | None) -> str:
+        """Name all that a run depends on; a checkpoint of another run is refused."""
         free = self.free_to_change
         settings = {name: value for name, value in self.get_params().items() if name not in free}
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+        rules = [__version__, settings, None if judge is None else judge.fingerprint]
+        digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode())
         digest.update(data.by_user.indptr.tobytes())
         digest.update(data.by_user.indices.tobytes())
+        if data.timestamps is not None:
+            digest.update(data.timestamps.tobytes())
         return f"{type(self).__name__}-{digest.hexdigest()}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from transcf.data.atomic import whole_file
 from transcf.errors import ModelFileError
 from transcf.training.trainable import Tensors
 
@@ -64,7 +64,6 @@ class CheckpointFile:
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Replace the file; a run killed at any moment leaves the old or the new one whole."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         tensors = {
             _CURRENT + name: np.ascontiguousarray(t) for name, t in checkpoint.current.items()
         }
@@ -75,14 +74,8 @@ class CheckpointFile:
             "epoch": checkpoint.epoch,
             "history": checkpoint.history,
         }
-        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            save_file(tensors, temporary, metadata={"checkpoint": json.dumps(about)})
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            temporary.replace(self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with whole_file(self.path) as unfinished:
+            save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(about)})
         self._last_write = time.monotonic()
 
     def read(self) -> Checkpoint | None:
@@ -99,8 +92,9 @@ class CheckpointFile:
             ) from error
         if about.get("version") != _VERSION or about.get("fingerprint") != self.fingerprint:
             raise ModelFileError(
-                f"{self.path} belongs to a run with other settings or data: use the same ones to "
-                "resume it, or remove it to start anew."
+                f"{self.path} belongs to a run with other settings or data (validation and "
+                "library version included): use the same ones to resume it, or remove it to start "
+                "anew."
             )
         return Checkpoint(
             epoch=about["epoch"],

@@ -18,7 +18,7 @@ from transcf.training.options import FitOptions
 from transcf.training.progress import EpochBar
 from transcf.training.trainable import EpochStats, Tensors, Trainable
 
-Ending: TypeAlias = Literal["finished", "early", "interrupted"]
+Ending: TypeAlias = Literal["finished", "early", "interrupted", "diverged"]
 Record: TypeAlias = dict[str, float | int | None]
 
 #: A loss this many times that of the first epoch counts as exploded.
@@ -69,6 +69,15 @@ class Outcome:
     ending: Ending
 
 
+class DivergedRunError(DivergenceError):
+    """A run diverged; `kept` is what came of it before, None if no epoch was finished."""
+
+    def __init__(self, message: str, kept: Outcome | None) -> None:
+        """Keep both."""
+        super().__init__(message)
+        self.kept = kept
+
+
 @dataclass
 class _Run:
     """The moving parts of one run; everything else follows from the history."""
@@ -108,8 +117,9 @@ def train(
     """Train, and leave the best validated tensors (or the last ones) in `trainable`.
 
     Raises:
-        DivergenceError: The loss became NaN, infinite or exploded; `trainable` then holds the
-            best tensors seen before, and the error says which parameters to lower.
+        DivergedRunError: The loss became NaN, infinite or exploded; `trainable` then holds the
+            best tensors seen before, and the error has their outcome and says which parameters
+            to lower.
     """
     options = options or FitOptions()
     store = None
@@ -155,9 +165,12 @@ def _one_epoch(
     seconds = time.perf_counter() - started
     if _has_diverged(stats, trainable.tensors(), run):
         trainable.load_tensors(fallback)
-        raise DivergenceError(
-            f"{plan.title} diverged in epoch {number} (loss {stats.loss:.3g}): lower {plan.cure}. "
-            f"The model keeps the best state before it."
+        kept = run.outcome("diverged") if run.records else None
+        left = "is not fitted" if kept is None else f"keeps the state of epoch {kept.best_epoch}"
+        raise DivergedRunError(
+            f"{plan.title} diverged in epoch {number} (loss {stats.loss:.3g}) and {left}: lower "
+            f"{plan.cure}.",
+            kept,
         )
     is_due = validate is not None and (number % plan.validate_every == 0 or number == plan.epochs)
     metric = validate() if validate is not None and is_due else None

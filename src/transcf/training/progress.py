@@ -61,8 +61,3 @@ class EpochBar:
         shown_metric = "" if metric is None else f"  validation {metric:.4f}"
         figures = f"loss {loss:.4g}{shown_metric}  {per_second / 1e6:.2f} M triples/s"
         self._progress.update(self._task, completed=epoch, figures=figures)
-
-    def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        if self._progress is not None:
-            self._progress.console.print(text)
