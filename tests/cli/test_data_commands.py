@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from typer.testing import Result
 
+from transcf.data.catalog import describe
 from transcf.data.split import Split
 
 Answer = Callable[..., Any]
@@ -54,6 +55,7 @@ def test_prepare_saves_a_split(split: str, answer: Answer, log_file: Path, tmp_p
     saved = Split.load(folder)
     parts = {name: len(getattr(saved, name)) for name in ("train", "validation", "test")}
     assert {name: found[name] for name in parts} == parts
+    assert found["recipe"] == {k: v for k, v in saved.recipe.items() if v is not None}
     assert sum(parts.values()) == 2500
     assert saved.candidates is not None
     assert answer("data", "info", folder)["interactions"] == 2500
@@ -72,7 +74,9 @@ def test_synthesize_writes_what_info_reads(ending: str, answer: Answer, tmp_path
     again = answer("data", "synthesize", tmp_path / f"b.{ending}", *size, "--seed", 7)
     assert file.read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
     assert written["users"] == again["users"] == 50
-    assert answer("data", "info", file)["interactions"] == 500
+    read = answer("data", "info", file)
+    assert read["interactions"] == 500
+    assert set(written) - {"file", "seed"} == set(read) - {"dataset", "report"}
 
 
 def test_the_catalog_is_listed(answer: Answer) -> None:
@@ -88,3 +92,41 @@ def test_wrong_input_gets_one_sentence(refusal: Refusal, log_file: Path, tmp_pat
     assert "--split odd" in refusal("data", "prepare", log_file, *out, "--split", "odd")
     assert "unknown ending" in refusal("data", "synthesize", tmp_path / "log.xls")
     assert "no dataset 'odd'" in refusal("data", "download", "odd")
+
+
+def test_columns_and_ratings_from_the_shell(
+    answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "odd.csv"
+    frame = pl.read_csv(log_file).with_columns(rating=-pl.col("rating"))
+    frame.rename({"user_id": "who", "item_id": "what", "timestamp": "when"}).write_csv(file)
+    columns = ("--column", "user=who", "--column", "item=what", "--column", "timestamp=when")
+    assert "--column user=NAME" in refusal("data", "info", file)
+    assert answer("data", "info", file, *columns)["timestamps"]
+    assert "negative" in refusal("data", "info", file, *columns, "--ratings", "nonnegative")
+    assert "ratings='odd'" in refusal("data", "info", file, *columns, "--ratings", "odd")
+    assert "--column buyer=who" in refusal("data", "info", file, "--column", "buyer=who")
+    out = ("--out", tmp_path / "split")
+    assert answer("data", "prepare", file, *columns, *out)["recipe"]["rule"].endswith("by time")
+    assert "is no file" in refusal("data", "info", "synthetic", *columns)
+    plain = answer("evaluate", log_file, "--model", "popularity")["metrics"]
+    assert answer("evaluate", file, *columns, "--model", "popularity")["metrics"] == plain
+    compared = answer("compare", file, *columns, "--models", "popularity")["models"]
+    assert compared[0]["metrics"] == plain
+    model = tmp_path / "model"
+    answer("fit", file, *columns, "--model", "popularity", "--out", model)
+    assert answer("evaluate", model)["metrics"] == plain
+
+
+def test_info_of_a_name_says_what_to_cite(
+    answer: Answer, command: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tradesy"
+    folder.mkdir()
+    line = "{'lists': {'bought': ['1'], 'selling': [], 'want': ['2'], 'sold': []}, 'uid': '9'}\n"
+    (folder / "tradesy.json").write_text(line)
+    monkeypatch.setenv("TRANSCF_DATA", str(tmp_path))
+    known = describe("tradesy")
+    found = answer("data", "info", "tradesy")
+    assert (found["citation"], found["terms"]) == (known.citation, known.terms)
+    assert known.terms in command("data", "info", "tradesy").stdout

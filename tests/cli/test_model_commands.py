@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 from typer.testing import Result
 
 import transcf
+from transcf.cli._options import lasting_name
 from transcf.models.registry import available
+from transcf.training.checkpoint import CheckpointFile
 
 Answer = Callable[..., Any]
 Refusal = Callable[..., str]
@@ -154,6 +157,89 @@ def test_wrong_options_get_one_sentence(case: str, refusal: Refusal, log_file: P
     message = refusal("evaluate", log_file, *words)
     assert expected in message
     assert message.count("\n") == 1
+
+
+def test_compare_runs_a_model_once_whatever_its_capitals(answer: Answer, log_file: Path) -> None:
+    settings = ("--set", "Ease.regularization=5")
+    found = answer("compare", log_file, "--models", "EASE, ease,transcf_DOT", *settings,
+                   "--set", "transcf-dot.epochs=1")  # fmt: skip
+    names = [entry["model"] for entry in found["models"]]
+    assert names == ["popularity", "inverse-popularity", "random", "ease", "transcf-dot"]
+    assert found["models"][3]["parameters"]["regularization"] == 5
+
+
+@pytest.fixture
+def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(*_: object) -> None:
+        raise AssertionError("fitted before all options were checked")
+
+    monkeypatch.setattr(transcf.Popularity, "fit", fit)
+
+
+@pytest.mark.usefixtures("no_fit")
+def test_nothing_is_fitted_in_vain(refusal: Refusal, log_file: Path, tmp_path: Path) -> None:
+    for metric in ("H@5", "odd"):
+        assert f"--metric {metric} is not" in refusal("compare", log_file, "--metric", metric)
+    file = tmp_path / "diary.txt"
+    file.write_text("dear diary")
+    fit = ("fit", log_file, "--model", "popularity", "--out")
+    assert "is not a folder" in refusal(*fit, file)
+    assert "holds other files" in refusal(*fit, tmp_path)
+
+
+def test_a_strict_model_is_judged_by_sampled_candidates(
+    answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    answer("fit", log_file, "--model", "ease", "--out", folder, "--seed", 4)
+    found = answer("evaluate", folder, "--protocol", "paper")
+    direct = answer("evaluate", log_file, "--model", "ease", "--protocol", "paper", "--seed", 4)
+    assert found["metrics"] == direct["metrics"]
+    assert "leave out --seed." in refusal("evaluate", folder, "--seed", 0)
+    assert "leave out --set, --seeds." in refusal("evaluate", folder, "--seeds", 2, "--set", "a=1")
+
+
+def test_an_interrupted_fit_can_be_resumed(
+    command: Command, answer: Answer, log_file: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    small = ("--model", "transcf", "--set", "dim=4", "--set", "epochs=3")
+    folder, kept = tmp_path / "model", tmp_path / "model.checkpoint"
+    whole = answer("fit", log_file, *small, "--out", tmp_path / "whole")
+
+    def interrupt(_: object) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointFile, "is_due", interrupt)
+        stopped = command("fit", log_file, *small, "--out", folder)
+    assert "--resume" in stopped.stderr
+    assert kept.is_dir()
+    resumed = command("fit", log_file, *small, "--out", folder, "--resume", "--json")
+    assert resumed.stderr == ""
+    assert json.loads(resumed.stdout)["best_epoch"] == whole["best_epoch"]
+    assert not kept.exists()
+    tensors = [path / "model.safetensors" for path in (folder, tmp_path / "whole")]
+    assert tensors[0].read_bytes() == tensors[1].read_bytes()
+    anew = command("fit", log_file, *small, "--out", folder, "--resume", "--json")
+    assert "holds no checkpoint" in anew.stderr
+
+
+def test_a_name_wins_over_a_file_of_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("synthetic", "delicious", "own"):
+        Path(name).touch()
+    assert [lasting_name(name) for name in ("synthetic", "delicious", "own")] == [
+        "synthetic", "delicious", str(tmp_path / "own")]  # fmt: skip
+
+
+def test_a_study_that_is_no_toml_gets_one_sentence(refusal: Refusal, tmp_path: Path) -> None:
+    for content in (b"title = ", b"\xff"):
+        (tmp_path / "own.toml").write_bytes(content)
+        assert "own.toml is not a TOML file" in refusal("study", tmp_path / "own.toml")
 
 
 def test_compare_refuses_settings_of_nobody(refusal: Refusal, log_file: Path) -> None:

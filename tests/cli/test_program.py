@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -17,9 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "polars", "numba", "scipy", "rich.table")
 
 
-def program(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "transcf", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def program(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "transcf", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
 
 
 @pytest.mark.parametrize("words", [(), ("data",), ("evaluate",), ("fit",), ("recommend",)])
@@ -58,6 +65,20 @@ def test_wrong_usage_ends_with_code_2() -> None:
 
 def test_stdout_is_pure_json() -> None:
     assert json.loads(program("models", "--json").stdout)
+
+
+def test_an_ascii_terminal_gets_a_table_and_whole_json(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    rows = (f"u{user},\u00e9{item}" for user in range(5) for item in range(user, user + 4))
+    file.write_text("\n".join(("user,item", *rows)), encoding="utf-8")
+    ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    shown = program("compare", str(file), "--models", "popularity", **ascii_only)
+    assert shown.returncode == 0, shown.stderr
+    assert "popularity" in shown.stdout
+    folder = str(tmp_path / "model")
+    program("fit", str(file), "--model", "popularity", "--out", folder)
+    found = program("recommend", folder, "--user", "u0", "--json", **ascii_only)
+    assert all(row["item_id"].startswith("\u00e9") for row in json.loads(found.stdout))
 
 
 def test_version() -> None:

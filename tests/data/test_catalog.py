@@ -131,6 +131,58 @@ def test_search_order(tmp_path, monkeypatch):
     assert open_data("tradesy").to_frame().rows() == EXPECTED["tradesy"]
 
 
+def test_an_empty_folder_is_no_dataset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRANSCF_DATA", str(tmp_path / "env"))
+    (tmp_path / "env" / "tradesy").mkdir(parents=True)
+    folder = write(tmp_path / "data" / "tradesy", "tradesy")
+    assert find_folder("tradesy").resolve() == folder
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"movieId,title\n31,X\n", b"movieId,genres\nx,Drama\n", b"movieId,genres\n\xff\xfe,Drama\n"],
+    ids=["no genres", "no numbers", "no text"],
+)
+def test_movies_in_another_form_are_refused(tmp_path, content):
+    folder = write(tmp_path, "ml-latest-small")
+    (folder / "movies.csv").write_bytes(content)
+    with pytest.raises(DataError, match=r"movies\.csv is not as published: [^\n]*$"):
+        datasets.load("ml-latest-small", folder)
+
+
+def test_candidates_in_another_form_are_refused(tmp_path):
+    for name in ("LOOTrain", "LOOVal", "LOOTest"):
+        (tmp_path / f"{name}.dat").write_text("uid\tiid\n")
+    (tmp_path / "LOOTrain.dat").write_text("uid\tiid\n1\t1\n1\t2\n")
+    (tmp_path / "LOONegatives.dat").write_text("1\t2\tmany\n")
+    with pytest.raises(DataError, match=r"LOONegatives\.dat is not as published: [^\n]*$"):
+        datasets.load_split(tmp_path)
+
+
+def test_what_tradesy_leaves_out_is_counted(tmp_path):
+    folder = write(tmp_path, "tradesy")
+    line = '{"lists": {"bought": [null], "selling": [], "want": ["7"], "sold": []}, "uid": "7"}\n'
+    with (folder / "tradesy.json").open("a") as file:
+        file.write(line)
+    report = datasets.load("tradesy", folder).report
+    assert report.count("leave out", "users_without_items") == 1
+    assert report.count("leave out", "missing_items") == 1
+
+
+def test_columns_are_for_files(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("who,what,n\n1,2,-3\n1,4,5\n1,6,5\n")
+    named = {"user": "who", "item": "what"}
+    assert open_data(path, **named).to_frame().rows() == [(1, 2), (1, 4), (1, 6)]
+    assert len(open_split(path, **named).train) == 1
+    with pytest.raises(DataError, match="is -3, a negative rating"):
+        open_split(path, **named, rating="n", ratings="nonnegative")
+    for spec in ("synthetic", "tradesy", tmp_path):
+        with pytest.raises(ParameterError, match=r"is no file: .* \(user, item\) can only"):
+            open_split(spec, "paper", **named)
+
+
 def test_flixster_needs_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
     with pytest.raises(MissingExtraError, match=r"transcf\[hdf5\]"):
@@ -189,7 +241,7 @@ def test_a_download_that_fails_leaves_nothing(server, tmp_path, file, digest, me
     entry = replace(CATALOG["tradesy"], remotes=(Remote(f"{url}/{file}", "x", digest),))
     with pytest.raises(DataError, match=message):
         fetch(entry, tmp_path / "got")
-    assert list((tmp_path / "got").iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["served"]
 
 
 def test_offline_is_one_sentence(tmp_path):

@@ -73,3 +73,13 @@ def test_unknown_ids_have_no_row_and_are_named():
     assert ids.rows([1, 2]).tolist() == [UNKNOWN, UNKNOWN]
     with pytest.raises(UnknownIdError, match=r"user 'zoe' is unknown \(1 of 2 are\)"):
         ids.require(["bob", "zoe"], "user")
+
+
+def test_what_is_no_id_is_unknown_and_never_rounded():
+    ids = IdMap(pl.Series([1, 2, 3]))
+    assert ids.rows([1.9, 2.0, float("nan")]).tolist() == [UNKNOWN, 1, UNKNOWN]
+    assert ids.rows(pl.Series([2.5, 3.0, None])).tolist() == [UNKNOWN, 2, UNKNOWN]
+    assert ids.rows([True]).tolist() == ids.rows(pl.Series([True])).tolist() == [UNKNOWN]
+    assert ids.rows([True, np.bool_(True), 2]).tolist() == [UNKNOWN, UNKNOWN, 1]
+    assert ids.rows([np.int32(1), "1", 3]).tolist() == [0, UNKNOWN, 2]
+    assert IdMap(pl.Series(["1", "b"])).rows([1, "b"]).tolist() == [UNKNOWN, 1]

@@ -270,6 +270,7 @@ def test_mixed_objects_in_pandas():
         ([1.0, None], "present", "row 2 .* has no rating"),
         ([-1.0, 2.0], "nonnegative", "row 1 .* is -1, a negative rating"),
         ([1.0, float("nan")], "nonnegative", "row 2 .* has no rating"),
+        ([1.0, float("inf")], "nonnegative", "row 2 .* is inf, no finite rating"),
     ],
 )
 def test_ratings_are_checked_where_asked_for(ratings, rule, message):
@@ -309,3 +310,23 @@ def test_json_numbers_inside_of_text_are_no_mixture(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text(json.dumps({"user": "1", "item": "2"}) + "\n")
     assert read_interactions(path).to_frame().rows() == [("1", "2")]
+
+
+def test_missing_ratings_are_counted():
+    frame = pl.DataFrame({"user": [1, 2, 3], "item": [1, 2, 3], "rating": [1.0, None, np.nan]})
+    assert read_interactions(frame).report.count("read", "without_rating") == 2
+
+
+def test_a_name_over_two_columns_is_refused(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text('user,item,rating,"rating"\r\n1,2,3,4\r\n')
+    with pytest.raises(DataError, match="names column 'rating' twice"):
+        read_interactions(path)
+    path.write_text("user,item,,\n1,2,,\n")
+    assert len(read_interactions(path)) == 1
+
+
+def test_messages_say_how_to_name_a_column(tmp_path):
+    frame = pl.DataFrame({"who": [1], "item": [1]})
+    with pytest.raises(DataError, match=r"with user=\.\.\. \(in a shell: --column user=NAME\)"):
+        read_interactions(frame)

@@ -3,6 +3,12 @@
 
 def main() -> None:
     """Run `transcf`; imported late, so that the package itself stays light."""
+    import sys
+    from io import TextIOWrapper
+
     from transcf.cli.app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an ASCII terminal has no "±"
     app()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
+    from transcf.data.readers import Reading
     from transcf.models.base import Recommender
 
 #: DATA of every command.
@@ -21,6 +22,19 @@ Data: TypeAlias = Annotated[
         help="A file, a prepared folder, a saved split, a catalog name, or 'synthetic'.",
         show_default=False,
     ),
+]
+Columns: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="ROLE=NAME",
+        help="Which column of a file is the user, item, rating, timestamp or category, where its "
+        "name does not tell; repeatable.",
+    ),
+]
+Ratings: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="What ratings of a file have to be: any (default), present or nonnegative."),
 ]
 Settings: TypeAlias = Annotated[
     list[str] | None,
@@ -42,8 +56,31 @@ Seeds: TypeAlias = Annotated[
 Ties: TypeAlias = Annotated[str, typer.Option(help="pessimistic, realistic or optimistic.")]
 Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the model and of the split.")]
 Threads: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Threads to use; all cores unless given.")
+    int | None,
+    typer.Option(
+        min=1,
+        help="Threads of compiled kernels, all cores unless given; for those of matrix products "
+        "set OPENBLAS_NUM_THREADS or MKL_NUM_THREADS.",
+    ),
 ]
+
+
+def read_reading(columns: list[str] | None, ratings: str | None) -> Reading:
+    """Read `--column ROLE=NAME` and `--ratings RULE`, as `open_data` takes them."""
+    from transcf.data.columns import ROLES
+
+    reading: dict[str, str] = {}
+    for column in columns or ():
+        role, equals, name = column.partition("=")
+        if not equals or role not in ROLES:
+            raise ParameterError(
+                f"--column {column} is not understood: write ROLE=NAME, with one of the roles "
+                f"{', '.join(ROLES)}."
+            )
+        reading[role] = name
+    if ratings is not None:
+        reading["ratings"] = ratings
+    return cast("Reading", reading)  # `read_interactions` checks the values
 
 
 def read_params(
@@ -101,6 +138,7 @@ def dataset_name(data: str) -> str:
 def lasting_name(data: str) -> str:
     """Write DATA such that it means the same from any folder."""
     from transcf.data.catalog import names
+    from transcf.data.sources import SYNTHETIC
 
-    is_path = data not in names() and Path(data).exists()
+    is_path = data not in (SYNTHETIC, *names()) and Path(data).exists()
     return str(Path(data).resolve()) if is_path else data

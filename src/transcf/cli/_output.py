@@ -15,8 +15,8 @@ JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON in
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value; numbers that JSON does not have become null."""
-    typer.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False))
+    """Print one JSON value, in ASCII; numbers that JSON does not have become null."""
+    typer.echo(json.dumps(_plain(value), indent=2))
 
 
 def print_table(

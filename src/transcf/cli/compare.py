@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
+    Columns,
     Data,
     Lengths,
     Part,
     Protocol,
+    Ratings,
     Seed,
     Seeds,
     Threads,
     Ties,
     limit_threads,
     read_params,
+    read_reading,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._runs import Judging, Run, run
@@ -48,6 +51,8 @@ def compare(
     part: Part = "test",
     at: Lengths = "10,20",
     metric: Annotated[str, typer.Option(help="What the paired test looks at.")] = "N@10",
+    columns: Columns = None,
+    ratings: Ratings = None,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -60,7 +65,8 @@ def compare(
     names = _names(models)
     params = _params_of(names, settings)
     judging = Judging.read(protocol, ties, part, at)
-    split = open_split(data, protocol, seed=seed)
+    _check_metric(metric, judging)
+    split = open_split(data, protocol, seed=seed, **read_reading(columns, ratings))
     numbers = range(seed, seed + seeds)
     runs = [run(name, params[name], split, judging, numbers, threads) for name in names]
     tests = paired_tests(runs, metric)
@@ -80,12 +86,29 @@ def compare(
 
 
 def _names(models: str) -> list[str]:
-    from transcf.models.registry import available, model_class
+    from transcf.models.registry import available
 
-    asked = list(available()) if models == "all" else [name.strip() for name in models.split(",")]
-    for name in asked:
-        model_class(name)
+    asked = available() if models == "all" else map(_registered_name, models.split(","))
     return list(dict.fromkeys((*_FLOOR, *asked)))
+
+
+def _registered_name(name: str) -> str:
+    """Return the name that a model is registered by, whatever capitals it was asked for with."""
+    from transcf.models.registry import available, create
+
+    asked = repr(create(name))
+    return next(known for known in available() if repr(create(known)) == asked)
+
+
+def _check_metric(metric: str, judging: Judging) -> None:
+    from transcf.evaluation.metrics import metric_names
+
+    judged = metric_names(judging.at)
+    if metric not in judged:
+        raise ParameterError(
+            f"--metric {metric} is not among what is judged ({', '.join(judged)}): choose one of "
+            "them, or other lengths with --at."
+        )
 
 
 def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, dict[str, Any]]:
@@ -93,6 +116,7 @@ def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, di
     dealt: dict[str, list[str]] = {name: [] for name in names}
     for setting in settings or ():
         model, dot, rest = setting.partition(".")
+        model = _registered_name(model) if dot else model
         if not dot or model not in dealt:
             raise ParameterError(
                 f"--set {setting} names none of the models: write MODEL.NAME=VALUE, with one of "

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._options import Data, Seed
+from transcf.cli._options import Columns, Data, Ratings, Seed, read_reading
 from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
+    from transcf.data.readers import Reading
     from transcf.data.split import Split
 
 app = typer.Typer(help="Look at event logs, prepare, fetch and invent them.", no_args_is_help=True)
@@ -23,10 +25,22 @@ FilterName = Annotated[
 
 
 @app.command()
-def info(data: Data, filter_name: FilterName = "none", as_json: JsonFlag = False) -> None:
-    """Count users, items and interactions, and say what was merged or left out."""
-    log = _open(data, filter_name)
-    facts = _facts(log)
+def info(
+    data: Data,
+    filter_name: FilterName = "none",
+    columns: Columns = None,
+    ratings: Ratings = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Count users, items and interactions, and say what was merged or left out.
+
+    For a name of the catalog, say what to cite and on what terms the data is given, too.
+    """
+    from transcf.data import catalog
+
+    log = _open(data, filter_name, read_reading(columns, ratings))
+    about = _entry(catalog.describe(data)) if data in catalog.names() else {}
+    facts = {**about, **_facts(log)}
     if as_json:
         print_json({"dataset": data, **facts, "report": log.report.to_list()})
         return
@@ -49,20 +63,22 @@ def prepare(
     candidates: Annotated[
         int, typer.Option(min=0, help="Items to draw for sampled protocols; 0 for none.")
     ] = 99,
+    columns: Columns = None,
+    ratings: Ratings = None,
     seed: Seed = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Filter and split a log once, and save it for every later command."""
     from transcf.data.candidates import draw_candidates
 
-    split = _split(_open(data, filter_name), split_name, seed)
+    split = _split(_open(data, filter_name, read_reading(columns, ratings)), split_name, seed)
     if candidates:
         split = draw_candidates(split, candidates, seed)
     split.save(out)
-    facts = {
+    facts: dict[str, Any] = {
         "dataset": data,
         "folder": str(out),
-        **{key: value for key, value in split.recipe.items() if value is not None},
+        "recipe": {key: value for key, value in split.recipe.items() if value is not None},
         "users": split.train.n_users,
         "items": split.train.n_items,
         "train": len(split.train),
@@ -72,7 +88,8 @@ def prepare(
     if as_json:
         print_json({**facts, "report": split.report.to_list()})
         return
-    print_facts(f"Saved {out}", facts)
+    recipe = ", ".join(f"{key} {value}" for key, value in facts["recipe"].items())
+    print_facts(f"Saved {out}", {**facts, "recipe": recipe})
     for step in split.report.steps:
         typer.echo(str(step))
 
@@ -122,14 +139,14 @@ def synthesize(
         write_csv(log, out)
     else:
         log.to_frame().write_parquet(out)
-    facts = {"file": str(out), "seed": seed, **_facts(log)}
+    facts = {"file": str(out), "seed": seed, **_facts(replace(log, categories=None))}
     if as_json:
         print_json(facts)
     else:
         print_facts(f"Wrote {out}", facts)
 
 
-def _open(data: str, filter_name: str) -> Interactions:
+def _open(data: str, filter_name: str, reading: Reading) -> Interactions:
     """Open a log and filter it."""
     from transcf.data.filters import k_core, paper_filter
     from transcf.data.sources import open_data
@@ -140,7 +157,7 @@ def _open(data: str, filter_name: str) -> Interactions:
         raise ParameterError(
             f"--filter {filter_name} is not understood: use none, paper, or a number with -core."
         )
-    log = open_data(data)
+    log = open_data(data, **reading)
     if filter_name == "paper":
         return paper_filter(log)
     return k_core(log, int(number), int(number)) if is_core else log

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transcf.cli._options import (
+    Columns,
     Data,
     Lengths,
     Part,
     Preset,
+    Ratings,
     Seed,
     Seeds,
     Settings,
@@ -20,6 +22,7 @@ from transcf.cli._options import (
     Ties,
     limit_threads,
     read_params,
+    read_reading,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._runs import Judging, Run, run
@@ -30,7 +33,20 @@ if TYPE_CHECKING:
     from transcf.models.base import Recommender
 
 
+#: Options that say how to fit, by parameter: a fitted model has them behind it.
+_OF_FITTING = {
+    "model": "--model",
+    "settings": "--set",
+    "preset": "--preset",
+    "columns": "--column",
+    "ratings": "--ratings",
+    "seeds": "--seeds",
+    "seed": "--seed",
+}
+
+
 def evaluate(
+    context: typer.Context,
     data: Data,
     model: Annotated[
         str | None, typer.Option(help="Name of the model; not for a folder of `transcf fit`.")
@@ -46,6 +62,8 @@ def evaluate(
     ties: Ties = "pessimistic",
     part: Part = "test",
     at: Lengths = "10,20",
+    columns: Columns = None,
+    ratings: Ratings = None,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -54,10 +72,7 @@ def evaluate(
     """Fit a model on DATA and judge it; or judge a saved model on the data it was fitted on."""
     limit_threads(threads)
     if (Path(data) / "model.json").is_file():
-        if model is not None or settings or preset:
-            raise ParameterError(
-                f"{data} is a fitted model: leave out --model, --set and --preset."
-            )
+        _refuse_fitting(context, data)
         dataset, done = _judge_saved(data, protocol, ties, part, at)
     elif model is None:
         raise ParameterError("--model is missing: `transcf models` lists the names.")
@@ -66,7 +81,8 @@ def evaluate(
 
         params = read_params(model, settings, preset, data)
         judging = Judging.read(protocol or "strict", ties, part, at)
-        split = open_split(data, judging.protocol, seed=seed)
+        reading = read_reading(columns, ratings)
+        split = open_split(data, judging.protocol, seed=seed, **reading)
         numbers = range(seed, seed + seeds)
         dataset, done = data, run(model, params, split, judging, numbers, threads)
     if as_json:
@@ -75,10 +91,23 @@ def evaluate(
         _print(dataset, done)
 
 
+def _refuse_fitting(context: typer.Context, folder: str) -> None:
+    """Refuse options that a fitted model would ignore."""
+    sources = {name: context.get_parameter_source(name) for name in _OF_FITTING}
+    given = [
+        _OF_FITTING[name]
+        for name, source in sources.items()
+        if source is not None and source.name != "DEFAULT"
+    ]
+    if given:
+        raise ParameterError(f"{folder} is a fitted model: leave out {', '.join(given)}.")
+
+
 def _judge_saved(
     folder: str, protocol: str | None, ties: str, part: str, at: str
 ) -> tuple[str, Run]:
     """Open the data that a saved model was fitted on, and judge it there."""
+    from transcf.data.candidates import draw_candidates
     from transcf.data.sources import open_split
     from transcf.models.storage import load
 
@@ -89,10 +118,12 @@ def _judge_saved(
         raise DataError(
             f"{folder} does not say what it was fitted on: only `transcf fit` notes that down."
         )
-    dataset = origin["dataset"]
-    split = open_split(dataset, origin["protocol"], seed=origin["split_seed"])
-    _check_same_training(folder, dataset, fitted, split)
+    dataset, seed = origin["dataset"], origin["split_seed"]
     judging = Judging.read(protocol or origin["protocol"], ties, part, at)
+    split = open_split(dataset, origin["protocol"], seed=seed, **origin.get("reading", {}))
+    _check_same_training(folder, dataset, fitted, split)
+    if judging.protocol != "strict" and split.candidates is None:
+        split = draw_candidates(split, seed=seed)
     judged = judging.judge(fitted, split)
     seconds = time.perf_counter() - started
     return dataset, Run(fitted.name, fitted, [judged], seconds, judging.beside(fitted, split))

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from transcf.cli._options import (
+    Columns,
     Data,
     Preset,
     Protocol,
+    Ratings,
     Seed,
     Settings,
     Threads,
@@ -19,6 +21,7 @@ from transcf.cli._options import (
     limit_threads,
     make_model,
     read_params,
+    read_reading,
 )
 from transcf.cli._output import JsonFlag, print_facts, print_json
 
@@ -30,6 +33,8 @@ def fit(
     settings: Settings = None,
     preset: Preset = None,
     protocol: Protocol = "strict",
+    columns: Columns = None,
+    ratings: Ratings = None,
     seed: Seed = 0,
     threads: Threads = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
@@ -37,23 +42,35 @@ def fit(
 ) -> None:
     """Fit a model on the training part of DATA, choose its epoch on validation, and save it.
 
-    Models that train in epochs leave checkpoints beside the folder until they are done.
+    Models that train in epochs leave checkpoints beside the folder until they are done. Ctrl-C
+    saves the best epoch so far and keeps the checkpoint for --resume.
     """
     from transcf.data.sources import open_split
     from transcf.evaluation import Validation
+    from transcf.models.storage import check_replaceable
+    from transcf.training.checkpoint import FILE_NAME
     from transcf.training.options import FitOptions
 
     limit_threads(threads)
     params = read_params(model, settings, preset, data)
     made = make_model(model, params, seed=seed, threads=threads)
-    split = open_split(data, protocol, seed=seed)
+    check_replaceable(out.absolute())
+    reading = read_reading(columns, ratings)
+    split = open_split(data, protocol, seed=seed, **reading)
     known_protocol: Any = protocol  # `open_split` has checked it
     checkpoints = out.with_name(f"{out.name}.checkpoint")
+    if resume and not (checkpoints / FILE_NAME).exists():
+        typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)
     options = FitOptions(checkpoint=checkpoints, resume=resume)
     made.fit(split.train, Validation.of(split, known_protocol), options)
     made.report_ |= {"dataset": lasting_name(data), "protocol": protocol, "split_seed": seed}
+    if reading:
+        made.report_["reading"] = reading
     made.save(out)
-    shutil.rmtree(checkpoints, ignore_errors=True)
+    if made.report_.get("ending") == "interrupted":
+        typer.echo("transcf: interrupted; the same command with --resume goes on.", err=True)
+    else:
+        shutil.rmtree(checkpoints, ignore_errors=True)
     facts = {"model": made.name, "folder": str(out), **made.report_}
     if as_json:
         print_json({**facts, "parameters": made.get_params()})

@@ -31,8 +31,8 @@ def describe(name: str) -> Dataset:
 def load(name: str, folder: str | Path | None = None, *, form: Form | None = None) -> Interactions:
     """Load a dataset of the catalog.
 
-    It is looked for in `folder`; else in $TRANSCF_DATA, ./data, ./datasets, ../datasets and the
-    user's cache, under its name; and fetched if it is in none of them.
+    It is looked for in `folder`; else under its name in $TRANSCF_DATA, ./data, ./datasets,
+    ../datasets, ../shared/datasets and the user's cache; and fetched if it is in none of them.
 
     Args:
         name: One of `names()`.
@@ -84,13 +84,18 @@ def download(name: str, folder: str | Path | None = None) -> Path:
 
 
 def find_folder(name: str) -> Path | None:
-    """Return the first local folder of a dataset, or None."""
+    """Return the first local folder of a dataset that is not empty, or None.
+
+    Its name is looked for in $TRANSCF_DATA, ./data, ./datasets, ../datasets, ../shared/datasets
+    and the user's cache ($XDG_CACHE_HOME/transcf or ~/.cache/transcf), in this order.
+    """
     root = os.environ.get("TRANSCF_DATA")
     places = [Path(root)] if root else []
     beside = Path("..")
     places += [Path("data"), Path("datasets"), beside / "datasets", beside / "shared" / "datasets"]
     places.append(_cache())
-    return next((place / name for place in places if (place / name).is_dir()), None)
+    folders = (place / name for place in places)
+    return next((folder for folder in folders if folder.is_dir() and any(folder.iterdir())), None)
 
 
 def recognize(folder: Path) -> Dataset | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from transcf.errors import DataError
 
 Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category"]
 Roles: TypeAlias = dict[Role, str]
+
+ROLES: tuple[Role, ...] = get_args(Role)
 
 #: Usual names of the columns, without case, blanks and punctuation.
 _USUAL: Mapping[Role, str] = {
@@ -49,18 +51,23 @@ def find_columns(
     return chosen
 
 
+def naming(role: Role) -> str:
+    """Say how a column is named, in a call and in a shell."""
+    return f"name one with {role}=... (in a shell: --column {role}=NAME)"
+
+
 def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
     usual = _USUAL[role].split()
     found = [name for name in names if re.sub(r"[^a-z0-9]", "", name.lower()) in usual]
     if len(found) > 1:
         raise DataError(
             f"{label} has several columns that could be the {role} ({_list(found)}): "
-            f"choose one with {role}=..."
+            f"{naming(role)}."
         )
     if not found and role in _REQUIRED:
         raise DataError(
             f"{label} has no {role} column with a usual name such as '{role}_id'; its columns "
-            f"are {_list(names)}: name one with {role}=..."
+            f"are {_list(names)}: {naming(role)}."
         )
     return found[0] if found else None
 

@@ -21,12 +21,12 @@ _PATIENCE = 30.0
 def fetch(dataset: Dataset, folder: Path) -> Path:
     """Download the files of a dataset into a folder.
 
-    A file gets its name once it is complete and its checksum, where one is known, is right.
+    The folder is made once all files are complete and their checksums, where known, are right.
     """
     if not dataset.remotes:
         raise DataError(f"{dataset.name} has to be asked for at {dataset.home}.")
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch.", dir=folder) as scratch:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
         fetched: dict[str, Path] = {}
         ready: list[tuple[Path, str]] = []
         for number, remote in enumerate(dataset.remotes):
@@ -37,6 +37,7 @@ def fetch(dataset: Dataset, folder: Path) -> Path:
                 file = _extract(file, remote, Path(scratch) / f"{number}.member")
             _check_sum(file, remote)
             ready.append((file, remote.name))
+        folder.mkdir(exist_ok=True)
         for file, name in ready:
             file.replace(folder / name)
     return folder

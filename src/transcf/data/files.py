@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
 import re
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -96,6 +98,7 @@ def _check_kind(path: Path, content: Content, ending: str) -> None:
 def _delimited_source(path: Path, content: Content) -> Source:
     header = _start(content).lstrip(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
     separator = max(_SEPARATORS, key=header.count)
+    _check_header(path, header, separator)
     try:
         sample = pl.read_csv(
             _start(content, _SAMPLE_BYTES),
@@ -123,6 +126,16 @@ def _delimited_source(path: Path, content: Content) -> Source:
         return _by_role(frame, roles)
 
     return Source(str(path), tuple(sample.columns), read, is_text=True)
+
+
+def _check_header(path: Path, header: str, separator: str) -> None:
+    """Refuse a name that stands over two columns: there is no telling which one is meant."""
+    names = Counter(
+        name for name in next(csv.reader([header.strip()], delimiter=separator)) if name
+    )
+    twice = next((name for name, times in names.items() if times > 1), None)
+    if twice is not None:
+        raise DataError(f"{path}: its first line names column {twice!r} twice; rename one of them.")
 
 
 def _read_delimited(

@@ -88,17 +88,23 @@ class IdMap:
         return self._ids.gather(pl.Series(rows))
 
     def rows(self, ids: Iterable[Id] | pl.Series) -> Rows:
-        """Return the row of each id, `UNKNOWN` (-1) where there is none."""
-        wanted = ids if isinstance(ids, pl.Series) else pl.Series(list(ids), strict=False)
+        """Return the row of each id, `UNKNOWN` (-1) where there is none.
+
+        Text never stands for a number, nor a fraction or a truth value for an integer.
+        """
+        wanted = ids if isinstance(ids, pl.Series) else self._column(ids)
         if len(wanted) == 0:
             return np.empty(0, dtype=np.int32)
-        if (wanted.dtype == pl.String) != self.is_text or not len(self):
+        comparable = wanted.dtype == pl.String if self.is_text else wanted.dtype.is_numeric()
+        if not comparable or not len(self):
             return np.full(len(wanted), UNKNOWN, dtype=np.int32)
-        wanted = wanted.cast(self._ids.dtype, strict=False)
-        places = np.atleast_1d(np.asarray(self._ids.search_sorted(wanted)))
+        sought = wanted.cast(self._ids.dtype, strict=False)
+        places = np.atleast_1d(np.asarray(self._ids.search_sorted(sought)))
         places = np.minimum(places, len(self) - 1)
-        found = self._ids.gather(pl.Series(places)).eq_missing(wanted).to_numpy()
-        return np.where(found, places, UNKNOWN).astype(np.int32)
+        found = self._ids.gather(pl.Series(places)).eq_missing(sought)
+        if wanted.dtype.is_float():
+            found &= sought.eq_missing(wanted)  # the cast has cut fractions off
+        return np.where(found.to_numpy(), places, UNKNOWN).astype(np.int32)
 
     def rows_of_column(self, column: pl.Series) -> Rows:
         """Return the row of each entry of a long column, quicker than `rows`: ids repeat."""
@@ -126,6 +132,14 @@ class IdMap:
             return int(text)
         except ValueError:
             return text
+
+    def _column(self, ids: Iterable[Id]) -> pl.Series:
+        """Make a column of Python objects, null where one is of another kind than the ids."""
+
+        def fits(value: object) -> bool:
+            return isinstance(value, str) == self.is_text and not isinstance(value, bool | np.bool_)
+
+        return pl.Series([value if fits(value) else None for value in ids], strict=False)
 
     def _example(self) -> Id | None:
         return self._ids[0] if len(self) else None

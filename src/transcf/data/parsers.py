@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,14 +61,25 @@ def parse_lines(path: Path, pattern: str, encoding: str = "utf-8") -> pl.DataFra
     return groups
 
 
+@contextmanager
+def as_published(path: Path) -> Iterator[None]:
+    """Say which file is not in its published form if its content cannot be taken apart."""
+    try:
+        yield
+    except PolarsError as problem:
+        reason = str(problem).strip().split("\n", 1)[0].rstrip(".")
+        raise DataError(f"{path} is not as published: {reason}.") from problem
+
+
 def text_log(frame: pl.DataFrame, path: Path) -> Interactions:
     """Make a log of untyped columns with usual names."""
     return read_source(frame_source(frame, str(path), is_text=True), {})
 
 
-def with_genres(log: Interactions, genres: pl.DataFrame) -> Interactions:
-    """Add categories from a table `item, genres`, with genres parted by "|"."""
-    items = genres["item"] if log.items.is_text else genres["item"].cast(pl.Int64)
+def with_genres(log: Interactions, genres: pl.DataFrame, path: Path) -> Interactions:
+    """Add categories from a file's table `item, genres`, with genres parted by "|"."""
+    with as_published(path):
+        items = genres["item"] if log.items.is_text else genres["item"].cast(pl.Int64)
     table = pl.DataFrame({"item_id": items, "category": genres["genres"].str.split("|")})
     table = table.explode("category").filter(~pl.col("category").is_in(["", "(no genres listed)"]))
     return with_categories(log, table)
@@ -96,16 +108,18 @@ def parse_tradesy(folder: Path) -> Interactions:
     JSON. A quote inside of a value would make the line invalid, never another value.
     """
     path = require_file(folder, "tradesy.json")
-    try:
+    with as_published(path):
         lists = pl.read_ndjson(read_text(path).replace("'", '"').encode())
         touched = pl.col("lists").struct
         pairs = lists.select(
             user="uid", item=touched.field("bought").list.concat(touched.field("want"))
         )
-    except PolarsError as problem:
-        raise DataError(f"{path} is not as published: {problem}.") from problem
-    pairs = pairs.explode("item").drop_nulls()
-    return text_log(pairs, path)
+    idle = int((pairs["item"].list.len() == 0).sum())
+    pairs = pairs.explode("item")
+    missing = pairs["item"].null_count()
+    log = text_log(pairs.drop_nulls("item"), path)
+    report = log.report.then("leave out", users_without_items=idle, missing_items=missing)
+    return replace(log, report=report)
 
 
 def parse_ciao(folder: Path) -> Interactions:
@@ -152,11 +166,9 @@ def parse_amazon(folder: Path) -> Interactions:
         pattern = r"^(?<user>[^,]+),(?<item>[^,]+),(?<rating>[^,]+),(?<time>[^,]+)$"
         return text_log(parse_lines(path, pattern), path)
     path = require_file(folder, f"reviews_{name}_5.json", f"reviews_{name}.json")
-    try:
+    with as_published(path):
         reviews = pl.read_ndjson(read_text(path).encode())
         table = reviews.select("reviewerID", "asin", "overall", "unixReviewTime")
-    except PolarsError as problem:
-        raise DataError(f"{path} is not as published: {problem}.") from problem
     return read_interactions(table)
 
 
@@ -210,12 +222,14 @@ def parse_movietweetings(folder: Path) -> Interactions:
     pattern = r"^(?<user>\d+)::(?<item>\d+)::(?<rating>[0-9.]+)::(?<time>\d+)$"
     log = text_log(parse_lines(path, pattern), path)
     movies = require_file(folder, "movies.dat")
-    return with_genres(log, parse_lines(movies, r"^(?<item>\d+)::.*::(?<genres>[^:]*)$"))
+    return with_genres(log, parse_lines(movies, r"^(?<item>\d+)::.*::(?<genres>[^:]*)$"), movies)
 
 
 def parse_movielens(folder: Path) -> Interactions:
     """MovieLens in its CSV form."""
     log = read_interactions(require_file(folder, "ratings.csv"))
-    movies = pl.read_csv(require_file(folder, "movies.csv"))
-    genres = movies.select(item=pl.col("movieId").cast(pl.String), genres="genres")
-    return with_genres(log, genres)
+    path = require_file(folder, "movies.csv")
+    with as_published(path):
+        movies = pl.read_csv(path)
+        genres = movies.select(item=pl.col("movieId").cast(pl.String), genres="genres")
+    return with_genres(log, genres, path)

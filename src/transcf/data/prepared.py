@@ -11,6 +11,7 @@ import polars as pl
 from transcf.data.ids import UNKNOWN
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.parsers import (
+    as_published,
     category_names,
     ciao_table,
     find_file,
@@ -140,7 +141,8 @@ def _read_candidates(folder: Path, log: Interactions) -> tuple[Candidates | None
     path = find_file(folder, "LOONegatives.dat")
     if path is None:
         return None, 0
-    fields = read_lines(path).str.split("\t").list.eval(pl.element().cast(pl.Int64))
+    with as_published(path):
+        fields = read_lines(path).str.split("\t").list.eval(pl.element().cast(pl.Int64))
     table = pl.DataFrame({"user": fields.list.first(), "item": fields.list.slice(1)})
     table = table.explode("item")
     users, items = log.users.rows_of_column(table["user"]), log.items.rows_of_column(table["item"])

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.columns import Role, find_columns
+from transcf.data.columns import ROLES, Role, find_columns
 from transcf.data.files import file_source
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
@@ -21,8 +21,18 @@ from transcf.data.tables import Source, pairs_source, table_source
 from transcf.data.values import Place, RatingRule, to_categories, to_ids, to_ratings, to_times
 from transcf.errors import DataError, ParameterError
 
-_ROLES: tuple[Role, ...] = ("user", "item", "rating", "timestamp", "category")
 _RATING_RULES = ("any", "present", "nonnegative")
+
+
+class Reading(TypedDict, total=False):
+    """What `read_interactions` may be told about a source."""
+
+    user: str | None
+    item: str | None
+    rating: str | None
+    timestamp: str | None
+    category: str | None
+    ratings: RatingRule
 
 
 def read_interactions(
@@ -55,7 +65,7 @@ def read_interactions(
         timestamp: Column of times; there may be none.
         category: Column of item categories; there may be none.
         ratings: What ratings have to be: "any", "present" (none missing or NaN) or
-            "nonnegative" (present, and none below zero).
+            "nonnegative" (present, finite, and none below zero).
 
     Raises:
         DataError: One sentence about the first thing that is wrong, with its row.
@@ -80,7 +90,7 @@ def read_source(
     """Read an opened source; `read_interactions` is the way in for callers."""
     if ratings not in _RATING_RULES:
         raise ParameterError(f"ratings={ratings!r} is not one of {', '.join(_RATING_RULES)}.")
-    roles = find_columns(source.columns, given, source.label, _ROLES)
+    roles = find_columns(source.columns, given, source.label, ROLES)
     frame = source.read(roles)
     if not len(frame):
         raise DataError(f"{source.label} is empty: it has columns but no rows.")
@@ -142,8 +152,11 @@ def _build(
     ratings: npt.NDArray[np.float32] | None = None
     timestamps: npt.NDArray[np.int64] | None = None
     times_are_dates, categories = False, None
+    counts = {"rows": len(frame)}
     if "rating" in places:
         ratings = to_ratings(frame["rating"], places["rating"], rule)
+        if missing := int(np.isnan(ratings).sum()):
+            counts["without_rating"] = missing
     if "timestamp" in places:
         timestamps, times_are_dates = to_times(frame["timestamp"], places["timestamp"])
     if "category" in places:
@@ -157,5 +170,5 @@ def _build(
         timestamps=timestamps,
         times_are_dates=times_are_dates,
         categories=categories,
-        report=Report().then("read", rows=len(frame)),
+        report=Report().then("read", **counts),
     )

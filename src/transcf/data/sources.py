@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from transcf.data.catalog import find_folder, load, recognize
 from transcf.data.interactions import Interactions
 from transcf.data.prepared import is_prepared, read_prepared, read_prepared_split
 from transcf.data.published import CATALOG
-from transcf.data.readers import read_interactions
+from transcf.data.readers import Reading, read_interactions
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
 from transcf.data.storage import is_saved_split, load_saved_split
@@ -24,21 +25,30 @@ SYNTHETIC = "synthetic"
 _PROTOCOLS = ("strict", "paper", "paper-as-published")
 
 
-def open_data(spec: str | Path) -> Interactions:
+def open_data(spec: str | Path, **reading: Unpack[Reading]) -> Interactions:
     """Open a log.
 
     Args:
         spec: "synthetic", a name of the catalog, a file, a folder that the authors prepared, a
             folder that `Split.save` wrote (all parts together), or a folder with the published
             files of a dataset. A name wins over a folder of the same name: write `./name`.
+        reading: Columns and rule of ratings, as for `read_interactions`; for files only.
+
+    Example:
+        >>> open_data("events.csv", user="who", item="what")  # doctest: +SKIP
     """
+    if reading and _is_no_file(spec):
+        raise ParameterError(
+            f"{spec} is no file: columns and a rule of ratings ({', '.join(reading)}) can only be "
+            "given for a file."
+        )
     if isinstance(spec, str) and spec == SYNTHETIC:
         return synthesize()
     if isinstance(spec, str) and spec in CATALOG:
         return load(spec)
     path = Path(spec)
     if not path.is_dir():
-        return _open_file(spec, path)
+        return _open_file(spec, path, reading)
     if is_saved_split(path):
         return _join(load_saved_split(path))
     if is_prepared(path):
@@ -52,7 +62,9 @@ def open_data(spec: str | Path) -> Interactions:
     return dataset.parse(path)
 
 
-def open_split(spec: str | Path, protocol: str = "strict", *, seed: int = 0) -> Split:
+def open_split(
+    spec: str | Path, protocol: str = "strict", *, seed: int = 0, **reading: Unpack[Reading]
+) -> Split:
     """Open a split that fits a protocol.
 
     A saved split is taken as it is. For `paper` and `paper-as-published`, a prepared folder
@@ -64,17 +76,18 @@ def open_split(spec: str | Path, protocol: str = "strict", *, seed: int = 0) -> 
         spec: As for `open_data`.
         protocol: "strict", "paper" or "paper-as-published".
         seed: Of the random split and of the candidates.
+        reading: As for `open_data`.
     """
     if protocol not in _PROTOCOLS:
         raise ParameterError(f"protocol={protocol!r} is not one of {', '.join(_PROTOCOLS)}.")
     sampled = protocol != "strict"
-    folder = _folder(spec)
+    folder = None if reading else _folder(spec)  # `open_data` refuses to read folders so
     if folder is not None and is_saved_split(folder):
         split = load_saved_split(folder)
     elif folder is not None and sampled and is_prepared(folder):
         split = read_prepared_split(folder)
     else:
-        log = open_data(spec)
+        log = open_data(spec, **reading)
         split = leave_one_out(log, "random" if log.timestamps is None else "time", seed=seed)
     if sampled and split.candidates is None:
         split = draw_candidates(split, seed=seed)
@@ -88,13 +101,17 @@ def _folder(spec: str | Path) -> Path | None:
     return Path(spec) if Path(spec).is_dir() else None
 
 
-def _open_file(spec: str | Path, path: Path) -> Interactions:
+def _is_no_file(spec: str | Path) -> bool:
+    return (isinstance(spec, str) and spec in (SYNTHETIC, *CATALOG)) or Path(spec).is_dir()
+
+
+def _open_file(spec: str | Path, path: Path, reading: Reading) -> Interactions:
     if not path.exists() and not path.suffix:
         raise DataError(
             f"{spec} is neither a file, nor a folder, nor a name of the catalog: "
             f"{', '.join((SYNTHETIC, *CATALOG))}."
         )
-    return read_interactions(path)
+    return read_interactions(path, **reading)
 
 
 def _join(split: Split) -> Interactions:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from transcf.data.columns import naming
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.split import Recipe, Split
 from transcf.data.values import Place, to_times
@@ -145,8 +146,8 @@ def _item_numbers(log: Interactions) -> npt.NDArray[np.int64]:
 def _times(log: Interactions) -> npt.NDArray[np.int64]:
     if log.timestamps is None:
         raise DataError(
-            "The log has no timestamps to split by: name the column with timestamp=..., or split "
-            "at random or by position."
+            f"The log has no timestamps to split by: {naming('timestamp')}, or split at random or "
+            "by position."
         )
     return log.timestamps
 

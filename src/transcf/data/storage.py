@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 from polars.exceptions import PolarsError
 
+from transcf.data.atomic import whole_folder
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.interactions import Interactions
@@ -35,14 +35,8 @@ def save_split(split: Split, folder: Path) -> Path:
         raise DataError(
             f"{folder} exists and is not a saved split: choose another folder or remove it."
         )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
-        fresh = Path(scratch) / "new"
-        fresh.mkdir()
-        _write(split, fresh)
-        if folder.exists():
-            folder.rename(Path(scratch) / "old")
-        fresh.rename(folder)
+    with whole_folder(folder) as unfinished:
+        _write(split, unfinished)
     return folder
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from transcf.data.ids import IdMap, Rows
 from transcf.errors import DataError
 
-#: What ratings have to be: anything, no NaN or missing ones, or in addition none below zero.
+#: What ratings have to be: anything, no NaN or missing ones, or finite and none below zero.
 RatingRule: TypeAlias = Literal["any", "present", "nonnegative"]
 
 #: Date, maybe time, maybe distance from UTC.
@@ -73,11 +73,12 @@ def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray
         raise place.wrong(row, f"is {values[row]!r}", "a rating is a number")
     ratings = numbers.fill_null(float("nan")).to_numpy()
     if rule != "any":
-        bad = np.isnan(ratings) if rule == "present" else ~(ratings >= 0)
-        if bad.any():
-            row = int(np.argmax(bad))
+        fine = ~np.isnan(ratings) if rule == "present" else (ratings >= 0) & (ratings < np.inf)
+        if not fine.all():
+            row = int(np.argmin(fine))
+            kind = "a negative" if ratings[row] < 0 else "no finite"
             missing = np.isnan(ratings[row])
-            what = "has no rating" if missing else f"is {ratings[row]:g}, a negative rating"
+            what = "has no rating" if missing else f"is {ratings[row]:g}, {kind} rating"
             raise place.wrong(row, what, f"ratings have to be {rule} here")
     return ratings
 

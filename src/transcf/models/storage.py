@@ -63,7 +63,7 @@ def save(model: Recommender, folder: str | Path) -> Path:
     """
     registered_class(type(model).__name__)
     target = Path(folder).absolute()
-    _check_replaceable(target)
+    check_replaceable(target)
     with whole_folder(target) as place:
         _tensors.write(place / _TENSORS, model._state())
         model.users_.series.to_frame().write_parquet(place / _USERS)
@@ -161,7 +161,8 @@ def _own_checksum(about: About) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _check_replaceable(target: Path) -> None:
+def check_replaceable(target: Path) -> None:
+    """Raise unless a model may be written there: a free name, an empty folder or another model."""
     if not target.exists() and not target.is_symlink():
         return
     if target.is_symlink() or not target.is_dir():

@@ -135,11 +135,12 @@ def train(
             _one_epoch(trainable, plan, run, validate, bar)
             if options.on_epoch is not None:
                 options.on_epoch(run.epoch)
-            is_last = run.epoch == plan.epochs or run.is_out_of_patience(plan) or request.asked
+            was_asked = request.asked  # read once: what ends the run is also written down
+            is_last = run.epoch == plan.epochs or run.is_out_of_patience(plan) or was_asked
             if store is not None and (is_last or store.is_due()):
                 current = trainable.tensors()
                 store.write(Checkpoint(run.epoch, run.records, current, run.best))
-            if request.asked:
+            if was_asked:
                 ending = "interrupted"
                 break
     if ending == "finished" and run.epoch < plan.epochs:
