@@ -135,7 +135,7 @@ def draw(path: Path, sizes: list[int], costs: list[float]) -> None:
     axes.plot(sizes, costs, "o-")
     axes.set(
         xscale="log",
-        ylim=(0, 2.2 * costs[0]),
+        ylim=(0, 1.1 * max(*costs, 2 * costs[0])),
         xlabel="interactions",
         ylabel="ns per triple, one thread",
         title="Training cost per triple (dim 64)",

@@ -85,7 +85,8 @@ class TransCF(ServedTransCF):
         negatives: Items drawn to choose the hardest from.
         rank_weighting: Whether violations by many of the drawn items weigh more.
         item_bias: Whether items have a bias.
-        refresh: How often per epoch the neighbourhood means are renewed (fast solver).
+        refresh: How often per epoch the neighbourhood means are renewed (fast solver); less often
+            where that would take longer than the training in between.
         bound: Vectors are brought into the unit ball after each epoch: "norm" divides by the
             norm, "squared" by the squared norm (as printed in the paper), "none" does not.
         init_scale: Standard deviation of the first vectors.

@@ -2,6 +2,11 @@
 
 An epoch is a function of (parameters, seed, epoch number): what is dealt, drawn and summed
 depends neither on earlier epochs nor on the number of threads.
+
+On average an epoch moves the vectors as the exact gradient does, with one exception: the step of a
+user's mean goes to an item in the block of the sample, so that with several blocks it meets the
+sample's own items a little too often. Tests hold the error of the mean step of items below a tenth
+of its length; steps of users show no bias.
 """
 
 from itertools import pairwise
@@ -20,7 +25,8 @@ from .parameters import BIAS_RATE, EpochStats, Hyper, Parameters, Problem, bound
 BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
 SMALLEST_BLOCK = 64  # items, so that negatives stay varied
 STRATUM_TRIPLES = 4000  # enough work to pay for loading a block into the cache
-FEWEST_GROUPS, MOST_GROUPS = 8, 64
+FEWEST_BLOCKS = 8  # unless they would be too small
+FEWEST_GROUPS, MOST_GROUPS = 16, 64  # many small shares of a round keep all threads busy
 
 
 class FastSolver:
@@ -39,7 +45,7 @@ class FastSolver:
         self._dim = -(-hyper.dim // LANES) * LANES
         n_active = len(problem.active_items)
         wanted = -(-n_active * 3 * self._dim * 4 // block_bytes)
-        n_blocks = max(1, wanted, min(FEWEST_GROUPS, n_active // SMALLEST_BLOCK))
+        n_blocks = max(1, wanted, min(FEWEST_BLOCKS, n_active // SMALLEST_BLOCK))
         self._samples = problem.samples_of_users(hyper.samples_per_user)
         triples = self._samples.sum()
         n_groups = int(np.clip(triples / (n_blocks * STRATUM_TRIPLES), FEWEST_GROUPS, MOST_GROUPS))
@@ -54,6 +60,10 @@ class FastSolver:
             slots=np.zeros(nnz, np.int32),
             shares=np.zeros(len(problem.weights), np.float32),
         )
+        # Renewing reads every interaction about as often as two candidates of a triple are read:
+        # it is not to take longer than the training in between.
+        affordable = triples * (1 + hyper.negatives) / (2 * max(1, nnz))
+        self._renewals = min(hyper.refresh, max(1, int(affordable)))
         self._rows: Rows | None = None
 
     def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
@@ -108,7 +118,7 @@ class FastSolver:
         return rows
 
     def _train(self, rows: Rows, order: Array, places: Array, number: int) -> Array:
-        """Run all rounds, renewing the neighbourhoods `refresh` times; returns the totals."""
+        """Run all rounds, renewing the neighbourhoods in between; returns the totals."""
         problem, hyper, dim, strata = self.problem, self.hyper, self._dim, self._strata
         dtype = rows.users.dtype
         rates, weights = self._rates(dtype, number), hyper.rank_weights(len(order)).astype(dtype)
@@ -120,7 +130,7 @@ class FastSolver:
         user_samples = (self._samples * user_share).astype(np.float32)
         n_blocks = len(strata.starts) - 1
         totals = np.zeros((len(strata.visits) - 1, 3))
-        cuts = np.unique(np.linspace(0, n_blocks, hyper.refresh + 1).astype(np.int64))
+        cuts = np.unique(np.linspace(0, n_blocks, self._renewals + 1).astype(np.int64))
         for begin, end in pairwise(cuts.tolist()):
             average_items(rows.users, rows.items, dim, problem.user_indptr, places, user_share)
             average_users(rows.users, rows.items, dim, strata, item_share)
