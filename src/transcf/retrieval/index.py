@@ -29,6 +29,7 @@ from transcf.retrieval.projection import Projection
 from transcf.retrieval.scorer import LinearForm, Scores
 from transcf.retrieval.threads import share_rows
 from transcf.retrieval.topk import Mask, top_k
+from transcf.retrieval.views import FormView
 
 #: With fewer items than this the exact engine is as quick, and answers everything.
 SMALLEST = 10_000
@@ -70,23 +71,6 @@ class _Request:
     left_over: npt.NDArray[np.int64]
     items: Rows
     scores: Scores
-
-
-@dataclass(frozen=True, eq=False)
-class _Exact:
-    """A linear form and the items that may be ranked, as the exact engine wants them."""
-
-    form: LinearForm
-    rankable: Mask
-
-    def _linear_form(self) -> LinearForm:
-        return self.form
-
-    def score_block(self, users: Rows) -> Scores:
-        return self.form.score_block(users)
-
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
-        return self.form.score_pairs(users, items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +174,7 @@ class ItemIndex:
             for widening in _WIDENINGS:
                 open_users = self._attempt(request, open_users, widening)
         if len(open_users):
-            scorer = _Exact(form, self._mask())
+            scorer = FormView("index", self._mask(), form)
             best, scores = top_k(scorer, open_users, k, seen=seen)
             request.items[open_users], request.scores[open_users] = best, scores
         return Found(request.items, request.scores, len(open_users))
@@ -284,7 +268,9 @@ class ItemIndex:
         random = np.random.default_rng(random_state)
         n_users = len(form.user_vectors)
         judges = random.choice(n_users, min(_JUDGES, n_users), replace=False).astype(np.int32)
-        truth, _ = top_k(_Exact(form, self._mask()), judges, min(_DEPTHS[-1], len(self.rows)))
+        truth, _ = top_k(
+            FormView("index", self._mask(), form), judges, min(_DEPTHS[-1], len(self.rows))
+        )
         tuned = replace(self, probes=(4,))
         for level, depth in enumerate(_DEPTHS):
             best = truth[:, max(0, depth - _JUDGED) : depth]
