@@ -1,12 +1,12 @@
 """People folded in from their history, against the same people trained normally.
 
-MovieTweetings (5-core, newest event of each user held out). In each of five rounds a fifth of the
-users is left out of training and then known by their training history alone; the figure is N@10
+MovieTweetings by default (5-core, newest event of each user held out). In each of five rounds a
+fifth of the users is left out of training and then known by their training history alone; the figure is N@10
 in full ranking over all users, each of them folded in once. "recommend_for" leaves the model as it
 is; "partial_fit" also renews the neighbourhoods of items. Then, in as many rounds, a tenth of the
 items is left out of training and added by "partial_fit".
 
-Run: python benchmarks/fold_in.py [--rounds N] [--json]
+Run: python benchmarks/fold_in.py [--data NAME] [--rounds N] [--json]
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from transcf.models.transcf import TransCF
 FIFTHS, TENTHS, BAR, METRIC = 5, 10, 0.9, "N@10"
 
 
-def open_split() -> Split:
-    return leave_one_out(k_core(open_data("movietweetings"), 5, 5), "time")
+def open_split(data: str) -> Split:
+    return leave_one_out(k_core(open_data(data), 5, 5), "time")
 
 
 def histories_of(train: Interactions, users: Rows) -> list[Rows]:
@@ -71,8 +71,7 @@ def figures(scorer: object, split: Split, chosen: np.ndarray) -> np.ndarray:
     return result[chosen]
 
 
-def measure(rounds: int) -> list[dict[str, object]]:
-    split = open_split()
+def measure(split: Split, rounds: int) -> list[dict[str, object]]:
     train = split.train
     normal = TransCF(n_threads=1).fit(train)
     part = np.random.default_rng(0).permutation(train.n_users) % FIFTHS
@@ -104,8 +103,7 @@ def measure(rounds: int) -> list[dict[str, object]]:
     ]
 
 
-def measure_items(rounds: int) -> list[dict[str, object]]:
-    split = open_split()
+def measure_items(split: Split, rounds: int) -> list[dict[str, object]]:
     train = split.train
     normal = TransCF(n_threads=1).fit(train)
     part = np.random.default_rng(1).permutation(train.n_items) % TENTHS
@@ -132,9 +130,11 @@ def main() -> None:
     use_one_thread()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=FIFTHS, choices=range(1, FIFTHS + 1))
+    parser.add_argument("--data", default="movietweetings", help="any data with timestamps")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    cases = measure(options.rounds) + measure_items(options.rounds)
+    split = open_split(options.data)
+    cases = measure(split, options.rounds) + measure_items(split, options.rounds)
     if options.json:
         print(json.dumps(cases, indent=2))
         return

@@ -67,9 +67,9 @@ class ServedTransCF(IterativeRecommender):
 
         Their q is the mean of their items' vectors, and their a the mean of b_i - q * n_i, where
         later items weigh more if the model learned from timestamps, as in training. How much
-        quality that keeps depends on the data: on MovieTweetings N@10 is 99.6 % of that of users
+        quality that keeps depends on the data: on MovieTweetings N@10 is 98 % of that of users
         trained normally (`benchmarks/fold_in.py`), on MovieLens latest-small, with its long
-        histories, 79 %, and 96 % after ten gradient steps.
+        histories, 83 %, and 91 % after ten gradient steps.
 
         Args:
             history: Their item ids, oldest first; of an item given twice the last place counts.
