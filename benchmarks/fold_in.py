@@ -1,10 +1,10 @@
 """People folded in from their history, against the same people trained normally.
 
 MovieTweetings by default (5-core, newest event of each user held out). In each of five rounds a
-fifth of the users is left out of training and then known by their training history alone; the figure is N@10
-in full ranking over all users, each of them folded in once. "recommend_for" leaves the model as it
-is; "partial_fit" also renews the neighbourhoods of items. Then, in as many rounds, a tenth of the
-items is left out of training and added by "partial_fit".
+fifth of the users is left out of training and then known by their training history alone; the
+figure is N@10 in full ranking over all users, each of them folded in once. "recommend_for" leaves
+the model as it is; "partial_fit" also renews the neighbourhoods of items. Then, in as many rounds,
+a tenth of the items is left out of training and added by "partial_fit".
 
 Run: python benchmarks/fold_in.py [--data NAME] [--rounds N] [--json]
 """
