@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conformance.test_every_model import EVERY_MODEL, make
+from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, make
 
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
@@ -22,10 +22,15 @@ USERS, ITEMS = 30, 20
 FITTED: dict[str, Recommender] = {}
 
 
+def few_epochs(name: str, number: int) -> dict[str, int]:
+    """Enough where answers are looked at, not accuracy."""
+    return {"epochs": number} if "epochs" in model_class(name).rules else {}
+
+
 def fitted(name: str) -> Recommender:
     if name not in FITTED:
         log = synthesize(users=USERS, items=ITEMS, interactions=200, seed=2)
-        FITTED[name] = make(name, **({"epochs": 3} if "transcf" in name else {})).fit(log)
+        FITTED[name] = make(name, **few_epochs(name, 3)).fit(log)
     return FITTED[name]
 
 
@@ -55,7 +60,7 @@ def in_float64(model: Recommender) -> Recommender:
 @pytest.mark.parametrize("name", LINEAR)
 def test_lists_agree_with_the_direct_formula_in_float64(name: str) -> None:
     log = synthesize(users=120, items=90, interactions=2500, seed=5)
-    model = make(name, epochs=4).fit(log)
+    model = make(name, **few_epochs(name, 4)).fit(log)
     users, items = np.indices((len(model.users_), len(model.items_)), dtype=np.int32)
     direct = in_float64(model).score_pairs(users.ravel(), items.ravel()).reshape(users.shape)
     direct[log.user_rows, log.item_rows] = -np.inf
@@ -191,10 +196,10 @@ def test_items_without_training_interactions_do_not_count_in_a_history(
 @EVERY_MODEL
 def test_similar_things_are_found_or_refused(name: str) -> None:
     model = fitted(name)
-    floor = name in {"popularity", "inverse-popularity", "random"}
+    has_users = type(model)._user_similarity is not RowScorer._user_similarity
     for find, ids, what, has in (
-        (model.similar_items, model.items_.series, "item_id", not floor),
-        (model.similar_users, model.users_.series, "user_id", "transcf" in name),
+        (model.similar_items, model.items_.series, "item_id", name not in FLOOR),
+        (model.similar_users, model.users_.series, "user_id", has_users),
     ):
         if not has:
             with pytest.raises(UnsupportedError, match="use a model such as TransCF"):

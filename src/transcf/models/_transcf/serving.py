@@ -17,13 +17,14 @@ from transcf.models import _tables
 from transcf.models._filters import Filters, OnUnknown
 from transcf.models.explanation import Effect, Explanation, Neighbor
 from transcf.models.iterative import IterativeRecommender
+from transcf.retrieval.forms import cosine_form, nearness_form
 from transcf.retrieval.scorer import LinearForm, Scores
 from transcf.retrieval.views import FormView
 
 from .explain import explain_pair, nearest_users
 from .folding import ItemSide, Neighbors, fold_users, refine_user, relative_length
 from .growing import Model, grow
-from .linear import item_vectors, user_vectors
+from .linear import user_vectors
 from .parameters import Form, Hyper, Parameters
 from .recency import recency_weights, weights_of_places
 
@@ -195,13 +196,7 @@ class ServedTransCF(IterativeRecommender):
 
     def _nearness(self, vectors: Scores) -> LinearForm:
         """Minus the squared distance of vectors; their cosine where scores are inner products."""
-        none = np.zeros(len(vectors), np.float32)
-        if self._form == "dot":
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            turned = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-            return LinearForm(turned, turned, none)
-        x, constants = user_vectors("still", vectors, vectors)
-        return LinearForm(x, item_vectors("still", vectors, vectors, none), constants)
+        return cosine_form(vectors) if self._form == "dot" else nearness_form(vectors)
 
     # -- explanations ------------------------------------------------------------------------
 
