@@ -111,7 +111,7 @@ def test_columns_and_ratings_from_the_shell(
     assert "is no file" in refusal("data", "info", "synthetic", *columns)
     plain = answer("evaluate", log_file, "--model", "popularity")["metrics"]
     assert answer("evaluate", file, *columns, "--model", "popularity")["metrics"] == plain
-    compared = answer("compare", file, *columns, "--models", "popularity")["models"]
+    compared = answer("compare", file, "--no-files", *columns, "--models", "popularity")["models"]
     assert compared[0]["metrics"] == plain
     model = tmp_path / "model"
     answer("fit", file, *columns, "--model", "popularity", "--out", model)

@@ -99,7 +99,9 @@ def test_evaluate_of_a_model_without_its_data(
 
 
 def test_compare_has_the_floor_and_the_test(answer: Answer, log_file: Path) -> None:
-    found = answer("compare", log_file, "--models", "ease", "--set", "ease.regularization=5")
+    found = answer(
+        "compare", log_file, "--no-files", "--models", "ease", "--set", "ease.regularization=5"
+    )
     names = [entry["model"] for entry in found["models"]]
     assert names == ["popularity", "inverse-popularity", "random", "ease"]
     assert found["models"][-1]["parameters"]["regularization"] == 5
@@ -110,9 +112,13 @@ def test_compare_has_the_floor_and_the_test(answer: Answer, log_file: Path) -> N
 def test_compare_for_people_marks_the_best(
     command: Command, answer: Answer, log_file: Path
 ) -> None:
-    result = command("compare", log_file, "--models", "itemknn,ease", "--protocol", "paper")
+    result = command(
+        "compare", log_file, "--no-files", "--models", "itemknn,ease", "--protocol", "paper"
+    )
     assert result.exit_code == 0, result.output
-    found = answer("compare", log_file, "--models", "itemknn,ease", "--protocol", "paper")
+    found = answer(
+        "compare", log_file, "--no-files", "--models", "itemknn,ease", "--protocol", "paper"
+    )
     best = max(found["models"], key=lambda entry: entry["metrics"]["N@10"]["mean"])
     figure = f"{best['metrics']['N@10']['mean']:.4f}*"
     line = next(line for line in result.stdout.splitlines() if f" {best['model']} " in line)
@@ -161,7 +167,7 @@ def test_wrong_options_get_one_sentence(case: str, refusal: Refusal, log_file: P
 
 def test_compare_runs_a_model_once_whatever_its_capitals(answer: Answer, log_file: Path) -> None:
     settings = ("--set", "Ease.regularization=5")
-    found = answer("compare", log_file, "--models", "EASE, ease,transcf_DOT", *settings,
+    found = answer("compare", log_file, "--no-files", "--models", "EASE, ease,transcf_DOT", *settings,
                    "--set", "transcf-dot.epochs=1")  # fmt: skip
     names = [entry["model"] for entry in found["models"]]
     assert names == ["popularity", "inverse-popularity", "random", "ease", "transcf-dot"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
@@ -12,7 +11,10 @@ from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.data.readers import Reading
-    from transcf.models.base import Recommender
+    from transcf.evaluation.protocols import Part as EvaluationPart
+    from transcf.evaluation.protocols import Protocol as EvaluationProtocol
+    from transcf.evaluation.ranks import Ties as EvaluationTies
+    from transcf.experiments.judging import Judging
 
 #: DATA of every command.
 Data: TypeAlias = Annotated[
@@ -104,18 +106,26 @@ def read_params(
     return params
 
 
-def make_model(
-    name: str, params: Mapping[str, Any], *, seed: int, threads: int | None = None
-) -> Recommender:
-    """Make a model with a seed and a number of threads, where it has such parameters.
+def read_judging(protocol: str, ties: str, part: str, at: str) -> Judging:
+    """Check how models are to be judged, before anything is fitted."""
+    from transcf.experiments.judging import Judging
 
-    A seed or thread count that is set by name wins over the general option.
-    """
-    from transcf.models.registry import create, model_class
-
-    rules = model_class(name).rules
-    general = {"random_state": seed, "n_threads": threads}
-    return create(name, **{**{k: v for k, v in general.items() if k in rules}, **params})
+    for option, word, allowed in (
+        ("protocol", protocol, ("strict", "paper", "paper-as-published")),
+        ("ties", ties, ("pessimistic", "realistic", "optimistic")),
+        ("part", part, ("test", "validation")),
+    ):
+        if word not in allowed:
+            raise ParameterError(f"--{option} {word} is not understood: use {', '.join(allowed)}.")
+    lengths = [length.strip() for length in at.split(",")]
+    if not all(length.isdigit() and int(length) for length in lengths):
+        raise ParameterError(f"--at {at} is not understood: write numbers such as 10,20.")
+    return Judging(
+        protocol=cast("EvaluationProtocol", protocol),
+        ties=cast("EvaluationTies", ties),
+        part=cast("EvaluationPart", part),
+        at=tuple(map(int, lengths)),
+    )
 
 
 def limit_threads(threads: int | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -49,12 +48,6 @@ def print_table(
 def print_facts(title: str, facts: Mapping[str, object]) -> None:
     """Print names and values, one a line."""
     print_table(title, ("", ""), facts.items())
-
-
-def progress_note(text: str) -> None:
-    """Tell a person at a terminal what is going on; machines hear nothing."""
-    if sys.stderr.isatty():
-        typer.echo(text, err=True)
 
 
 def _text(cell: object) -> str:

@@ -1,8 +1,9 @@
-"""`transcf compare`: several models on one split, in one table."""
+"""`transcf compare`: several models on one split, in one table, in files and in a chart."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,20 +20,18 @@ from transcf.cli._options import (
     Threads,
     Ties,
     limit_threads,
+    read_judging,
     read_params,
     read_reading,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
-from transcf.cli._runs import Judging, Run, run
-from transcf.errors import ParameterError
+from transcf.cli._progress import show_steps
+from transcf.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
-    import polars as pl
-
-#: Always in the table: what a figure is worth shows only beside these.
-_FLOOR = ("popularity", "inverse-popularity", "random")
-#: Below this, a difference is called one.
-_LEVEL = 0.05
+    from transcf.experiments.comparison import Comparison
+    from transcf.experiments.judging import Judging
+    from transcf.experiments.runs import Contender
 
 
 def compare(
@@ -46,6 +45,13 @@ def compare(
             "--set", metavar="MODEL.NAME=VALUE", help="A parameter of one model; repeatable."
         ),
     ] = None,
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="Settings of each model to try on validation data: none (the defaults), small "
+            "(3), medium (10) or large (40)."
+        ),
+    ] = "none",
     protocol: Protocol = "strict",
     ties: Ties = "pessimistic",
     part: Part = "test",
@@ -56,40 +62,72 @@ def compare(
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the table (Markdown, JSON) and the bar chart.")
+    ] = Path("comparison"),
+    files: Annotated[
+        bool, typer.Option("--files/--no-files", help="Whether to write these files.")
+    ] = True,
     as_json: JsonFlag = False,
 ) -> None:
     """Fit and judge several models on the same split, and test their differences."""
     from transcf.data.sources import open_split
+    from transcf.experiments.comparison import compare_models
 
     limit_threads(threads)
-    names = _names(models)
-    params = _params_of(names, settings)
-    judging = Judging.read(protocol, ties, part, at)
+    judging = read_judging(protocol, ties, part, at)
     _check_metric(metric, judging)
+    contenders = _contenders(models, settings, budget, threads)
+    if files and out.exists() and not out.is_dir():
+        raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
     split = open_split(data, protocol, seed=seed, **read_reading(columns, ratings))
     numbers = range(seed, seed + seeds)
-    runs = [run(name, params[name], split, judging, numbers, threads) for name in names]
-    tests = paired_tests(runs, metric)
-    if as_json:
-        print_json(
-            {
-                "dataset": data,
-                "metric": metric,
-                "models": [done.to_dict() for done in runs],
-                "tests": tests.to_dicts(),
-            }
+    with show_steps(len(contenders)) as steps:
+        found = compare_models(
+            data, steps.counted(contenders), split, judging, metric, numbers, steps.say
         )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_comparison(found)
+    if files:
+        _write(found, out)
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print one line per model: metrics with standard errors, the best marked, and the test."""
+    from transcf.experiments.report import sheet_of
+
+    sheet = sheet_of(comparison)
+    print_table(sheet.title, sheet.columns, sheet.rows, notes=sheet.notes)
+
+
+def _write(comparison: Comparison, folder: Path) -> None:
+    from transcf.experiments.report import write_report
+
+    try:
+        written = write_report(comparison, folder)
+    except MissingExtraError as error:
+        typer.echo(f"transcf: {error} The table is in {folder}.", err=True)
         return
-    first = runs[0].evaluations[0]
-    title = f"{data}: {protocol} protocol, {part}, {first.users:,} users, {ties} ties"
-    print_runs(title, runs, metric, tests)
+    typer.echo(f"Written: {', '.join(map(str, written))}", err=True)
 
 
-def _names(models: str) -> list[str]:
+def _contenders(
+    models: str, settings: list[str] | None, budget: str, threads: int | None
+) -> list[Contender]:
+    from transcf.experiments.comparison import FLOOR
+    from transcf.experiments.runs import Contender
     from transcf.models.registry import available
+    from transcf.tuning import settings_to_try
 
     asked = available() if models == "all" else map(_registered_name, models.split(","))
-    return list(dict.fromkeys((*_FLOOR, *asked)))
+    names = list(dict.fromkeys((*FLOOR, *asked)))
+    params = _params_of(names, settings)
+    return [
+        Contender(name, name, params[name], settings_to_try(name, budget), threads)
+        for name in names
+    ]
 
 
 def _registered_name(name: str) -> str:
@@ -124,61 +162,3 @@ def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, di
             )
         dealt[model].append(rest)
     return {name: read_params(name, own) for name, own in dealt.items()}
-
-
-def paired_tests(runs: Sequence[Run], metric: str) -> pl.DataFrame:
-    """Test all pairs of models on the figures of single users, averaged over seeds."""
-    from transcf.evaluation import compare as test_pairs
-
-    return test_pairs([done.averaged() for done in runs], metric)
-
-
-def print_runs(title: str, runs: Sequence[Run], metric: str, tests: pl.DataFrame) -> None:
-    """Print one line per model: metrics with standard errors, the best marked, and the test."""
-    summaries = {done.name: done.summary() for done in runs}
-    shown = [name for name in summaries[runs[0].name] if name.startswith(("H@", "N@"))]
-    shown += [] if metric in shown else [metric]
-    best = {
-        name: max((found[name]["mean"], model) for model, found in summaries.items())[1]
-        for name in shown
-    }
-    p_values = _against(best[metric], tests)
-    rows = []
-    for done in runs:
-        cells = []
-        for name in shown:
-            entry = summaries[done.name][name]
-            cells.append(_cell(entry["mean"], entry["se"], "*" if best[name] == done.name else " "))
-        if done.full is not None:
-            full = done.full.metrics[metric]
-            cells.append(_cell(full.mean, full.se))
-        rows.append((done.name, *cells, p_values.get(done.name), f"{done.seconds:.1f}"))
-    beside = [f"{metric} in full ranking"] if runs[0].full is not None else []
-    columns = ("model", *shown, *beside, f"p ({metric})", "seconds")
-    print_table(title, columns, rows, notes=_notes(runs, metric, best[metric], p_values))
-
-
-def _cell(mean: float, error: float, mark: str = " ") -> str:
-    return f"{mean:.4f}{mark} ± {error:.4f}"
-
-
-def _notes(runs: Sequence[Run], metric: str, best: str, p_values: dict[str, float]) -> list[str]:
-    tied = [name for name, p in p_values.items() if p >= _LEVEL]
-    legend = (
-        f"* best; ± standard error over users; p: {metric} against {best}, Wilcoxon signed-rank "
-        "with Holm's correction."
-    )
-    if tied:
-        legend += f" Not told apart from the best at {_LEVEL}: {', '.join(tied)}."
-    warnings = dict.fromkeys(note for done in runs for note in done.notes())
-    return [legend, *warnings]
-
-
-def _against(winner: str, tests: pl.DataFrame) -> dict[str, float]:
-    """Corrected p-value of each other model's difference from the best one."""
-    found = {}
-    for row in tests.iter_rows(named=True):
-        if winner in (row["model_a"], row["model_b"]):
-            other = row["model_b"] if row["model_a"] == winner else row["model_a"]
-            found[other] = float(row["p_holm"])
-    return found

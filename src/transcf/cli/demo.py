@@ -7,8 +7,7 @@ import time
 import typer
 
 from transcf.cli._output import JsonFlag, print_json
-from transcf.cli._runs import Judging, run
-from transcf.cli.compare import paired_tests, print_runs
+from transcf.cli.compare import print_comparison
 from transcf.cli.recommend import show
 
 #: Models that are shown; the last one serves the recommendations.
@@ -20,15 +19,18 @@ def demo(as_json: JsonFlag = False) -> None:
     """Make up data, compare models on it, recommend, explain, and welcome somebody new."""
     from transcf.data.splits import leave_one_out
     from transcf.data.synthetic import synthesize
+    from transcf.experiments.comparison import compare_models
+    from transcf.experiments.judging import Judging
+    from transcf.experiments.runs import Contender
     from transcf.models.transcf import TransCF
 
     started = time.perf_counter()
     log = synthesize(seed=0)
     split = leave_one_out(log, "time")
-    judging = Judging.read("strict", "pessimistic", "test", "10,20")
-    runs = [run(name, {}, split, judging, [0]) for name in _SHOWN]
+    contenders = [Contender(name, name) for name in _SHOWN]
+    found = compare_models("made-up data", contenders, split, Judging("strict"), _METRIC)
     user = split.train.users.series[0]
-    served = runs[-1].model
+    served = found.runs[-1].model
     assert isinstance(served, TransCF), "the last of those shown"
     table = served.recommend(user, k=5)
     explanation = served.explain(user, table["item_id"][0], top=3)
@@ -37,7 +39,7 @@ def demo(as_json: JsonFlag = False) -> None:
     if as_json:
         print_json(
             {
-                "models": [done.to_dict() for done in runs],
+                "models": [done.to_dict() for done in found.runs],
                 "recommendations": table.to_dicts(),
                 "explanation": explanation.to_dict(),
                 "history": history,
@@ -47,8 +49,7 @@ def demo(as_json: JsonFlag = False) -> None:
         )
         return
     typer.echo(f"Made up a log: {log!r}\n")
-    title = "Full ranking, newest event of each user held out"
-    print_runs(title, runs, _METRIC, paired_tests(runs, _METRIC))
+    print_comparison(found)
     typer.echo()
     show(f"{served.name} recommends to {user}", table, as_json=False)
     typer.echo(f"\nWhy?\n{explanation}\n")

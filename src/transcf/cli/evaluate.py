@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,15 +20,16 @@ from transcf.cli._options import (
     Threads,
     Ties,
     limit_threads,
+    read_judging,
     read_params,
     read_reading,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
-from transcf.cli._runs import Judging, Run, run
 from transcf.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from transcf.data.split import Split
+    from transcf.experiments.runs import Run
     from transcf.models.base import Recommender
 
 
@@ -78,13 +78,15 @@ def evaluate(
         raise ParameterError("--model is missing: `transcf models` lists the names.")
     else:
         from transcf.data.sources import open_split
+        from transcf.experiments.runs import Contender, run
 
         params = read_params(model, settings, preset, data)
-        judging = Judging.read(protocol or "strict", ties, part, at)
+        judging = read_judging(protocol or "strict", ties, part, at)
         reading = read_reading(columns, ratings)
         split = open_split(data, judging.protocol, seed=seed, **reading)
         numbers = range(seed, seed + seeds)
-        dataset, done = data, run(model, params, split, judging, numbers, threads)
+        contender = Contender(model, model, params, threads=threads)
+        dataset, done = data, run(contender, split, judging, numbers)
     if as_json:
         print_json({"dataset": dataset, **done.to_dict()})
     else:
@@ -109,9 +111,9 @@ def _judge_saved(
     """Open the data that a saved model was fitted on, and judge it there."""
     from transcf.data.candidates import draw_candidates
     from transcf.data.sources import open_split
+    from transcf.experiments.runs import Run
     from transcf.models.storage import load
 
-    started = time.perf_counter()
     fitted = load(folder)
     origin = fitted.report_
     if not {"dataset", "protocol", "split_seed"} <= origin.keys():
@@ -119,14 +121,14 @@ def _judge_saved(
             f"{folder} does not say what it was fitted on: only `transcf fit` notes that down."
         )
     dataset, seed = origin["dataset"], origin["split_seed"]
-    judging = Judging.read(protocol or origin["protocol"], ties, part, at)
+    judging = read_judging(protocol or origin["protocol"], ties, part, at)
     split = open_split(dataset, origin["protocol"], seed=seed, **origin.get("reading", {}))
     _check_same_training(folder, dataset, fitted, split)
     if judging.protocol != "strict" and split.candidates is None:
         split = draw_candidates(split, seed=seed)
     judged = judging.judge(fitted, split)
-    seconds = time.perf_counter() - started
-    return dataset, Run(fitted.name, fitted, [judged], seconds, judging.beside(fitted, split))
+    seconds = float(origin["seconds"])
+    return dataset, Run(fitted.name, fitted, [judged], seconds, full=judging.beside(fitted, split))
 
 
 def _check_same_training(folder: str, dataset: str, fitted: Recommender, split: Split) -> None:
@@ -162,6 +164,11 @@ def _print(dataset: str, done: Run) -> None:
     )
     skipped = ", ".join(f"{reason} {count:,}" for reason, count in found["skipped"].items())
     shown = ", ".join(f"{name} {value:.4g}" for name, value in found["catalogue"].items())
-    notes = [shown, f"skipped: {skipped or 'nobody'}", *found["notes"], f"{done.seconds:.1f} s"]
+    notes = [
+        shown,
+        f"skipped: {skipped or 'nobody'}",
+        *found["notes"],
+        f"fitted in {done.seconds:.1f} s",
+    ]
     columns = ("metric", "mean", "se (users)", "sd (seeds)", *(["full ranking"] if full else []))
     print_table(title, columns, rows, notes=filter(None, notes))

@@ -19,7 +19,6 @@ from transcf.cli._options import (
     Threads,
     lasting_name,
     limit_threads,
-    make_model,
     read_params,
     read_reading,
 )
@@ -47,13 +46,14 @@ def fit(
     """
     from transcf.data.sources import open_split
     from transcf.evaluation import Validation
+    from transcf.experiments.runs import Contender
     from transcf.models.storage import check_replaceable
     from transcf.training.checkpoint import FILE_NAME
     from transcf.training.options import FitOptions
 
     limit_threads(threads)
     params = read_params(model, settings, preset, data)
-    made = make_model(model, params, seed=seed, threads=threads)
+    made = Contender(model, model, params, threads=threads).make(seed)
     check_replaceable(out.absolute())
     reading = read_reading(columns, ratings)
     split = open_split(data, protocol, seed=seed, **reading)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._output import JsonFlag, print_json, print_table, progress_note
+from transcf.cli._output import JsonFlag, print_json, print_table
+from transcf.cli._progress import show_steps
 
 if TYPE_CHECKING:
     from transcf.experiments import Row, Study
@@ -21,7 +22,8 @@ def study(
     from transcf.experiments.runner import paired_tests
 
     plan = load_study(name)
-    rows = list(run_study(plan, say=progress_note))
+    with show_steps(len(plan.datasets) * len(plan.models)) as steps:
+        rows = list(steps.counted(run_study(plan, say=steps.say)))
     tests = paired_tests(rows, plan.compare) if plan.compare else None
     if as_json:
         pairs = [] if tests is None else tests.to_dicts()
@@ -40,6 +42,7 @@ def _print_rows(plan: Study, rows: list[Row]) -> None:
         "runs",
         "validation",
         *plan.metrics,
+        *([] if plan.protocol == "strict" else [f"{plan.metrics[0]} in full ranking"]),
         "seconds",
         "chosen",
     ]
@@ -48,11 +51,13 @@ def _print_rows(plan: Study, rows: list[Row]) -> None:
         figures = [_figure(row.metrics[metric]) for metric in plan.metrics]
         chosen = ", ".join(f"{name}={value}" for name, value in row.chosen.items())
         about = [row.dataset, row.model, row.users, row.runs, f"{row.validation:.4f}"]
-        lines.append([*about, *figures, row.seconds, chosen])
+        full = [f"{value:.4f}" for value in list(row.full_ranking.values())[:1]]
+        lines.append([*about, *figures, *full, row.seconds, chosen])
         if row.published:
             known = row.published
             printed = [f"{known[name]:.4f}" if name in known else None for name in plan.metrics]
-            lines.append([row.dataset, "  as published", None, None, None, *printed, None, ""])
+            blank = [None] * (len(full) + 1)
+            lines.append([row.dataset, "  as published", None, None, None, *printed, *blank, ""])
     note = (
         f"Figures of the {plan.part} part: mean over users and seeds, ± spread of the seeds "
         "(± standard error over users). validation: the metric that chose epochs and settings."

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import polars as pl
@@ -13,19 +12,12 @@ from transcf.data.filters import k_core
 from transcf.data.sources import open_data, open_split
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
-from transcf.evaluation import (
-    Evaluation,
-    Validation,
-    average_seeds,
-    compare,
-    evaluate,
-    summarize_seeds,
-)
+from transcf.evaluation import Evaluation, average_seeds, compare
 from transcf.evaluation.protocols import Protocol
+from transcf.experiments.judging import Judging
+from transcf.experiments.runs import Contender, Say, run
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
-from transcf.models.base import Recommender
 from transcf.models.presets import preset
-from transcf.models.registry import create, model_class
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +35,7 @@ class Row:
         chosen: The values that validation data chose from the grid.
         seconds: Fitting time of one run, mean over the seeds.
         evaluations: One per seed.
+        full_ranking: Metrics of the first seed in full ranking, where a protocol samples.
     """
 
     dataset: str
@@ -55,24 +48,24 @@ class Row:
     chosen: dict[str, Any]
     seconds: float
     evaluations: tuple[Evaluation, ...]
+    full_ranking: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return {name: value for name, value in vars(self).items() if name != "evaluations"}
 
 
-def run_study(study: Study, say: Callable[[str], None] = lambda text: None) -> Iterator[Row]:
+def run_study(study: Study, say: Say = lambda text: None) -> Iterator[Row]:
     """Run a study, row by row.
 
     Args:
         study: What to compare.
-        say: Told what is about to be done.
+        say: Told about every step.
     """
     for dataset in study.datasets:
         split = _split(dataset, study.protocol)
         for plan in study.models:
-            say(f"{dataset.name}: {plan.label or plan.name}")
-            yield _row(study, dataset, plan, split)
+            yield _row(study, dataset, plan, split, say)
 
 
 def paired_tests(rows: list[Row], metric: str) -> pl.DataFrame:
@@ -97,49 +90,28 @@ def _split(dataset: DatasetPlan, protocol: str) -> Split:
     return leave_one_out(log, "random" if log.timestamps is None else "time")
 
 
-def _row(study: Study, dataset: DatasetPlan, plan: ModelPlan, split: Split) -> Row:
-    protocol = cast(Protocol, study.protocol)
-    validation = Validation.of(split, protocol)
-    chosen = _choose(plan, dataset.name, split, validation)
-    takes_seed = "random_state" in model_class(plan.name).rules
-    evaluations, figures, seconds = [], [], 0.0
-    for seed in range(study.seeds if takes_seed else 1):
-        model = _make(plan, dataset.name, chosen, seed)
-        started = time.perf_counter()
-        model.fit(split.train, validation)
-        seconds += time.perf_counter() - started
-        figures.append(validation(model))
-        evaluations.append(evaluate(model, split, protocol, part=study.part, at=study.lengths()))
-    summary = summarize_seeds(evaluations)
+def _row(study: Study, dataset: DatasetPlan, plan: ModelPlan, split: Split, say: Say) -> Row:
+    named = {} if plan.preset is None else preset(plan.name, plan.preset, dataset.name)
+    contender = Contender(plan.label or plan.name, plan.name, named | plan.params, plan.choices())
+    judging = Judging(cast(Protocol, study.protocol), part=study.part, at=study.lengths())
+    seeds = range(study.seeds)
+    done = run(contender, split, judging, seeds, lambda step: say(f"{dataset.name}: {step}"))
+    assert done.validation is not None, "it was fitted here"
+    summary = done.summary()
     return Row(
         dataset=dataset.name,
-        model=plan.label or plan.name,
-        users=evaluations[0].users,
-        runs=len(evaluations),
+        model=done.name,
+        users=done.evaluations[0].users,
+        runs=len(done.evaluations),
         metrics={name: summary[name] for name in study.metrics},
-        validation=sum(figures) / len(figures),
+        validation=done.validation,
         published=dataset.published.get(plan.name, {}),
-        chosen=chosen,
-        seconds=round(seconds / len(evaluations), 2),
-        evaluations=tuple(evaluations),
+        chosen=dict(done.chosen),
+        seconds=round(done.seconds, 2),
+        evaluations=tuple(done.evaluations),
+        full_ranking={} if done.full is None else _means(done.full, study.metrics),
     )
 
 
-def _choose(plan: ModelPlan, dataset: str, split: Split, validation: Validation) -> dict[str, Any]:
-    """Return the combination with the best validation figure (seed 0), the test part unread."""
-    choices = plan.choices()
-    if len(choices) == 1:
-        return choices[0]
-
-    def figure(choice: dict[str, Any]) -> float:
-        return validation(_make(plan, dataset, choice, 0).fit(split.train, validation))
-
-    return max(choices, key=figure)
-
-
-def _make(plan: ModelPlan, dataset: str, chosen: dict[str, Any], seed: int) -> Recommender:
-    named = {} if plan.preset is None else preset(plan.name, plan.preset, dataset)
-    params = named | plan.params | chosen
-    if "random_state" in model_class(plan.name).rules:
-        params["random_state"] = seed
-    return create(plan.name, **params)
+def _means(evaluation: Evaluation, metrics: Sequence[str]) -> dict[str, float]:
+    return {name: evaluation.metrics[name].mean for name in metrics}

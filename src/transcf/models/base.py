@@ -134,6 +134,12 @@ class Recommender(Answers):
     def _restore(self, state: State) -> None:
         """Set the learned arrays again, to be read only; ids and seen items are there."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the learned arrays."""
+        self._check_fitted()
+        return sum(array.nbytes for array in self._state().values())
+
     def save(self, folder: str | Path) -> Path:
         """Write the model to a folder: tensors, JSON and ids, no code; all or nothing."""
         from transcf.models.storage import save

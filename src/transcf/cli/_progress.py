@@ -1,0 +1,50 @@
+"""One line at a terminal that says what a long command is at; nothing elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Steps:
+    """What is being done, and how many of the parts are.
+
+    Args:
+        show: Called with (parts done, text) whenever one of them changes.
+    """
+
+    def __init__(self, show: Callable[[int, str], None]) -> None:
+        """Start with nothing done."""
+        self._show, self._done, self._text = show, 0, ""
+
+    def say(self, text: str) -> None:
+        """Show what is being done now."""
+        self._text = text
+        self._show(self._done, text)
+
+    def counted(self, parts: Iterable[T]) -> Iterator[T]:
+        """Yield parts, and count each as done when the next one is asked for."""
+        for part in parts:
+            yield part
+            self._done += 1
+            self._show(self._done, self._text)
+
+
+@contextmanager
+def show_steps(total: int) -> Iterator[Steps]:
+    """Show a bar for so many parts on stderr if that is a terminal, and take it away at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Steps(lambda done, text: None)
+        return
+    text_column = TextColumn("{task.description}", markup=False)
+    layout = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), text_column)
+    with Progress(*layout, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield Steps(lambda done, text: bar.update(task, completed=done, description=text))

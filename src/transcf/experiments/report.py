@@ -1,0 +1,140 @@
+"""What a comparison looks like: rows for a table, Markdown, JSON and a chart in files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from transcf.data.atomic import whole_file
+from transcf.errors import MissingExtraError
+from transcf.experiments.comparison import LEVEL, Comparison
+from transcf.experiments.runs import Run
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table in words.
+
+    Attributes:
+        title: One line.
+        columns: Names.
+        rows: As many cells each as there are columns.
+        notes: Lines that belong below the table.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+    def to_markdown(self) -> str:
+        """Write it in Markdown, numbers to the right.
+
+        Example:
+            >>> print(Sheet("Title", ["a", "b"], [["x", "1"]]).to_markdown())
+            # Title
+            <BLANKLINE>
+            | a | b |
+            |---|--:|
+            | x | 1 |
+            <BLANKLINE>
+        """
+        dividers = "|".join(["---"] + ["--:"] * (len(self.columns) - 1))
+        lines = [f"# {self.title}", "", _line(self.columns), f"|{dividers}|"]
+        lines += map(_line, self.rows)
+        lines += [line for note in self.notes for line in ("", note)]
+        return "\n".join([*lines, ""])
+
+
+def sheet_of(comparison: Comparison) -> Sheet:
+    """One row for each model: metrics with standard errors, the best marked, test, time, size."""
+    judging, metric, first = comparison.judging, comparison.metric, comparison.runs[0]
+    shown = [name for name in first.summary() if name.startswith(("H@", "N@"))]
+    shown += [] if metric in shown else [metric]
+    searched = any(done.tried > 1 for done in comparison.runs)
+    columns = ["model", *shown]
+    columns += [f"{metric} in full ranking"] if first.full is not None else []
+    columns += [f"p ({metric})", "fit seconds", "size"] + (["chosen"] if searched else [])
+    title = (
+        f"{comparison.dataset}: {judging.protocol} protocol, {judging.part}, "
+        f"{first.evaluations[0].users:,} users, {judging.ties} ties"
+    )
+    rows = [_row(comparison, done, shown, searched) for done in comparison.runs]
+    return Sheet(title, columns, rows, _notes(comparison))
+
+
+def write_report(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write `comparison.md`, `comparison.json` and `comparison.png` into a folder.
+
+    Files of these names are replaced, each when the new one is whole; others stay.
+
+    Returns:
+        What was written.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed; the other files are written then.
+    """
+    texts = {
+        "comparison.md": sheet_of(comparison).to_markdown(),
+        "comparison.json": json.dumps(comparison.to_dict(), indent=2) + "\n",
+    }
+    written = []
+    for name, text in texts.items():
+        with whole_file(folder / name) as path:
+            path.write_text(text, encoding="utf-8")
+        written.append(folder / name)
+    try:
+        from transcf.experiments.charts import bar_chart
+    except ImportError as error:
+        raise MissingExtraError("The bar chart of a comparison", "plots") from error
+    with whole_file(folder / "comparison.png") as path:
+        bar_chart(comparison, path)
+    return [*written, folder / "comparison.png"]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _row(comparison: Comparison, done: Run, shown: Sequence[str], searched: bool) -> list[str]:
+    cells = [done.name]
+    for name in shown:
+        entry = comparison.summaries[done.name][name]
+        mark = "*" if comparison.best(name) == done.name else " "
+        cells.append(_figure(entry["mean"], entry["se"], mark))
+    if done.full is not None:
+        full = done.full.metrics[comparison.metric]
+        cells.append(_figure(full.mean, full.se))
+    p = comparison.p_values.get(done.name)
+    cells.append("-" if p is None else f"{p:.2g}{' =' if p >= LEVEL else ''}")
+    cells += [f"{done.seconds:.2f}", _size(done.model.nbytes)]
+    if searched:
+        cells.append(", ".join(f"{key}={value}" for key, value in done.chosen.items()) or "default")
+    return cells
+
+
+def _figure(mean: float, error: float, mark: str = " ") -> str:
+    return f"{mean:.4f}{mark} ± {error:.4f}"
+
+
+def _size(n_bytes: int) -> str:
+    for unit, scale in (("GB", 2**30), ("MB", 2**20)):
+        if n_bytes >= scale:
+            return f"{n_bytes / scale:.1f} {unit}"
+    return f"{n_bytes / 2**10:.1f} kB"
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    metric = comparison.metric
+    legend = (
+        f"* best; ± standard error over users; p: {metric} against {comparison.best(metric)}, "
+        f"Wilcoxon signed-rank with Holm's correction; = not told apart from the best at {LEVEL}."
+    )
+    tried = max(done.tried for done in comparison.runs)
+    if tried > 1:
+        legend += f" Settings: the best of at most {tried} on validation data."
+    failed = [f"{name} is missing: {reason}" for name, reason in comparison.failures.items()]
+    warnings = dict.fromkeys(note for done in comparison.runs for note in done.notes())
+    return [legend, *failed, *warnings]

@@ -1,0 +1,197 @@
+"""One model of a table: settings chosen on validation data, then judged, once for each seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from transcf.data.split import Split
+from transcf.errors import DivergenceError
+from transcf.evaluation import Evaluation, Validation, average_seeds, summarize_seeds
+from transcf.experiments.judging import Judging
+from transcf.models.base import Recommender
+from transcf.models.registry import create, model_class
+from transcf.training.options import FitOptions
+
+#: Told what is being done, as one line of text.
+Say: TypeAlias = Callable[[str], None]
+
+#: What every table of sampled figures has to say.
+SAMPLED_NOTE = (
+    "Sampled candidates favour models that rank rare items first: compare with inverse-popularity "
+    "and with the full ranking."
+)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A model with settings to choose from.
+
+    Attributes:
+        name: Stands for it in tables.
+        model: Its name in the registry.
+        params: Parameters that are set.
+        choices: Further parameters to choose from on validation data.
+        threads: Threads for training, where the model has such a parameter.
+    """
+
+    name: str
+    model: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    choices: Sequence[Mapping[str, Any]] = ({},)
+    threads: int | None = None
+
+    @property
+    def takes_seed(self) -> bool:
+        """Whether a seed changes anything."""
+        return "random_state" in model_class(self.model).rules
+
+    def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender:
+        """Make the model; a seed or thread count that is set by name wins over the general one."""
+        rules = model_class(self.model).rules
+        general = {"random_state": seed, "n_threads": self.threads}
+        usable = {name: value for name, value in general.items() if name in rules}
+        return create(self.model, **{**usable, **self.params, **(choice or {})})
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A model of a table, fitted with one or several seeds.
+
+    Attributes:
+        name: Stands for it in the table.
+        model: The fitted model of the first seed.
+        evaluations: One for each seed; a single one if the seed changes nothing.
+        seconds: Time of one fit, mean over the seeds.
+        validation: What chose settings and epochs, of the kept models, mean over the seeds; None
+            for a model that was fitted elsewhere.
+        chosen: The settings that validation data chose, of `tried` ones.
+        tried: Settings that were tried.
+        full: The model of the first seed in full ranking, where a protocol samples candidates.
+    """
+
+    name: str
+    model: Recommender
+    evaluations: Sequence[Evaluation]
+    seconds: float
+    validation: float | None = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    tried: int = 1
+    full: Evaluation | None = None
+
+    def notes(self) -> list[str]:
+        """Warnings that belong to the figures."""
+        sampled = None if self.full is None else SAMPLED_NOTE
+        return [note for note in (sampled, self.evaluations[0].note) if note]
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        """`mean`, `sd` over seeds and `se` over users of every metric."""
+        return summarize_seeds(self.evaluations)
+
+    def averaged(self) -> Evaluation:
+        """One evaluation with the figures of each user averaged over the seeds."""
+        return average_seeds(self.evaluations, self.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        first = self.evaluations[0]
+        return {
+            "model": self.name,
+            "class": type(self.model).__name__,
+            "parameters": self.model.get_params(),
+            "chosen": dict(self.chosen),
+            "tried": self.tried,
+            "validation": self.validation,
+            "protocol": first.protocol,
+            "ties": first.ties,
+            "part": first.part,
+            "runs": len(self.evaluations),
+            "users": first.users,
+            "skipped": first.skipped,
+            "metrics": self.summary(),
+            "catalogue": first.catalogue,
+            "seconds": round(self.seconds, 3),
+            "bytes": self.model.nbytes,
+            "notes": self.notes(),
+            **({} if self.full is None else {"full_ranking": self.full.to_dict()["metrics"]}),
+        }
+
+
+def run(
+    contender: Contender,
+    split: Split,
+    judging: Judging,
+    seeds: Sequence[int],
+    say: Say | None = None,
+) -> Run:
+    """Choose settings on validation data (first seed), then fit and judge with every seed.
+
+    Args:
+        contender: What to run.
+        split: Where; its test part is read by the final judging alone.
+        judging: How.
+        seeds: At least one; a model without chance is run once.
+        say: Told about every step; without it, epochs show on a terminal.
+    """
+    validation = Validation.of(split, judging.protocol)
+    chosen, fitted = _choose(contender, split, validation, seeds[0], say)
+    models: list[Recommender] = []
+    evaluations, figures, seconds = [], [], []
+    for seed in seeds if contender.takes_seed else seeds[:1]:
+        if fitted is not None and not models and not judging.picks_epochs_on_test:
+            model = fitted
+            evaluations.append(judging.judge(model, split))
+        else:
+            model = contender.make(seed, chosen)
+            options = _options(f"{contender.name}, seed {seed}", say)
+            evaluations.append(judging.fit_and_judge(model, split, validation, options))
+        figures.append(validation(model))
+        seconds.append(float(model.report_["seconds"]))
+        models = models or [model]
+    return Run(
+        name=contender.name,
+        model=models[0],
+        evaluations=evaluations,
+        seconds=sum(seconds) / len(seconds),
+        validation=sum(figures) / len(figures),
+        chosen=chosen,
+        tried=len(contender.choices),
+        full=judging.beside(models[0], split),
+    )
+
+
+def _choose(
+    contender: Contender, split: Split, validation: Validation, seed: int, say: Say | None
+) -> tuple[Mapping[str, Any], Recommender | None]:
+    """Return the best choice on validation data, the test part unread, and its fitted model.
+
+    Without a choice nothing is fitted. The first of equal ones wins.
+    """
+    choices = contender.choices
+    if len(choices) == 1:
+        return choices[0], None
+    best: tuple[float, Mapping[str, Any], Recommender] | None = None
+    failure: DivergenceError | None = None
+    for number, choice in enumerate(choices, start=1):
+        options = _options(f"{contender.name}, setting {number} of {len(choices)}", say)
+        model = contender.make(seed, choice)
+        try:
+            figure = validation(model.fit(split.train, validation, options))
+        except DivergenceError as error:  # a setting that does not train is not chosen
+            failure = error
+            continue
+        if best is None or figure > best[0]:
+            best = figure, choice, model
+    if best is None:
+        assert failure is not None, "there are choices"
+        raise failure
+    return best[1], best[2]
+
+
+def _options(step: str, say: Say | None) -> FitOptions:
+    """Report a step and its epochs; without a listener, epochs have a bar of their own."""
+    if say is None:
+        return FitOptions()
+    say(step)
+    return FitOptions(progress=False, on_epoch=lambda number: say(f"{step}, epoch {number}"))

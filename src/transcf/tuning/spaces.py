@@ -1,0 +1,73 @@
+"""Search spaces: for each model the values of its parameters that are worth trying."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from transcf.errors import ParameterError
+from transcf.models.registry import create, model_class
+
+#: How many settings of each model are tried, by the name of the budget; the first is the default.
+BUDGETS = {"none": 1, "small": 3, "medium": 10, "large": 40}
+
+
+@cache
+def _all() -> dict[str, dict[str, list[Any]]]:
+    text = files("transcf.tuning").joinpath("spaces.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def space_of(model: str) -> dict[str, list[Any]]:
+    """Return the values to choose from, by parameter; nothing for a model without choices.
+
+    Example:
+        >>> sorted(space_of("itemknn"))
+        ['n_neighbors', 'shrinkage']
+    """
+    return _all().get(model_class(model).__name__, {})
+
+
+def settings_to_try(model: str, budget: str, seed: int = 0) -> list[dict[str, Any]]:
+    """Return the settings that a budget allows: the defaults, then random ones without repeats.
+
+    Args:
+        model: Name of the model, as in the registry.
+        budget: One of `BUDGETS`.
+        seed: Of the draw.
+
+    Example:
+        >>> settings_to_try("ease", "none")
+        [{}]
+        >>> len(settings_to_try("ease", "small"))
+        3
+    """
+    if budget not in BUDGETS:
+        raise ParameterError(
+            f"There is no budget {budget!r}; there are: {', '.join(map(repr, BUDGETS))}."
+        )
+    space = space_of(model)
+    total = math.prod(map(len, space.values()))
+    defaults = create(model).get_params()
+    settings: list[dict[str, Any]] = [{}]
+    for number in np.random.default_rng(seed).permutation(total).tolist() if space else ():
+        if len(settings) == BUDGETS[budget]:
+            break
+        setting = _combination(space, number)
+        if any(defaults[name] != value for name, value in setting.items()):
+            settings.append(setting)
+    return settings
+
+
+def _combination(space: dict[str, list[Any]], number: int) -> dict[str, Any]:
+    """Return one combination of values; each has a number."""
+    setting = {}
+    for name, values in space.items():
+        number, place = divmod(number, len(values))
+        setting[name] = values[place]
+    return setting
