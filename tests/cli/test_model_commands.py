@@ -167,8 +167,8 @@ def test_wrong_options_get_one_sentence(case: str, refusal: Refusal, log_file: P
 
 def test_compare_runs_a_model_once_whatever_its_capitals(answer: Answer, log_file: Path) -> None:
     settings = ("--set", "Ease.regularization=5")
-    found = answer("compare", log_file, "--no-files", "--models", "EASE, ease,transcf_DOT", *settings,
-                   "--set", "transcf-dot.epochs=1")  # fmt: skip
+    models = ("--models", "EASE, ease,transcf_DOT", "--set", "transcf-dot.epochs=1")
+    found = answer("compare", log_file, "--no-files", *models, *settings)
     names = [entry["model"] for entry in found["models"]]
     assert names == ["popularity", "inverse-popularity", "random", "ease", "transcf-dot"]
     assert found["models"][3]["parameters"]["regularization"] == 5
@@ -268,3 +268,23 @@ def test_doctor_tells_what_is_there(command: Command, answer: Answer) -> None:
     assert found["machine"]["cores"] >= 1
     assert json.dumps(found["extras"])
     assert "numpy" in command("doctor").stdout
+
+
+def test_compare_tries_settings_and_writes_what_it_prints(
+    command: Command, log_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "report"
+    words = ("compare", log_file, "--models", "ease", "--budget", "small", "--out", out)
+    result = command(*words)
+    assert result.exit_code == 0, result.output
+    assert "at most 3 on validation data" in result.stdout
+    content = json.loads((out / "comparison.json").read_text())
+    assert content["models"][-1]["tried"] == 3
+    assert f"{content['models'][-1]['metrics']['N@10']['mean']:.4f}" in result.stdout
+    assert (out / "comparison.md").exists()
+    assert (out / "comparison.png").exists()
+
+
+def test_compare_checks_budget_and_folder_first(refusal: Refusal, log_file: Path) -> None:
+    assert "no budget 'huge'" in refusal("compare", log_file, "--budget", "huge")
+    assert "is not a folder" in refusal("compare", log_file, "--out", log_file)

@@ -1,0 +1,150 @@
+"""Comparisons: what is chosen, what is marked, and what is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transcf.data.split import Split
+from transcf.data.splits import leave_one_out
+from transcf.data.synthetic import synthesize
+from transcf.errors import NotFittedError, ParameterError
+from transcf.evaluation import Validation, evaluate
+from transcf.experiments.comparison import LEVEL, Comparison, compare_models
+from transcf.experiments.judging import Judging
+from transcf.experiments.report import Sheet, sheet_of, write_report
+from transcf.experiments.runs import Contender, run
+from transcf.models.ease import EASE
+from transcf.models.popularity import Popularity
+from transcf.models.random import Random
+
+STRENGTHS = (1.0, 30.0, 1000.0)
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return leave_one_out(synthesize(users=200, items=60, interactions=3000, seed=1))
+
+
+@pytest.fixture(scope="module")
+def found(split: Split) -> Comparison:
+    choices = [{"regularization": value} for value in STRENGTHS]
+    contenders = [
+        Contender("popularity", "popularity"),
+        Contender("random", "random"),
+        Contender("tuned", "ease", choices=choices),
+    ]
+    return compare_models("made | up", contenders, split, Judging("strict"), "N@10", [0, 1])
+
+
+def test_settings_are_those_that_are_best_on_validation_data(
+    found: Comparison, split: Split
+) -> None:
+    judge = Validation.of(split)
+    figures = {value: judge(EASE(regularization=value).fit(split.train)) for value in STRENGTHS}
+    tuned = found.runs[2]
+    best = max(figures, key=figures.__getitem__)
+    assert tuned.chosen == {"regularization": best}
+    assert tuned.validation == pytest.approx(figures[best])
+    direct = evaluate(EASE(regularization=best).fit(split.train), split)
+    assert tuned.summary()["N@10"]["mean"] == pytest.approx(direct.metrics["N@10"].mean)
+
+
+def test_seeds_are_run_where_they_change_something(found: Comparison, split: Split) -> None:
+    assert [len(done.evaluations) for done in found.runs] == [1, 2, 1]
+    means = [
+        evaluate(Random(random_state=seed).fit(split.train), split).metrics["H@10"].mean
+        for seed in (0, 1)
+    ]
+    assert found.summaries["random"]["H@10"]["mean"] == pytest.approx(np.mean(means))
+
+
+def test_the_best_and_its_ties_follow_from_the_tests(found: Comparison) -> None:
+    means = {name: entry["N@10"]["mean"] for name, entry in found.summaries.items()}
+    assert means[found.best("N@10")] == max(means.values())
+    assert set(found.p_values) == set(means) - {found.best("N@10")}
+    assert found.ties == [name for name, p in found.p_values.items() if p >= LEVEL]
+
+
+def test_every_figure_of_the_table_is_the_right_one(found: Comparison) -> None:
+    sheet = sheet_of(found)
+    for row, done in zip(sheet.rows, found.runs, strict=True):
+        cells = dict(zip(sheet.columns, row, strict=True))
+        for metric in ("H@10", "H@20", "N@10", "N@20"):
+            entry = done.summary()[metric]
+            mark = "*" if found.best(metric) == done.name else " "
+            assert cells[metric] == f"{entry['mean']:.4f}{mark} ± {entry['se']:.4f}"
+        assert cells["model"] == done.name
+    assert "regularization=" in sheet.rows[2][-1]
+    weights = found.runs[2].model.weights_
+    assert f"{weights.nbytes / 1024:.1f} kB" in sheet.rows[2]
+
+
+def test_files_hold_the_table_and_replace_nothing_else(found: Comparison, tmp_path: Path) -> None:
+    (tmp_path / "diary.txt").write_text("dear diary")
+    for _ in range(2):
+        written = write_report(found, tmp_path)
+    assert [path.suffix for path in written] == [".md", ".json", ".png"]
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"diary.txt", *(path.name for path in written)}
+    markdown = written[0].read_text()
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + len(found.runs)
+    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+    content = json.loads(written[1].read_text())
+    assert [entry["model"] for entry in content["models"]] == ["popularity", "random", "tuned"]
+    assert content["models"][2]["bytes"] == found.runs[2].model.nbytes
+    assert written[2].read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_bar_in_a_name_does_not_break_the_table() -> None:
+    text = Sheet("t", ["a", "b"], [["x|y", "1"]]).to_markdown()
+    assert "| x\\|y | 1 |" in text
+
+
+def test_one_failure_does_not_stop_the_others(split: Split) -> None:
+    bad = Contender("bad", "ease", {"regularization": -1.0})
+    good = [Contender("popularity", "popularity"), Contender("random", "random")]
+    found = compare_models("data", [bad, *good], split, Judging("strict"), "N@10")
+    assert [done.name for done in found.runs] == ["popularity", "random"]
+    assert "regularization=-1.0" in found.failures["bad"]
+    assert any("bad is missing" in note for note in sheet_of(found).notes)
+    with pytest.raises(ParameterError, match=r"regularization=-1\.0"):
+        compare_models("data", [bad, good[0]], split, Judging("strict"), "N@10")
+
+
+def test_a_setting_that_diverges_is_not_chosen(split: Split) -> None:
+    params = {"epochs": 3, "dim": 4, "bound": "none", "decay": "none"}
+    wild, tame = {"learning_rate": 1e30}, {"learning_rate": 0.05}
+    contender = Contender("transcf", "transcf", params, [wild, tame])
+    assert run(contender, split, Judging("strict"), [0]).chosen == tame
+
+
+def test_steps_are_told(split: Split) -> None:
+    told: list[str] = []
+    contender = Contender("mine", "transcf", {"epochs": 2, "dim": 4}, [{}, {"dim": 8}])
+    run(contender, split, Judging("strict"), [0, 1], told.append)
+    assert told == [
+        "mine, setting 1 of 2", "mine, setting 1 of 2, epoch 1", "mine, setting 1 of 2, epoch 2",
+        "mine, setting 2 of 2", "mine, setting 2 of 2, epoch 1", "mine, setting 2 of 2, epoch 2",
+        "mine, seed 1", "mine, seed 1, epoch 1", "mine, seed 1, epoch 2",
+    ]  # fmt: skip
+
+
+def test_sampled_figures_stand_beside_the_full_ranking(split: Split) -> None:
+    from transcf.data.candidates import draw_candidates
+
+    sampled = draw_candidates(split, n=20)
+    done = run(Contender("popularity", "popularity"), sampled, Judging("paper"), [0])
+    direct = evaluate(Popularity().fit(split.train), split)
+    assert done.full is not None
+    assert done.full.metrics["N@10"].mean == pytest.approx(direct.metrics["N@10"].mean)
+    assert any("rank rare items first" in note for note in done.notes())
+
+
+def test_a_model_that_is_not_fitted_has_no_size() -> None:
+    with pytest.raises(NotFittedError, match="call fit first"):
+        _ = EASE().nbytes

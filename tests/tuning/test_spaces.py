@@ -1,0 +1,43 @@
+"""Search spaces: every value is allowed, and a budget is kept."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from transcf.errors import ParameterError
+from transcf.models.registry import available, create, model_class
+from transcf.models.rules import check
+from transcf.tuning import BUDGETS, settings_to_try
+from transcf.tuning.spaces import space_of
+
+FLOOR = {"popularity", "inverse-popularity", "random"}
+
+
+@pytest.mark.parametrize("name", available())
+def test_every_model_has_a_space_of_allowed_values(name: str) -> None:
+    space, kind = space_of(name), model_class(name)
+    assert bool(space) == (name not in FLOOR)
+    for parameter, values in space.items():
+        assert len(values) == len(set(values)) > 1
+        for value in values:
+            params = create(name, **{parameter: value}).get_params()
+            check(kind.__name__, params, kind.rules)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("name", available())
+def test_a_budget_allows_the_defaults_and_distinct_others(name: str, budget: str) -> None:
+    settings = settings_to_try(name, budget)
+    assert settings[0] == {}
+    total = math.prod(map(len, space_of(name).values())) if space_of(name) else 0
+    assert min(BUDGETS[budget], total) <= len(settings) <= BUDGETS[budget]
+    params = [str(create(name, **setting).get_params()) for setting in settings]
+    assert len(set(params)) == len(params)
+    assert settings == settings_to_try(name, budget)
+
+
+def test_an_unknown_budget_is_named() -> None:
+    with pytest.raises(ParameterError, match="'huge'"):
+        settings_to_try("ease", "huge")
