@@ -44,8 +44,8 @@ def bar_chart(comparison: Comparison, path: Path) -> None:
         loc="left",
         fontsize=11,
     )
-    shades = ((_BEST, "best"), (_TIED, "not told apart from it"), (_FLOOR_COLOR, "floor"))
-    handles = [axes.barh([0], [0], color=color, label=label) for color, label in shades]
+    shades = {_BEST: "best", _TIED: "not told apart", _OTHER: "behind", _FLOOR_COLOR: "floor"}
+    handles = [axes.barh([0], [0], color=color, label=label) for color, label in shades.items()]
     axes.legend(handles=handles, loc="lower right", fontsize=8, frameon=False)
     figure.savefig(path, format="png", dpi=150)
 

@@ -12,6 +12,7 @@ import polars as pl
 from transcf.data.split import Split
 from transcf.errors import TransCFError
 from transcf.evaluation import compare
+from transcf.evaluation.significance import holm
 from transcf.experiments.judging import Judging
 from transcf.experiments.runs import Contender, Run, Say, run
 
@@ -55,14 +56,12 @@ class Comparison:
 
     @cached_property
     def p_values(self) -> dict[str, float]:
-        """Corrected p-value of each other model's difference from the best one."""
+        """Each other model against the best: Wilcoxon, corrected for the number of these tests."""
         winner = self.best(self.metric)
-        found = {}
-        for row in self.tests.iter_rows(named=True):
-            if winner in (row["model_a"], row["model_b"]):
-                other = row["model_b"] if row["model_a"] == winner else row["model_a"]
-                found[other] = float(row["p_holm"])
-        return found
+        is_a, is_b = pl.col("model_a") == winner, pl.col("model_b") == winner
+        tests = self.tests.filter(is_a | is_b)
+        rivals = tests.select(pl.when(is_a).then("model_b").otherwise("model_a")).to_series()
+        return dict(zip(rivals, holm(tests["p_wilcoxon"].to_numpy()).tolist(), strict=True))
 
     @property
     def ties(self) -> list[str]:

@@ -129,7 +129,7 @@ def _size(n_bytes: int) -> str:
 def _notes(comparison: Comparison) -> list[str]:
     metric = comparison.metric
     legend = (
-        f"* best; ± standard error over users; p: {metric} against {comparison.best(metric)}, "
+        f"Best: *; ± standard error over users; p: {metric} against {comparison.best(metric)}, "
         f"Wilcoxon signed-rank with Holm's correction; = not told apart from the best at {LEVEL}."
     )
     tried = max(done.tried for done in comparison.runs)
