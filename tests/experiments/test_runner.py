@@ -93,3 +93,14 @@ def test_a_single_model_has_no_pairs(folder) -> None:
 def test_what_cannot_be_computed_is_refused_before_anything_runs(changes, message) -> None:
     with pytest.raises(ParameterError, match=message):
         study("nowhere", **changes)
+
+
+def test_a_part_of_a_study_is_the_same_as_in_the_whole(folder) -> None:
+    whole = study(folder, models=[{"name": "popularity"}, {"name": "random", "label": "chance"}])
+    (row,) = run_study(whole.only(None, ["chance"]))
+    assert row.metrics == list(run_study(whole))[1].metrics
+    assert whole.only([folder], None) == whole
+    with pytest.raises(ParameterError, match="no model 'random'; it has: popularity, chance"):
+        whole.only(None, ["random"])
+    with pytest.raises(ParameterError, match="no dataset 'elsewhere'"):
+        whole.only(["elsewhere"], None)

@@ -15,13 +15,19 @@ if TYPE_CHECKING:
 
 def study(
     name: Annotated[str, typer.Argument(help="Name of a study, or a TOML file.")],
+    datasets: Annotated[
+        str | None, typer.Option(help="Only these of its datasets, with commas between them.")
+    ] = None,
+    models: Annotated[
+        str | None, typer.Option(help="Only these of its models, by the names in its table.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Run a study: settings chosen on validation data, then test, over several seeds."""
     from transcf.experiments import load_study, run_study
     from transcf.experiments.runner import paired_tests
 
-    plan = load_study(name)
+    plan = load_study(name).only(_listed(datasets), _listed(models))
     with show_steps(len(plan.datasets) * len(plan.models)) as steps:
         rows = list(steps.counted(run_study(plan, say=steps.say)))
     tests = paired_tests(rows, plan.compare) if plan.compare else None
@@ -32,6 +38,10 @@ def study(
     _print_rows(plan, rows)
     if tests is not None and len(tests):
         print_table(f"Paired tests of {plan.compare}", tests.columns, tests.rows())
+
+
+def _listed(names: str | None) -> list[str] | None:
+    return None if names is None else [name.strip() for name in names.split(",")]
 
 
 def _print_rows(plan: Study, rows: list[Row]) -> None:

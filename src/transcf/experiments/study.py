@@ -23,15 +23,18 @@ grid = { regularization = [...] } # chosen on validation data, optional
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
 from transcf.errors import ParameterError
 from transcf.evaluation.metrics import check_metric
 from transcf.evaluation.protocols import Part
+
+T = TypeVar("T")
 
 _FOLDER = files("transcf.experiments").joinpath("studies")
 
@@ -90,6 +93,19 @@ class Study:
         names = (*self.metrics, *filter(None, [self.compare]))
         return tuple(sorted({check_metric(name)[1] for name in names}))
 
+    def only(self, datasets: Sequence[str] | None, models: Sequence[str] | None) -> Self:
+        """Return the part of the study about some datasets and models; None keeps all.
+
+        Args:
+            datasets: Names of datasets.
+            models: Names of models as they stand in the table.
+        """
+        return replace(
+            self,
+            datasets=_named("dataset", self.datasets, [d.name for d in self.datasets], datasets),
+            models=_named("model", self.models, [m.label or m.name for m in self.models], models),
+        )
+
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
         """Read the parsed TOML; an unknown or missing key is an error that names it."""
@@ -104,6 +120,20 @@ class Study:
             )
         except (KeyError, TypeError) as problem:
             raise ParameterError(f"The study is not understood: {problem}.") from problem
+
+
+def _named(
+    kind: str, plans: tuple[T, ...], names: Sequence[str], asked: Sequence[str] | None
+) -> tuple[T, ...]:
+    """Return the plans whose names are asked for, in the order of the study."""
+    for name in asked or ():
+        if name not in names:
+            raise ParameterError(
+                f"The study has no {kind} {name!r}; it has: {', '.join(dict.fromkeys(names))}."
+            )
+    return tuple(
+        plan for plan, name in zip(plans, names, strict=True) if asked is None or name in asked
+    )
 
 
 def available_studies() -> tuple[str, ...]:
