@@ -8,7 +8,6 @@ Every case alternates the two sides and compares medians; a ratio above 1 means 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import time
@@ -19,37 +18,14 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np
 import scipy.sparse as sp
 from implicit.bpr import BayesianPersonalizedRanking
 
+from _sets import ciao, long_tail
 from transcf.models._transcf import ExactSolver, FastSolver, Hyper, Problem, initial_parameters
 from transcf.training.threads import kernel_threads
 
 Case = dict[str, Any]
-
-
-def ciao() -> sp.csr_matrix:
-    shared = Path(__file__).resolve().parents[2] / "shared" / "datasets"
-    path = Path(os.environ.get("TRANSCF_DATA", shared)) / "ciao" / "LOOTrain.dat.gz"
-    with gzip.open(path, "rt") as file:
-        rows = np.loadtxt(file, skiprows=1, dtype=np.int64)
-    return sp.csr_matrix((np.ones(len(rows), np.float32), (rows[:, 0], rows[:, 1])))
-
-
-def long_tail(n_users: int, n_items: int, nnz: int) -> sp.csr_matrix:
-    """Random interactions: popular items by a power law, active users by a log-normal."""
-    generator = np.random.default_rng(0)
-    popularity = np.arange(1, n_items + 1) ** -0.8
-    activity = generator.lognormal(0, 0.6, n_users)
-    drawn = np.empty(0, np.int64)
-    while len(drawn) < nnz:
-        users = generator.choice(n_users, nnz, p=activity / activity.sum())
-        items = generator.choice(n_items, nnz, p=popularity / popularity.sum())
-        drawn = np.union1d(drawn, users * n_items + items)
-    kept = generator.choice(drawn, nnz, replace=False)
-    shape = (n_users, n_items)
-    return sp.csr_matrix((np.ones(nnz, np.float32), (kept // n_items, kept % n_items)), shape=shape)
 
 
 def epochs(data: sp.csr_matrix, solver: type, dim: int, threads: int = 1) -> Callable[[], float]:

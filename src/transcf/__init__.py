@@ -20,23 +20,43 @@ if TYPE_CHECKING:
     from transcf.data.synthetic import synthesize
     from transcf.errors import TransCFError
     from transcf.evaluation import Evaluation, Validation, compare, evaluate, summarize_seeds
+    from transcf.models.aobpr import AoBPR
     from transcf.models.base import Recommender
+    from transcf.models.bpr import BPR
+    from transcf.models.cdae import CDAE
+    from transcf.models.cml import CML
+    from transcf.models.eals import EALS
     from transcf.models.ease import EASE
+    from transcf.models.fism import FISM
+    from transcf.models.ials import IALS
     from transcf.models.itemknn import ItemKNN
+    from transcf.models.lightgcn import LightGCN
+    from transcf.models.neumf import NeuMF
     from transcf.models.popularity import InversePopularity, Popularity
     from transcf.models.random import Random
     from transcf.models.registry import available, create
+    from transcf.models.slim import SLIM
     from transcf.models.storage import load
     from transcf.models.transcf import TransCF
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BPR",
+    "CDAE",
+    "CML",
+    "EALS",
     "EASE",
+    "FISM",
+    "IALS",
+    "SLIM",
+    "AoBPR",
     "Evaluation",
     "Interactions",
     "InversePopularity",
     "ItemKNN",
+    "LightGCN",
+    "NeuMF",
     "Popularity",
     "Random",
     "Recommender",
@@ -64,14 +84,24 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AoBPR": "models.aobpr",
+    "BPR": "models.bpr",
+    "CDAE": "models.cdae",
+    "CML": "models.cml",
+    "EALS": "models.eals",
     "EASE": "models.ease",
     "Evaluation": "evaluation",
+    "FISM": "models.fism",
+    "IALS": "models.ials",
     "Interactions": "data.interactions",
     "InversePopularity": "models.popularity",
     "ItemKNN": "models.itemknn",
+    "LightGCN": "models.lightgcn",
+    "NeuMF": "models.neumf",
     "Popularity": "models.popularity",
     "Random": "models.random",
     "Recommender": "models.base",
+    "SLIM": "models.slim",
     "Split": "data.split",
     "TransCF": "models.transcf",
     "TransCFError": "errors",

@@ -22,6 +22,11 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"contract", "reassoc", "nsz", "arcp"},
 }
+#: For functions that make no arrays: those they are given outlive them, so that counting references
+#: (an atomic step for every array of every call) is left out.
+BORROWING: dict[str, Any] = {"_nrt": False}
+#: For the pieces of a hot loop: a call would cost as much as the work.
+INLINED: dict[str, Any] = {"forceinline": True, **BORROWING, **_OPTIONS}
 
 
 def compiled(function: Function) -> Function:
@@ -35,8 +40,8 @@ def compiled_parallel(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Like `compiled`, for the pieces of a hot loop: a call would cost as much as the work."""
-    return cast(Function, numba.njit(forceinline=True, **_OPTIONS)(function))
+    """Like `compiled`, for the pieces of a hot loop; they make no arrays."""
+    return cast(Function, numba.njit(**INLINED)(function))
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:

@@ -1,123 +1,125 @@
-"""Training in rounds: disjoint strata side by side, each with its own stream of random numbers."""
+"""Training in rounds: disjoint strata side by side, each with its own stream of random numbers.
 
+Who meets which items is the same for every model that learns from triples. What a visit does with
+them is the model's own, found by the class of its rates when the kernels are compiled.
+"""
+
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from numba.extending import overload
 
-from . import Array, compiled, compiled_parallel, inlined
+from . import BORROWING, Array, Function, compiled, compiled_parallel, inlined
 from .neighborhood import prefetch_row
-from .rng import advance, below, mix, stream, uniform
-from .sampling import TRAINING, Strata, draw_negative, draw_pair
-from .translation import Rates, cost_of, costs, step_item, step_pair, step_triple
+from .rng import advance, mix, stream, uniform
+from .sampling import TRAINING, Strata, Visit, draw_negative
 
 
 class Rows(NamedTuple):
-    """What training changes: packed rows (flat), biases in dealt order, one scratch per group."""
+    """What training changes: packed rows of users and items (flat), and the items' biases.
+
+    Items and biases are in dealt order. `extra` is whatever else a model reads or writes.
+    """
 
     users: Array
     items: Array
     bias: Array
-    pending: Array
+    extra: Any
+
+
+def train_visit(
+    rates: Any, weights: Any, users: Any, items: Any, bias: Any, extra: Any, dim: Any, slots: Any,
+    shares: Any, marks: Any, visit: Any, state: Any,
+) -> Any:  # fmt: skip
+    """What `visits_of` has found for the rates; only for kernels."""
+
+
+def cost_at(rates: Any, users: Any, user: Any, items: Any, place: Any, dim: Any) -> Any:
+    """What `costs_of` has found for the rates; only for kernels."""
+
+
+def visits_of(*kinds: type) -> Callable[[Function], Function]:
+    """Let a compiled function train the visits of models with rates of these classes.
+
+    It draws the visit's triples and takes a step on each; it returns the state, the summed loss
+    and the hits: triples whose negative was in the way.
+    """
+
+    def register(function: Function) -> Function:
+        @overload(train_visit, jit_options=BORROWING)
+        def choose(
+            rates: Any, weights: Any, users: Any, items: Any, bias: Any, extra: Any, dim: Any,
+            slots: Any, shares: Any, marks: Any, visit: Any, state: Any,
+        ) -> Any:  # fmt: skip
+            def train(
+                rates: Any, weights: Any, users: Any, items: Any, bias: Any, extra: Any, dim: Any,
+                slots: Any, shares: Any, marks: Any, visit: Any, state: Any,
+            ) -> Any:  # fmt: skip
+                return function(
+                    rates, weights, users, items, bias, extra, dim, slots, shares, marks, visit,
+                    state,
+                )  # fmt: skip
+
+            return train if rates.instance_class in kinds else None
+
+        return function
+
+    return register
+
+
+def costs_of(*kinds: type) -> Callable[[Function], Function]:
+    """Let a compiled function say what the item at a place costs: minus its score, bias left out.
+
+    Its arguments are those of `cost_at`, with the user's row number and the item's place.
+    """
+
+    def register(function: Function) -> Function:
+        @overload(cost_at)
+        def choose(rates: Any, users: Any, user: Any, items: Any, place: Any, dim: Any) -> Any:
+            def cost(rates: Any, users: Any, user: Any, items: Any, place: Any, dim: Any) -> Any:
+                return function(rates, users, user, items, place, dim)
+
+            return cost if rates.instance_class in kinds else None
+
+        return function
+
+    return register
 
 
 @inlined
-def _hardest(
-    rates: Rates,
+def hardest(
+    rates: Any,
     users: Array,
-    u: int,
     items: Array,
     bias: Array,
     dim: int,
-    start: int,
-    size: int,
     marks: Array,
-    stamp: int,
+    visit: Visit,
     reach: Any,
     j: int,
     far: Any,
     state: np.uint64,
 ) -> tuple[np.uint64, int, Any, Any]:
-    """The nearest of several negatives, and how many of them come within `reach`."""
+    """The nearest of several negatives, and how many of them come within `reach`.
+
+    `j` (a place) is the first of them and `far` what it costs, bias included.
+    """
     violations = np.int64(far < reach)
     for _ in range(1, rates.negatives):
-        state, other = draw_negative(state, size, marks, stamp)
-        place = start + other
-        distance = cost_of(rates, users, u, items, 3 * dim * place, dim) - bias[place]
+        state, other = draw_negative(state, marks, visit)
+        place = visit.start + other
+        distance = cost_at(rates, users, visit.user, items, place, dim) - bias[place]
         violations += np.int64(distance < reach)
         if distance < far:
             j, far = place, distance
     return state, j, far, violations
 
 
-@inlined
-def _visit(
-    rates: Rates,
-    weights: Array,
-    users: Array,
-    u: int,
-    items: Array,
-    bias: Array,
-    pending: Array,
-    dim: int,
-    start: int,
-    size: int,
-    slots: Array,
-    shares: Array,
-    begin: int,
-    count: int,
-    marks: Array,
-    stamp: int,
-    samples: int,
-    state: np.uint64,
-) -> tuple[np.uint64, float, int]:
-    """Draw the samples of one visit and take a step on each; returns the loss and the hits."""
-    width, rate, loss, active = 3 * dim, rates.learning_rate, 0.0, 0
-    is_weighted = len(shares) > 0
-    even = pending.dtype.type(count / shares[begin + count - 1] if is_weighted else 1.0)
-    for k in range(dim):
-        pending[k] = 0
-    state, i_next, j_next = draw_pair(state, slots, shares, begin, count, size, marks, stamp)
-    for _ in range(samples):
-        i, j = start + i_next, start + j_next
-        # One sample ahead: the rows can travel, and the last draw receives the last pending step.
-        state, i_next, j_next = draw_pair(state, slots, shares, begin, count, size, marks, stamp)
-        prefetch_row(items, width * (start + i_next), width)
-        prefetch_row(items, width * (start + j_next), width)
-        near, far, spread = costs(rates, users, u, items, width * i, width * j, dim)
-        reach = rates.margin + near - bias[i]
-        state, j, far, violations = _hardest(
-            rates, users, u, items, bias, dim, start, size, marks, stamp,
-            reach, j, far - bias[j], state,
-        )  # fmt: skip
-        weight = weights[violations]
-        loss += rates.reg_distance * near + rates.reg_neighborhood * spread
-        pull = rate * (weight + rates.reg_distance)
-        if violations > 0:
-            loss += weight * (reach - far)
-            active += 1
-            push = rate * weight
-            step_triple(rates, users, u, items, width * i, width * j, pending, dim, pull, push)
-        else:
-            step_pair(rates, users, u, items, width * i, pending, dim, pull)
-        if rates.item_bias:
-            loss += rates.bias_decay * (bias[i] * bias[i] + bias[j] * bias[j])
-            decay = rates.bias_decay + rates.bias_decay
-            bias[i] += rates.bias_rate * (weight - decay * bias[i])
-            bias[j] -= rates.bias_rate * (weight + decay * bias[j])
-        if is_weighted:
-            # The next positive is no uniform draw: the mean's step needs one of its own, and
-            # makes up for a block that is visited by its weight rather than by its size.
-            state = advance(state)
-            other = start + slots[begin + below(mix(state), count)]
-            step_item(items, width * other, pending, dim, even)
-    step_item(items, width * (start + i_next), pending, dim, even)
-    return state, loss, active
-
-
 @compiled
 def _stratum(
-    rates: Rates,
+    rates: Any,
     weights: Array,
     rows: Rows,
     dim: int,
@@ -128,37 +130,38 @@ def _stratum(
     state: np.uint64,
     totals: Array,
 ) -> None:
-    """Train one stratum; `totals` receives the summed loss, the active triples and all triples."""
-    users, items, bias, pending = rows.users, rows.items, rows.bias, rows.pending[g]
+    """Train one stratum; `totals` receives the summed loss, the hits and all triples."""
+    users, items, bias, extra = rows
     visitor, first, slots, shares = strata.visitor, strata.first, strata.slots, strata.shares
     start, size = strata.starts[b], strata.starts[b + 1] - strata.starts[b]
     marks = np.full(size, -1, np.int64)
     index = g * (len(strata.starts) - 1) + b
-    loss, active, triples = 0.0, 0, 0
-    for visit in range(strata.visits[index], strata.visits[index + 1]):
-        user, begin = visitor[visit], first[visit]
-        count = first[visit + 1] - begin
-        prefetch_row(users, 2 * dim * visitor[visit + 1], 2 * dim)
+    width = len(users) // len(user_samples)
+    loss, hits, triples = 0.0, 0, 0
+    for number in range(strata.visits[index], strata.visits[index + 1]):
+        user, begin = visitor[number], first[number]
+        count = first[number + 1] - begin
+        prefetch_row(users, width * visitor[number + 1], width)
         state = advance(state)
         share = shares[begin + count - 1] if len(shares) > 0 else user_samples.dtype.type(count)
         samples = int(user_samples[user] * share + uniform(mix(state)))
         if samples == 0 or count == size:
             continue
         for entry in range(begin, begin + count):
-            marks[slots[entry]] = visit
-        state, visit_loss, visit_active = _visit(
-            rates, weights, users, 2 * dim * user, items, bias, pending, dim, start, size,
-            slots, shares, begin, count, marks, visit, samples, state,
-        )  # fmt: skip
+            marks[slots[entry]] = number
+        visit = Visit(g, user, start, size, begin, count, number, samples)
+        state, visit_loss, visit_hits = train_visit(
+            rates, weights, users, items, bias, extra, dim, slots, shares, marks, visit, state
+        )
         loss += visit_loss
-        active += visit_active
+        hits += visit_hits
         triples += samples
-    totals[0], totals[1], totals[2] = loss, active, triples
+    totals[0], totals[1], totals[2] = loss, hits, triples
 
 
 @compiled_parallel
 def run_rounds(
-    rates: Rates,
+    rates: Any,
     weights: Array,
     rows: Rows,
     dim: int,
@@ -173,9 +176,10 @@ def run_rounds(
     """Run the rounds begin..end-1: in round r, group g meets block (g + r) modulo the blocks.
 
     Args:
-        rates: step sizes; the class picks the form of the score.
-        weights: weight of the hinge by number of violations, (negatives + 1,).
-        rows: the packed vectors, changed in place.
+        rates: step sizes; the class picks the model.
+        weights: what steps look up: their weight by the number of violations among the negatives,
+            (negatives + 1,), or whatever else the model says.
+        rows: what training changes.
         dim: length of one vector in a row, a multiple of `LANES`.
         strata: this epoch's strata, with at least as many blocks as groups.
         user_samples: samples of a user per unit of weight (1 on average), (n_users,).
@@ -183,7 +187,7 @@ def run_rounds(
         epoch: number of the epoch.
         begin: first round.
         end: one after the last round, at most the number of blocks.
-        totals: out, (loss, active triples, triples) per stratum, (n_groups * n_blocks, 3) float64.
+        totals: out, (loss, hits, triples) per stratum, (n_groups * n_blocks, 3) float64.
     """
     n_groups, n_blocks = len(strata.groups) - 1, len(strata.starts) - 1
     for r in range(begin, end):

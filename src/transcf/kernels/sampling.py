@@ -35,6 +35,24 @@ class Strata(NamedTuple):
     shares: Array
 
 
+class Visit(NamedTuple):
+    """One user together with their items in a block, and how many triples to draw.
+
+    The block's items are at the places `start` to `start + size` in dealt order; the user's
+    interactions are `begin` to `begin + own` of the strata. While the visit lasts, the user's own
+    items carry its stamp.
+    """
+
+    group: int
+    user: int
+    start: int
+    size: int
+    begin: int
+    own: int
+    stamp: int
+    samples: int
+
+
 @compiled
 def deal_items(active: Array, seed: int, epoch: int) -> Array:
     """The active items (rows, int32) in this epoch's random order."""
@@ -113,27 +131,21 @@ def fill_strata(
 
 
 @inlined
-def draw_own(word: np.uint64, shares: Array, begin: int, count: int) -> int:
-    """One of a visit's interactions by its weight, from the upper half of a random word."""
+def draw_own(word: np.uint64, slots: Array, shares: Array, visit: Visit) -> int:
+    """One of a visit's items by its weight (a slot), from the upper half of a random word."""
+    begin, count = visit.begin, visit.own
     if len(shares) == 0:
-        return begin + below(word, count)
+        return slots[begin + below(word, count)]
     wanted = upper_half(word) * shares[begin + count - 1]
     entry = begin
     while entry < begin + count - 1 and shares[entry] <= wanted:
         entry += 1
-    return entry
+    return slots[entry]
 
 
 @inlined
 def draw_pair(
-    state: np.uint64,
-    slots: Array,
-    shares: Array,
-    begin: int,
-    count: int,
-    size: int,
-    marks: Array,
-    stamp: int,
+    state: np.uint64, slots: Array, shares: Array, marks: Array, visit: Visit
 ) -> tuple[np.uint64, int, int]:
     """One of the visit's items, and one of the block's that the user does not have (two slots).
 
@@ -141,20 +153,20 @@ def draw_pair(
     """
     state = advance(state)
     word = mix(state)
-    positive = slots[draw_own(word, shares, begin, count)]
-    negative = below_low(word, size)
-    while marks[negative] == stamp:
+    positive = draw_own(word, slots, shares, visit)
+    negative = below_low(word, visit.size)
+    while marks[negative] == visit.stamp:
         state = advance(state)
-        negative = below(mix(state), size)
+        negative = below(mix(state), visit.size)
     return state, positive, negative
 
 
 @inlined
-def draw_negative(state: np.uint64, size: int, marks: Array, stamp: int) -> tuple[np.uint64, int]:
+def draw_negative(state: np.uint64, marks: Array, visit: Visit) -> tuple[np.uint64, int]:
     """One more of the block's items that the user does not have (a slot)."""
     state = advance(state)
-    negative = below(mix(state), size)
-    while marks[negative] == stamp:
+    negative = below(mix(state), visit.size)
+    while marks[negative] == visit.stamp:
         state = advance(state)
-        negative = below(mix(state), size)
+        negative = below(mix(state), visit.size)
     return state, negative

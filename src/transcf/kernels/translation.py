@@ -1,4 +1,4 @@
-"""TransCF's formulas, sixteen numbers at a time, and the steps that follow from them.
+"""TransCF's formulas, sixteen numbers at a time, the steps that follow from them, and visits.
 
 Vectors live in flat arrays of packed rows: a user's row is [a | q] (own vector, mean of the user's
 items), an item's row is [b | n | m] (own vector, mean of the item's users, steps collected for
@@ -13,6 +13,10 @@ from numba.extending import overload
 
 from . import Array, inlined
 from .lanes import LANES, fill, load, nothing, store, sum_lanes
+from .neighborhood import prefetch_row
+from .rng import advance, below, mix
+from .rounds import costs_of, hardest, visits_of
+from .sampling import Visit, draw_pair
 
 
 class Rates(NamedTuple):
@@ -189,3 +193,71 @@ def step_item(items: Array, i: int, pending: Array, dim: int, factor: Any) -> No
         step = load(pending, k)
         store(items, i + k, load(items, i + k) - by * step)
         store(pending, k, nothing(step))
+
+
+@costs_of(*FORMS.values())
+@inlined
+def _cost_at_place(
+    rates: Rates, users: Array, user: int, items: Array, place: int, dim: int
+) -> Any:
+    return cost_of(rates, users, 2 * dim * user, items, 3 * dim * place, dim)
+
+
+@visits_of(*FORMS.values())
+@inlined
+def _visit(
+    rates: Rates,
+    weights: Array,
+    users: Array,
+    items: Array,
+    bias: Array,
+    extra: Array,
+    dim: int,
+    slots: Array,
+    shares: Array,
+    marks: Array,
+    visit: Visit,
+    state: np.uint64,
+) -> tuple[np.uint64, float, int]:
+    u, start, begin, count = 2 * dim * visit.user, visit.start, visit.begin, visit.own
+    pending = extra[visit.group]
+    width, rate, loss, active = 3 * dim, rates.learning_rate, 0.0, 0
+    is_weighted = len(shares) > 0
+    even = pending.dtype.type(count / shares[begin + count - 1] if is_weighted else 1.0)
+    for k in range(dim):
+        pending[k] = 0
+    state, i_next, j_next = draw_pair(state, slots, shares, marks, visit)
+    for _ in range(visit.samples):
+        i, j = start + i_next, start + j_next
+        # One sample ahead: the rows can travel, and the last draw receives the last pending step.
+        state, i_next, j_next = draw_pair(state, slots, shares, marks, visit)
+        prefetch_row(items, width * (start + i_next), width)
+        prefetch_row(items, width * (start + j_next), width)
+        near, far, spread = costs(rates, users, u, items, width * i, width * j, dim)
+        reach = rates.margin + near - bias[i]
+        state, j, far, violations = hardest(
+            rates, users, items, bias, dim, marks, visit, reach, j, far - bias[j], state
+        )
+        weight = weights[violations]
+        loss += rates.reg_distance * near + rates.reg_neighborhood * spread
+        pull = rate * (weight + rates.reg_distance)
+        if violations > 0:
+            loss += weight * (reach - far)
+            active += 1
+            push = rate * weight
+            step_triple(rates, users, u, items, width * i, width * j, pending, dim, pull, push)
+        else:
+            step_pair(rates, users, u, items, width * i, pending, dim, pull)
+        if rates.item_bias:
+            loss += rates.bias_decay * (bias[i] * bias[i] + bias[j] * bias[j])
+            decay = rates.bias_decay + rates.bias_decay
+            bias[i] += rates.bias_rate * (weight - decay * bias[i])
+            bias[j] -= rates.bias_rate * (weight + decay * bias[j])
+        if is_weighted:
+            # The next positive is no uniform draw: the mean's step needs one of its own, and
+            # makes up for a block that is visited by its weight rather than by its size.
+            state = advance(state)
+            other = start + slots[begin + below(mix(state), count)]
+            step_item(items, width * other, pending, dim, even)
+    step_item(items, width * (start + i_next), pending, dim, even)
+    return state, loss, active

@@ -9,19 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
-from transcf.models.base import Held, Recommender, State
+from transcf.models._item_weights import ItemWeights
+from transcf.models.base import Held
 from transcf.models.rules import Number, Rule
-from transcf.retrieval.scorer import Scores
-from transcf.retrieval.views import BlockView
 from transcf.training.options import FitOptions
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
 _BLOCK_ENTRIES = 2**23
 
 
-class ItemKNN(Recommender):
+class ItemKNN(ItemWeights):
     """Cosine similarity between items, the nearest neighbours of each kept.
 
     Formula: with N_i the users of item i in training,
@@ -55,8 +53,6 @@ class ItemKNN(Recommender):
         "shrinkage": Number(low=0),
     }
 
-    weights_: sp.csr_array
-
     def __init__(self, *, n_neighbors: int = 100, shrinkage: float = 10.0) -> None:
         """Keep the hyper-parameters."""
         self.n_neighbors = n_neighbors
@@ -71,9 +67,7 @@ class ItemKNN(Recommender):
             shared = sp.csr_array(by_item[first:last] @ by_user)
             shared.sort_indices()
             blocks.append(self._nearest(shared, norms, first))
-        # Rows are targets here; scoring walks over the user's own items, hence the transpose.
-        self.weights_ = sp.csr_array(sp.vstack(blocks).T.tocsr())
-        self.weights_.sort_indices()
+        self._adopt_targets(blocks)
 
     def _nearest(
         self, shared: sp.csr_array, norms: npt.NDArray[np.float64], first: int
@@ -88,33 +82,6 @@ class ItemKNN(Recommender):
             kept[start:stop] = _largest(similarity[start:stop], self.n_neighbors)
         entries = (similarity[kept].astype(np.float32), (rows[kept] - first, shared.indices[kept]))
         return sp.csr_array(entries, shape=shared.shape)
-
-    def score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._score_histories(self._histories(users))
-
-    def _score_histories(self, histories: sp.csr_array) -> Scores:
-        scores: Scores = (histories @ self.weights_).toarray()
-        return scores
-
-    def _item_similarity(self) -> BlockView:
-        neighbors = sp.csr_array(self.weights_.T)  # row i: the neighbours kept for item i
-        return BlockView(
-            self.name, self.rankable, lambda rows: neighbors[rows].toarray(), sparse=True
-        )
-
-    def _state(self) -> State:
-        return {
-            "indptr": self.weights_.indptr.astype(np.int64),
-            "indices": self.weights_.indices.astype(np.int32),
-            "weights": self.weights_.data,
-        }
-
-    def _restore(self, state: State) -> None:
-        n_items = len(self.items_)
-        entries = (state["weights"], state["indices"], state["indptr"])
-        self.weights_ = sp.csr_array(entries, shape=(n_items, n_items))
-        self.weights_.check_format(full_check=True)
 
 
 def _blocks(train: Interactions) -> Iterator[tuple[int, int]]:

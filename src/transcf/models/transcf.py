@@ -236,14 +236,7 @@ class TransCF(ServedTransCF):
         )
 
     def _trainable(self, train: Interactions) -> _Training:
-        by_user, by_item = train.by_user, train.by_item
-        problem = Problem(
-            by_user.indptr,
-            by_user.indices,
-            by_item.indptr,
-            by_item.indices,
-            weights=recency_weights(train, self.recency),
-        )
+        problem = Problem.of(train, recency_weights(train, self.recency))
         self.report_["timestamps"] = train.timestamps is not None
         hyper = self._hyper()
         solver = FastSolver if self.solver == "fast" else ExactSolver

@@ -1,12 +1,13 @@
 """The solvers of TransCF: `ExactSolver`, the paper to the letter, and `FastSolver`, the default."""
 
+from transcf.models._triples import Problem
+
 from .exact import ExactSolver
 from .fast import FastSolver
 from .parameters import (
     EpochStats,
     Hyper,
     Parameters,
-    Problem,
     initial_parameters,
     neighborhoods,
 )

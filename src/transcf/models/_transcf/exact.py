@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from transcf.kernels import Array
+from transcf.models._triples import Problem
 
-from .parameters import EpochStats, Form, Hyper, Parameters, Problem, bound
+from .parameters import EpochStats, Form, Hyper, Parameters, bound
 
 BATCH = 1000
 

@@ -17,16 +17,10 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.lanes import LANES
 from transcf.kernels.neighborhood import average_items, average_users, push_to_users
 from transcf.kernels.rounds import Rows, run_rounds
-from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
 from transcf.kernels.translation import FORMS, Rates
+from transcf.models._triples import BLOCK_BYTES, Dealer, Problem
 
-from .parameters import BIAS_RATE, EpochStats, Hyper, Parameters, Problem, bound
-
-BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
-SMALLEST_BLOCK = 64  # items, so that negatives stay varied
-STRATUM_TRIPLES = 4000  # enough work to pay for loading a block into the cache
-FEWEST_BLOCKS = 8  # unless they would be too small
-FEWEST_GROUPS, MOST_GROUPS = 16, 64  # many small shares of a round keep all threads busy
+from .parameters import BIAS_RATE, EpochStats, Hyper, Parameters, bound
 
 
 class FastSolver:
@@ -43,23 +37,10 @@ class FastSolver:
         """Lay out groups and blocks; neither depends on the number of threads."""
         self.problem, self.hyper = problem, hyper
         self._dim = -(-hyper.dim // LANES) * LANES
-        n_active = len(problem.active_items)
-        wanted = -(-n_active * 3 * self._dim * 4 // block_bytes)
-        n_blocks = max(1, wanted, min(FEWEST_BLOCKS, n_active // SMALLEST_BLOCK))
         self._samples = problem.samples_of_users(hyper.samples_per_user)
-        triples = self._samples.sum()
-        n_groups = int(np.clip(triples / (n_blocks * STRATUM_TRIPLES), FEWEST_GROUPS, MOST_GROUPS))
-        n_groups = min(n_groups, n_blocks)
-        nnz = len(problem.user_indices)
-        self._strata = Strata(
-            groups=np.arange(n_groups + 1) * problem.n_users // n_groups,
-            starts=np.arange(n_blocks + 1) * n_active // n_blocks,
-            visits=np.zeros(n_groups * n_blocks + 1, np.int64),
-            visitor=np.zeros(nnz + 1, np.int32),
-            first=np.zeros(nnz + 1, np.int64),
-            slots=np.zeros(nnz, np.int32),
-            shares=np.zeros(len(problem.weights), np.float32),
-        )
+        self._dealer = Dealer(problem, 3 * self._dim, self._samples, block_bytes)
+        self._strata = self._dealer.strata
+        triples, nnz = self._samples.sum(), len(problem.user_indices)
         # Renewing reads every interaction about as often as two candidates of a triple are read:
         # it is not to take longer than the training in between.
         affordable = triples * (1 + hyper.negatives) / (2 * max(1, nnz))
@@ -76,29 +57,12 @@ class FastSolver:
         Returns:
             The parameters after the epoch, bounded to the ball, and what happened.
         """
-        order = deal_items(self.problem.active_items, self.hyper.seed, number)
-        places = self._sort_into_strata(order)
-        rows = self._pack(parameters, order)
-        totals = self._train(rows, order, places, number)
-        return self._unpack(rows, parameters, order, totals)
-
-    def _sort_into_strata(self, order: Array) -> Array:
-        """Fill the strata for one deal; returns the dealt place of every interaction."""
-        problem, strata = self.problem, self._strata
-        n_groups, n_blocks = len(strata.groups) - 1, len(strata.starts) - 1
-        block, slot = np.zeros((2, problem.n_items), np.int32)
-        visits, entries = np.zeros((2, n_groups, n_blocks), np.int64)
-        indptr, indices = problem.user_indptr, problem.user_indices
-        locate(order, strata.starts, block, slot)
-        count_strata(indptr, indices, strata.groups, block, visits, entries)
-        np.cumsum(visits, out=strata.visits[1:])
-        begins = np.cumsum(entries) - entries.ravel()
-        fill_strata(indptr, indices, problem.weights, block, slot, begins, strata)
-        n_visits = strata.visits[-1]
-        strata.first[n_visits], strata.visitor[n_visits] = len(indices), 0
-        places = np.zeros(problem.n_items, np.int32)
+        order = self._dealer.deal(self.hyper.seed, number)
+        places = np.zeros(self.problem.n_items, np.int32)
         places[order] = np.arange(len(order), dtype=np.int32)
-        return places[indices]
+        rows = self._pack(parameters, order)
+        totals = self._train(rows, order, places[self.problem.user_indices], number)
+        return self._unpack(rows, parameters, order, totals)
 
     def _pack(self, parameters: Parameters, order: Array) -> Rows:
         """Copy the parameters into packed rows, items in dealt order."""
@@ -109,7 +73,7 @@ class FastSolver:
                 users=aligned_zeros((self.problem.n_users * 2 * self._dim,), dtype),
                 items=aligned_zeros((len(order) * 3 * self._dim,), dtype),
                 bias=np.zeros(len(order), dtype),
-                pending=aligned_zeros((n_groups, self._dim), dtype),
+                extra=aligned_zeros((n_groups, self._dim), dtype),
             )
         rows = self._rows
         rows.users.reshape(-1, 2, self._dim)[:, 0, :dim] = parameters.users

@@ -3,16 +3,17 @@
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from transcf.data.csr import Csr
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError
 from transcf.kernels import Array
+from transcf.models._growing import Growth
+from transcf.models._triples import Problem
 
 from .folding import ItemSide, Neighbors, by_count, fold_items, fold_users, relative_length
-from .parameters import Form, Parameters, Problem, neighborhoods
+from .parameters import Form, Parameters, neighborhoods
 
 
 @dataclass(frozen=True)
@@ -58,36 +59,21 @@ class _Growth:
         self, model: Model, log: Interactions, weights: Array, form: Form, item_bias: bool
     ) -> None:
         self._form, self._item_bias, self._weights = form, item_bias, weights
-        self.users = _merged(model.users, log.users, "user")
-        self.items = _merged(model.items, log.items, "item")
-        old_users = self.users.rows(model.users.series)
-        old_items = self.items.rows(model.items.series)
-        self._event_users = self.users.rows(log.users.series)[log.user_rows]
-        self._event_items = self.items.rows(log.items.series)[log.item_rows]
-        self.seen = self._join(old_users[model.seen.entry_rows], old_items[model.seen.indices])
+        growth = Growth.of(model.users, model.items, model.seen, log)
+        self.users, self.items, self.seen = growth.users, growth.items, growth.seen
+        self._event_users, self._event_items = growth.event_users, growth.event_items
         trained = model.parameters
-        self.a, self._q = (_spread(m, old_users, self.users) for m in (trained.users, model.q))
-        self.b, self._n = (_spread(m, old_items, self.items) for m in (trained.items, model.n))
-        self.bias = _spread(trained.item_bias, old_items, self.items)
-        self._has_user = np.zeros(len(self.users), bool)
-        self._has_user[old_users] = model.seen.counts > 0
-        self._has_item = np.zeros(len(self.items), bool)
+        self.a, self._q = (growth.of_users(matrix) for matrix in (trained.users, model.q))
+        self.b, self._n = (growth.of_items(matrix) for matrix in (trained.items, model.n))
+        self.bias = growth.of_items(trained.item_bias)
+        self._has_user = growth.of_users(model.seen.counts > 0)
         counts = np.bincount(model.seen.indices, minlength=len(model.items))
-        self._has_item[old_items] = counts > 0
+        self._has_item = growth.of_items(counts > 0)
         self._trained_counts = counts[counts > 0]
         self._trained_bias = trained.item_bias[counts > 0].astype(np.float64)
         self._trained_lengths = np.linalg.norm(trained.items[counts > 0].astype(float), axis=1)
         active = model.seen.counts > 0
         self._user_length = relative_length(trained.users[active], model.q[active])
-
-    def _join(self, users: Array, items: Array) -> Csr:
-        """Old and new interactions, each pair once."""
-        n_users, n_items = len(self.users), len(self.items)
-        every_user = np.concatenate([users, self._event_users]).astype(np.int64)
-        keys = np.unique(every_user * n_items + np.concatenate([items, self._event_items]))
-        indptr = np.zeros(n_users + 1, np.int64)
-        np.cumsum(np.bincount(keys // n_items, minlength=n_users), out=indptr[1:])
-        return Csr(indptr, (keys % n_items).astype(np.int32), n_items)
 
     def place_users(self) -> bool:
         """Place users who have an item with a vector; whether there were any."""
@@ -138,19 +124,3 @@ class _Growth:
                 "item with anybody the model knows, not even through others: leave them out, or "
                 "fit again with all interactions."
             )
-
-
-def _merged(known: IdMap, new: IdMap, what: str) -> IdMap:
-    if len(new) and known.is_text != new.is_text:
-        kinds = ["text" if ids.is_text else "integers" for ids in (known, new)]
-        raise DataError(
-            f"{what} ids of the model are {kinds[0]} and the new ones {kinds[1]}: convert them."
-        )
-    return IdMap(pl.concat([known.series, new.series]).unique().sort())
-
-
-def _spread(vectors: Array, rows: Array, ids: IdMap) -> Array:
-    """The vectors in their new rows, zeros elsewhere."""
-    spread = np.zeros((len(ids), *vectors.shape[1:]), vectors.dtype)
-    spread[rows] = vectors
-    return spread

@@ -1,15 +1,14 @@
 """What is learned, from what, and how: the values that both solvers share."""
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import bound_rows, row_means
+from transcf.models._triples import Problem, first_vectors, rank_weights
 
 Decay = Literal["none", "linear"]
 Form = Literal["translation", "still", "alt", "dot"]
@@ -54,14 +53,8 @@ class Hyper:
         return self.learning_rate * max(0.0, 1 - (epoch - 1) / self.epochs)
 
     def rank_weights(self, n_items: int) -> Array:
-        """Weight of the hinge by the number of violations among the negatives, (negatives + 1,).
-
-        One, or log(1 + I v / m) / log(1 + I): the estimated rank of the positive, as in CML.
-        """
-        violations = np.arange(self.negatives + 1)
-        if not self.rank_weighting:
-            return (violations > 0).astype(np.float64)
-        return np.asarray(np.log1p(n_items * violations / self.negatives) / np.log1p(n_items))
+        """Weight of the hinge by the number of violations among the negatives."""
+        return rank_weights(self.negatives, n_items if self.rank_weighting else None)
 
 
 @dataclass(frozen=True)
@@ -93,55 +86,6 @@ class EpochStats:
     finite: bool
 
 
-@dataclass(frozen=True)
-class Problem:
-    """The training interactions, compressed by user and by item (int64 indptr, int32 indices).
-
-    `weights` (nnz,), in the order of `user_indices`, say how often an interaction is drawn among
-    those of its user, 1 being the mean over the user; empty where all weigh the same.
-    """
-
-    user_indptr: Array
-    user_indices: Array
-    item_indptr: Array
-    item_indices: Array
-    weights: Array = field(default_factory=lambda: np.empty(0, np.float32))
-
-    @classmethod
-    def from_csr(cls, indptr: Array, indices: Array, n_items: int) -> Self:
-        """Build both views from the items of every user."""
-        shape = (len(indptr) - 1, n_items)
-        by_user = sp.csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=shape)
-        by_user.sort_indices()
-        by_item = by_user.T.tocsr()
-        return cls(
-            np.asarray(by_user.indptr, np.int64),
-            np.asarray(by_user.indices, np.int32),
-            np.asarray(by_item.indptr, np.int64),
-            np.asarray(by_item.indices, np.int32),
-        )
-
-    @property
-    def n_users(self) -> int:
-        """Number of user rows."""
-        return len(self.user_indptr) - 1
-
-    @property
-    def n_items(self) -> int:
-        """Number of item rows."""
-        return len(self.item_indptr) - 1
-
-    @cached_property
-    def active_items(self) -> Array:
-        """Rows of the items with interactions, (n_active,) int32; the others are never drawn."""
-        return np.flatnonzero(np.diff(self.item_indptr)).astype(np.int32)
-
-    def samples_of_users(self, per_user: float | None) -> Array:
-        """Triples of every user and epoch, (n_users,): a constant, or one per interaction."""
-        sizes = np.diff(self.user_indptr)
-        return sizes.astype(np.float64) if per_user is None else (sizes > 0) * float(per_user)
-
-
 def neighborhoods(problem: Problem, parameters: Parameters) -> tuple[Array, Array]:
     """The mean item of every user, (n_users, dim), and the mean user of every item."""
     q = row_means(problem.user_indptr, problem.user_indices, parameters.items)
@@ -153,11 +97,7 @@ def initial_parameters(
     problem: Problem, hyper: Hyper, dtype: npt.DTypeLike = np.float32
 ) -> Parameters:
     """Normal embeddings of standard deviation `init_scale`, and biases of zero."""
-    generator = np.random.default_rng(hyper.seed)
-    users, items = (
-        (hyper.init_scale * generator.standard_normal((n, hyper.dim))).astype(dtype)
-        for n in (problem.n_users, problem.n_items)
-    )
+    users, items = first_vectors(problem, hyper.dim, hyper.init_scale, hyper.seed, dtype)
     return Parameters(users, items, np.zeros(problem.n_items, dtype))
 
 

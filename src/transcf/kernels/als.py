@@ -1,0 +1,222 @@
+"""Least squares, one row at a time: what all alternating solvers share, and conjugate gradient.
+
+Fix one side (the *others*, say the items) and every row of the other side (a user) has a quadratic
+of its own,
+
+    x' (s G + sum_j v_j y_j y_j' + ridge I) x - 2 x' sum_j y_j
+
+where G is a weighted sum of y y' over all others and j runs over those that the row interacted
+with. Rows are independent, and every sum runs in an order that the data fix, so results never
+depend on threads. Vectors live in flat arrays of rows whose width is a multiple of `LANES`, with
+zeros behind the last number.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from . import Array, compiled_parallel, inlined
+from .lanes import LANES, fill, load, nothing, store, sum_lanes
+
+#: Rows whose products with G are computed together: four rows of sums fit the registers.
+BATCH = 4
+#: Rows that stay in the L1 cache while all of a Gram matrix passes by.
+_TILE = 32
+#: A squared residual this small counts as solved.
+_SOLVED = 1e-20
+
+
+class Side(NamedTuple):
+    """The quadratics of one side's rows.
+
+    Attributes:
+        cuts: where blocks of `rows` begin and end, (n_blocks + 1,) int64.
+        rows: the rows with interactions, (n_active,) int32.
+        indptr: interactions by row, CSR, (n_rows + 1,) int64.
+        indices: (nnz,) int32, which others.
+        shares: s, the factor of G, (n_rows,).
+        weights: the row's factor of v, (n_rows,).
+        other_weights: the other's factor of v, (n_others,).
+        ridges: (n_rows,).
+    """
+
+    cuts: Array
+    rows: Array
+    indptr: Array
+    indices: Array
+    shares: Array
+    weights: Array
+    other_weights: Array
+    ridges: Array
+
+
+@compiled_parallel
+def add_grams(vectors: Array, width: int, weights: Array, cuts: Array, grams: Array) -> None:
+    """Add the weighted outer products of the rows of each part to a matrix per part.
+
+    Args:
+        vectors: rows, flat.
+        width: length of one row.
+        weights: of each row, (n_rows,).
+        cuts: where parts begin and end, (n_parts + 1,).
+        grams: (n_parts, width * width), in and out; what is below the diagonal is debris.
+    """
+    for part in numba.prange(len(cuts) - 1):
+        for first in range(cuts[part], cuts[part + 1], _TILE):
+            last = min(first + _TILE, cuts[part + 1])
+            for k in range(0, width, 4):
+                for start in range(k // LANES * LANES, width, LANES):
+                    _add_tile(vectors, width, weights, first, last, k, start, grams[part])
+
+
+@inlined
+def _add_tile(
+    vectors: Array, width: int, weights: Array, first: int, last: int, k: int, start: int,
+    gram: Array,
+) -> None:  # fmt: skip
+    """Four rows and `LANES` columns of a Gram matrix."""
+    at = k * width + start
+    a, b = load(gram, at), load(gram, at + width)
+    c, d = load(gram, at + 2 * width), load(gram, at + 3 * width)
+    for row in range(first, last):
+        here = row * width
+        weighted = fill(weights[row]) * load(vectors, here + start)
+        a = a + fill(vectors[here + k]) * weighted
+        b = b + fill(vectors[here + k + 1]) * weighted
+        c = c + fill(vectors[here + k + 2]) * weighted
+        d = d + fill(vectors[here + k + 3]) * weighted
+    store(gram, at, a)
+    store(gram, at + width, b)
+    store(gram, at + 2 * width, c)
+    store(gram, at + 3 * width, d)
+
+
+@inlined
+def dot(left: Array, i: int, right: Array, j: int, width: int) -> float:
+    """left[i : i + width] . right[j : j + width]."""
+    total = load(left, i) * load(right, j)
+    for k in range(LANES, width, LANES):
+        total = total + load(left, i + k) * load(right, j + k)
+    return sum_lanes(total)
+
+
+@inlined
+def add_scaled(into: Array, i: int, source: Array, j: int, width: int, factor: float) -> None:
+    """into[i : i + width] += factor * source[j : j + width]."""
+    by = fill(factor)
+    for k in range(0, width, LANES):
+        store(into, i + k, load(into, i + k) + by * load(source, j + k))
+
+
+@compiled_parallel
+def conjugate_gradient(
+    side: Side, others: Array, width: int, gram: Array, steps: int, vectors: Array, losses: Array
+) -> None:
+    """Improve rows by some steps of conjugate gradient, from where they are.
+
+    Args:
+        side: the quadratics.
+        others: rows of the fixed side, flat.
+        width: length of one row.
+        gram: G, (width * width,).
+        steps: how many.
+        vectors: rows of the side to be solved, flat, in and out.
+        losses: what remains of each row's part of the loss, (n_rows,) float64, out.
+    """
+    cuts, rows, indptr, indices, shares, weights, other_weights, ridges = side
+    for block in numba.prange(len(cuts) - 1):
+        x, r = np.zeros(BATCH * width, others.dtype), np.zeros(BATCH * width, others.dtype)
+        p, q = np.zeros(BATCH * width, others.dtype), np.zeros(BATCH * width, others.dtype)
+        squares = np.zeros(BATCH, np.float64)
+        for first in range(cuts[block], cuts[block + 1], BATCH):
+            batch = rows[first : min(first + BATCH, cuts[block + 1])]
+            for n in range(len(batch)):
+                row = batch[n] * width
+                x[n * width : (n + 1) * width] = vectors[row : row + width]
+            _multiply_batch(gram, width, x, q)
+            for n in range(len(batch)):
+                row, at = batch[n], n * width
+                neighbors = indices[indptr[row] : indptr[row + 1]]
+                _finish_base(width, shares[row], ridges[row], x, q, at)
+                losses[row] = _residual(
+                    neighbors, others, width, weights[row], other_weights, x, q, r, at
+                )
+                p[at : at + width] = r[at : at + width]
+                squares[n] = dot(r, at, r, at, width)
+            for _ in range(steps):
+                _multiply_batch(gram, width, p, q)
+                for n in range(len(batch)):
+                    row, at = batch[n], n * width
+                    if squares[n] > _SOLVED:
+                        neighbors = indices[indptr[row] : indptr[row + 1]]
+                        _finish_base(width, shares[row], ridges[row], p, q, at)
+                        for j in neighbors:
+                            weight = weights[row] * other_weights[j]
+                            near = weight * dot(others, j * width, p, at, width)
+                            add_scaled(q, at, others, j * width, width, near)
+                        gain, squares[n] = _step(x, r, p, q, at, width, squares[n])
+                        losses[row] -= gain
+            for n in range(len(batch)):
+                row = batch[n] * width
+                vectors[row : row + width] = x[n * width : (n + 1) * width]
+
+
+@inlined
+def _multiply_batch(gram: Array, width: int, vectors: Array, products: Array) -> None:
+    """Set products = vectors G for `BATCH` rows."""
+    for start in range(0, width, LANES):
+        a = nothing(load(gram, start))
+        b, c, d = a, a, a
+        for k in range(width):
+            column = load(gram, k * width + start)
+            a = a + fill(vectors[k]) * column
+            b = b + fill(vectors[width + k]) * column
+            c = c + fill(vectors[2 * width + k]) * column
+            d = d + fill(vectors[3 * width + k]) * column
+        store(products, start, a)
+        store(products, width + start, b)
+        store(products, 2 * width + start, c)
+        store(products, 3 * width + start, d)
+
+
+@inlined
+def _finish_base(width: int, share: float, ridge: float, x: Array, q: Array, at: int) -> None:
+    """Turn q = G x into (s G + ridge I) x."""
+    by, add = fill(share), fill(ridge)
+    for k in range(at, at + width, LANES):
+        store(q, k, by * load(q, k) + add * load(x, k))
+
+
+@inlined
+def _residual(
+    neighbors: Array, others: Array, width: int, weight: float, other_weights: Array, x: Array,
+    q: Array, r: Array, at: int,
+) -> float:  # fmt: skip
+    """Set r = b - A x, given q = (s G + ridge I) x; returns the row's part of the loss at x."""
+    loss = np.float64(dot(x, at, q, at, width))
+    for k in range(at, at + width, LANES):
+        store(r, k, nothing(load(q, k)) - load(q, k))
+    one = others.dtype.type(1)
+    for j in neighbors:
+        score = dot(others, j * width, x, at, width)
+        pull = one - weight * other_weights[j] * score
+        add_scaled(r, at, others, j * width, width, pull)
+        loss += one - score - score * pull
+    return loss
+
+
+@inlined
+def _step(
+    x: Array, r: Array, p: Array, q: Array, at: int, width: int, square: float
+) -> tuple[float, float]:
+    """One step along p, given q = A p; returns what the loss lost and the new |r|^2."""
+    length = square / np.float64(dot(p, at, q, at, width))
+    number = x.dtype.type
+    add_scaled(x, at, p, at, width, number(length))
+    add_scaled(r, at, q, at, width, number(-length))
+    after = np.float64(dot(r, at, r, at, width))
+    turn = fill(number(after / square))
+    for k in range(at, at + width, LANES):
+        store(p, k, load(r, k) + turn * load(p, k))
+    return length * square, after

@@ -1,0 +1,151 @@
+"""Coordinate descent on every row's least squares: one number after the other, O(dim^2) per row.
+
+The slope by one number needs s G x and the scores `y_j . x` of the row's neighbours, and both
+follow each step at the cost of one row of G and one number of each neighbour.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from . import Array, compiled, compiled_parallel, inlined
+from .als import Side, add_scaled, dot
+from .lanes import LANES, load, nothing, sum_lanes
+
+
+class Room(NamedTuple):
+    """Memory for the neighbours of one row, padded to whole lanes.
+
+    Attributes:
+        columns: their vectors, number by number, flat (dim, length).
+        targets: w_j, how much the pair counts, (length,); zero in the padding.
+        weights: v_j, what is left of that beside the pair's part in G, (length,); the same.
+        scores: y_j . x, (length,).
+        product: s G x, (width,).
+    """
+
+    columns: Array
+    targets: Array
+    weights: Array
+    scores: Array
+    product: Array
+
+
+@inlined
+def make_room(longest: int, width: int, like: Array) -> Room:
+    """Room for rows of at most `longest` neighbours."""
+    length = (longest + LANES - 1) // LANES * LANES
+    return Room(
+        np.zeros(length * width, like.dtype),
+        np.zeros(length, like.dtype),
+        np.zeros(length, like.dtype),
+        np.zeros(length, like.dtype),
+        np.zeros(width, like.dtype),
+    )
+
+
+@compiled_parallel
+def descend_rows(
+    side: Side, others: Array, width: int, dim: int, gram: Array, vectors: Array, losses: Array
+) -> None:
+    """Go once through the numbers of every row, setting each to its minimum.
+
+    Args: as `conjugate_gradient`, and
+        dim: numbers of a row that are not padding.
+    """
+    for block in numba.prange(len(side.cuts) - 1):
+        rows = side.rows[side.cuts[block] : side.cuts[block + 1]]
+        _descend_block(rows, side, others, width, dim, gram, vectors, losses)
+
+
+# A function of its own, not part of the parallel one: numba loses what is written to arrays in a
+# tuple that a parallel loop makes.
+@compiled
+def _descend_block(
+    rows: Array, side: Side, others: Array, width: int, dim: int, gram: Array, vectors: Array,
+    losses: Array,
+) -> None:  # fmt: skip
+    """Go through some rows."""
+    _, _, indptr, indices, shares, weights, other_weights, ridges = side
+    longest = 0
+    for row in rows:
+        longest = max(longest, indptr[row + 1] - indptr[row])
+    room = make_room(longest, width, others)
+    for row in rows:
+        neighbors = indices[indptr[row] : indptr[row + 1]]
+        for j in range(len(neighbors)):
+            room.targets[j] = 1
+            room.weights[j] = weights[row] * other_weights[neighbors[j]]
+        length = gather(neighbors, others, width, dim, room)
+        x = vectors[row * width : (row + 1) * width]
+        losses[row] = descend(x, dim, length, gram, shares[row], ridges[row], room)
+
+
+@inlined
+def gather(neighbors: Array, others: Array, width: int, dim: int, room: Room) -> int:
+    """Copy the neighbours' vectors and clear the padding; returns the padded length."""
+    columns, targets, weights, _, _ = room
+    length = (len(neighbors) + LANES - 1) // LANES * LANES
+    for n in range(len(neighbors)):
+        at = neighbors[n] * width
+        for k in range(dim):
+            columns[k * length + n] = others[at + k]
+    for n in range(len(neighbors), length):
+        targets[n] = weights[n] = 0
+        for k in range(dim):
+            columns[k * length + n] = 0
+    return length
+
+
+@inlined
+def descend(
+    x: Array, dim: int, length: int, gram: Array, share: float, ridge: float, room: Room
+) -> float:
+    """Set every number of x to its minimum, one after the other.
+
+    Args:
+        x: (width,), in and out.
+        dim: numbers that are not padding.
+        length: neighbours in `room`, with the padding.
+        gram: G, (width * width,).
+        share: factor of G.
+        ridge: weight of |x|^2.
+        room: the neighbours.
+
+    Returns:
+        The row's part of the loss,
+        `x' (share G + ridge I) x + sum_j w_j - 2 w_j score_j + v_j score_j^2`.
+    """
+    columns, targets, weights, scores, product = room
+    width = len(x)
+    product[:] = 0
+    scores[:length] = 0
+    for k in range(dim):
+        add_scaled(product, 0, gram, k * width, width, share * x[k])
+        add_scaled(scores, 0, columns, k * length, length, x[k])
+    for k in range(dim):
+        pull, curve = _slope(room, k * length, length)
+        curve += share * gram[k * width + k] + ridge
+        if curve > 0:
+            step = (pull - product[k] - ridge * x[k]) / curve
+            x[k] += step
+            add_scaled(product, 0, gram, k * width, width, share * step)
+            add_scaled(scores, 0, columns, k * length, length, step)
+    loss = np.float64(dot(x, 0, product, 0, width) + ridge * dot(x, 0, x, 0, width))
+    for j in range(length):
+        loss += targets[j] - (targets[j] + targets[j] - weights[j] * scores[j]) * scores[j]
+    return loss
+
+
+@inlined
+def _slope(room: Room, at: int, length: int) -> tuple[float, float]:
+    """Sums of (w_j - v_j score_j) y_jk and of v_j y_jk^2."""
+    columns, targets, weights, scores, product = room
+    pull = nothing(load(product, 0))
+    curve = pull
+    for j in range(0, length, LANES):
+        column, weight = load(columns, at + j), load(weights, j)
+        pull = pull + (load(targets, j) - weight * load(scores, j)) * column
+        curve = curve + weight * column * column
+    return sum_lanes(pull), sum_lanes(curve)

@@ -1,0 +1,134 @@
+"""Elastic nets on binary columns: each item from the others, with weights that are not negative.
+
+For the column y of one item and the columns X of the others, coordinate descent finds the w >= 0
+that minimise `|y - X w|^2 / 2 + l1 sum(w) + l2 |w|^2 / 2`. Columns are lists of users, and only the
+residual y - X w is kept: a coordinate costs as much as its item has users, and nothing of the size
+items x items is ever held.
+
+With w >= 0 and columns of ones every product X_k . (y - X w) is at most X_k . y, the number of
+users that both items share. So an item that shares no more than l1 users with the target has no
+weight, and is left out from the start.
+"""
+
+import numba
+import numpy as np
+
+from . import Array, compiled, compiled_parallel, inlined
+
+SLOTS = 64  # shares of the work, each with its own scratch; more than there are threads
+
+
+@compiled
+def _candidates(
+    target: int, by_item: tuple[Array, Array], by_user: tuple[Array, Array], l1: float,
+    shared: Array, found: Array,
+) -> int:  # fmt: skip
+    """List the items that may have a weight in `found`; returns how many.
+
+    `shared`, (n_items,), is all zeros before and after.
+    """
+    item_indptr, item_users = by_item
+    user_indptr, user_items = by_user
+    seen = 0
+    for entry in range(item_indptr[target], item_indptr[target + 1]):
+        user = item_users[entry]
+        for place in range(user_indptr[user], user_indptr[user + 1]):
+            other = user_items[place]
+            if shared[other] == 0:
+                found[seen] = other
+                seen += 1
+            shared[other] += 1
+    kept = 0
+    for n in range(seen):
+        other = found[n]
+        if other != target and shared[other] > l1:
+            found[kept] = other
+            kept += 1
+        shared[other] = 0
+    return kept
+
+
+@inlined
+def _step(users: Array, residual: Array, weight: float, l1: float, l2: float) -> float:
+    """Move one weight to its best value, and the residual with it; returns the new weight."""
+    product = 0.0
+    for user in users:
+        product += residual[user]
+    best = max(0.0, (product + len(users) * weight - l1) / (len(users) + l2))
+    if best != weight:
+        for user in users:
+            residual[user] += weight - best
+    return best
+
+
+@compiled
+def _sweep(
+    items: Array, by_item: tuple[Array, Array], l1: float, l2: float,
+    residual: Array, weights: Array, only_positive: bool,
+) -> float:  # fmt: skip
+    """Take a step on every listed item (or those with a weight); returns the largest change."""
+    indptr, users = by_item
+    largest = 0.0
+    for item in items:
+        before = weights[item]
+        if only_positive and before == 0.0:
+            continue
+        own = users[indptr[item] : indptr[item + 1]]
+        weights[item] = _step(own, residual, before, l1, l2)
+        largest = max(largest, abs(weights[item] - before))
+    return largest
+
+
+@compiled_parallel
+def elastic_weights(
+    first: int,
+    last: int,
+    by_item: tuple[Array, Array],
+    by_user: tuple[Array, Array],
+    l1: float,
+    l2: float,
+    tolerance: float,
+    most_sweeps: int,
+    out: Array,
+) -> Array:
+    """Find the weights of all items for the targets first..last-1.
+
+    Args:
+        first: First target.
+        last: One after the last.
+        by_item: Users by item, CSR: (n_items + 1,) int64, (nnz,) int32.
+        by_user: Items by user, CSR: (n_users + 1,) int64, (nnz,) int32.
+        l1: Weight of the sum.
+        l2: Weight of the squares.
+        tolerance: A target is done when a sweep changes no weight by more.
+        most_sweeps: Sweeps after which a target is left as it is.
+        out: The weights, (last - first, n_items), out.
+
+    Returns:
+        (last - first,) bool: which targets are done.
+    """
+    n_items, n_users = len(by_item[0]) - 1, len(by_user[0]) - 1
+    done = np.zeros(last - first, np.bool_)
+    for slot in numba.prange(SLOTS):
+        residual, weights = np.zeros(n_users), np.zeros(n_items)
+        shared, found = np.zeros(n_items, np.int32), np.empty(n_items, np.int32)
+        for target in range(first + slot, last, SLOTS):
+            items = found[: _candidates(target, by_item, by_user, l1, shared, found)]
+            residual[:] = 0.0
+            residual[by_item[1][by_item[0][target] : by_item[0][target + 1]]] = 1.0
+            weights[items] = 0.0
+            sweeps = 0
+            while sweeps < most_sweeps and not done[target - first]:
+                done[target - first] = (
+                    _sweep(items, by_item, l1, l2, residual, weights, False) <= tolerance
+                )
+                sweeps += 1
+                while (
+                    sweeps < most_sweeps
+                    and _sweep(items, by_item, l1, l2, residual, weights, True) > tolerance
+                ):
+                    sweeps += 1
+            out[target - first] = 0.0
+            for item in items:
+                out[target - first, item] = weights[item]
+    return done

@@ -1,0 +1,226 @@
+"""Alternating least squares over all pairs of users and items, whatever solves a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.data.csr import Csr
+from transcf.kernels import Array, aligned_zeros
+from transcf.kernels.als import Side, add_grams, conjugate_gradient
+from transcf.kernels.als_elements import descend_rows
+from transcf.kernels.als_exact import solve_rows
+from transcf.kernels.lanes import LANES
+from transcf.training.trainable import EpochStats, Tensors
+
+#: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
+Solver: TypeAlias = Callable[[Side, Array, int, Array, Array, Array], None]
+
+#: Blocks of rows that threads share; each has about the same work.
+_BLOCKS = 64
+#: Parts of a Gram matrix, summed in order: the result does not depend on threads.
+_GRAM_PARTS = 16
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised over user vectors x and item vectors y, with s_ui = x_u . y_i.
+
+    `sum over observed (u, i) of (1 - s_ui)^2 - spared_i s_ui^2
+    + sum over all (u, i) of missing_i s_ui^2
+    + sum over u of user_ridges_u |x_u|^2 + sum over i of item_ridges_i |y_i|^2`
+
+    Attributes:
+        missing: Weight of an item among all pairs, (n_items,); 0 where it has no interactions.
+        spared: What observed pairs do not pay of that, (n_items,).
+        user_ridges: (n_users,).
+        item_ridges: (n_items,).
+    """
+
+    missing: Array
+    spared: Array
+    user_ridges: Array
+    item_ridges: Array
+
+    def user_side(self, by_user: Csr, width: int, dtype: npt.DTypeLike) -> Side:
+        """The quadratics of users, with the items of each; G weighs items by `missing`."""
+        ones = np.ones(by_user.n_rows)
+        return _side(by_user, width, dtype, (ones, ones, 1 - self.spared, self.user_ridges))
+
+    def item_side(self, by_item: Csr, width: int, dtype: npt.DTypeLike) -> Side:
+        """The quadratics of items, with the users of each; in G all users weigh 1."""
+        ones = np.ones(by_item.n_columns)
+        constants = (self.missing, 1 - self.spared, ones, self.item_ridges)
+        return _side(by_item, width, dtype, constants)
+
+
+def _side(rows: Csr, width: int, dtype: npt.DTypeLike, constants: tuple[Array, ...]) -> Side:
+    active = np.flatnonzero(rows.counts).astype(np.int32)
+    work = np.concatenate([[0], np.cumsum(rows.counts[active] + width)])
+    cuts = np.searchsorted(work, np.linspace(0, work[-1], _BLOCKS + 1))
+    shares, weights, other_weights, ridges = (values.astype(dtype) for values in constants)
+    return Side(cuts, active, rows.indptr, rows.indices, shares, weights, other_weights, ridges)
+
+
+def cholesky() -> Solver:
+    """Solve every row exactly."""
+    return solve_rows
+
+
+def conjugate(steps: int) -> Solver:
+    """Take some steps of conjugate gradient in every row."""
+
+    def solve(side: Side, others: Array, width: int, gram: Array, x: Array, losses: Array) -> None:
+        conjugate_gradient(side, others, width, gram, steps, x, losses)
+
+    return solve
+
+
+def elementwise(dim: int) -> Solver:
+    """Minimise every row by one number after the other, once through."""
+
+    def solve(side: Side, others: Array, width: int, gram: Array, x: Array, losses: Array) -> None:
+        descend_rows(side, others, width, dim, gram, x, losses)
+
+    return solve
+
+
+class Alternation:
+    """Users, then items, again and again: what the loop trains.
+
+    Args:
+        by_user: Items of each user.
+        by_item: Users of each item.
+        objective: What to minimise.
+        solver: How to solve rows.
+        users: Where to start, (n_users, dim) float32 or float64; rows without interactions
+            become zero.
+        items: The same for items, (n_items, dim).
+    """
+
+    def __init__(
+        self,
+        by_user: Csr,
+        by_item: Csr,
+        objective: Objective,
+        solver: Solver,
+        users: Array,
+        items: Array,
+    ) -> None:
+        """Copy the start into padded rows."""
+        self._dim, dtype = users.shape[1], users.dtype
+        self._width = padded_width(self._dim)
+        self._solver, self._objective = solver, objective
+        self._user_side = objective.user_side(by_user, self._width, dtype)
+        self._item_side = objective.item_side(by_item, self._width, dtype)
+        self._missing, self._ones = objective.missing.astype(dtype), np.ones(len(users), dtype)
+        self._users = padded(users * (by_user.counts > 0)[:, None])
+        self._items = padded(items * (by_item.counts > 0)[:, None])
+
+    def solve_users(self) -> float:
+        """Improve all users; returns the whole loss."""
+        gram = weighted_gram(self._items, self._width, self._missing)
+        return self._solve(self._user_side, self._items, gram, self._users) + _penalty(
+            self._items, self._width, self._objective.item_ridges
+        )
+
+    def solve_items(self) -> float:
+        """Improve all items; returns the whole loss."""
+        gram = weighted_gram(self._users, self._width, self._ones)
+        return self._solve(self._item_side, self._users, gram, self._items) + _penalty(
+            self._users, self._width, self._objective.user_ridges
+        )
+
+    def _solve(self, side: Side, others: Array, gram: Array, vectors: Array) -> float:
+        losses = np.zeros(len(side.ridges))
+        self._solver(side, others, self._width, gram, vectors, losses)
+        return float(losses.sum())
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Improve all users and all items once."""
+        self.solve_users()
+        loss = self.solve_items()
+        samples = len(self._user_side.indices)
+        return EpochStats(loss / samples, samples)
+
+    def tensors(self) -> Tensors:
+        """Vectors without their padding, and a bias of zero."""
+        items = unpadded(self._items, self._width, self._dim)
+        return {
+            "user_vectors": unpadded(self._users, self._width, self._dim),
+            "item_vectors": items,
+            "item_bias": np.zeros(len(items), items.dtype),
+        }
+
+    def load_tensors(self, tensors: Tensors) -> None:
+        """Put vectors back."""
+        self._users = padded(tensors["user_vectors"])
+        self._items = padded(tensors["item_vectors"])
+
+
+def start_vectors(n_rows: tuple[int, int], dim: int, scale: float, seed: int) -> list[Array]:
+    """Normal vectors of standard deviation `scale` for users and items, float32."""
+    generator = np.random.default_rng(seed)
+    return [scale * generator.standard_normal((n, dim), dtype=np.float32) for n in n_rows]
+
+
+class FixedItems:
+    """Items as they are, for people who come later.
+
+    Args:
+        items: (n_items, dim).
+        missing: Weight of each item among all pairs, (n_items,).
+    """
+
+    def __init__(self, items: Array, missing: Array) -> None:
+        """Prepare what is the same for everybody."""
+        self._dim, self._dtype = items.shape[1], items.dtype
+        self._width, self._items = padded_width(self._dim), padded(items)
+        self._gram = weighted_gram(self._items, self._width, missing.astype(self._dtype))
+
+    def solve(self, by_user: Csr, objective: Objective) -> Array:
+        """The exact vectors of people known by their items, (n, dim)."""
+        side = objective.user_side(by_user, self._width, self._dtype)
+        vectors = aligned_zeros((by_user.n_rows * self._width,), self._dtype)
+        losses = np.zeros(by_user.n_rows)
+        solve_rows(side, self._items, self._width, self._gram, vectors, losses)
+        return unpadded(vectors, self._width, self._dim)
+
+
+def weighted_gram(vectors: Array, width: int, weights: Array) -> Array:
+    """The sum of weight * y y' over rows y, flat in and out: (width * width,)."""
+    cuts = np.arange(_GRAM_PARTS + 1) * len(weights) // _GRAM_PARTS
+    parts = np.zeros((_GRAM_PARTS, width * width), vectors.dtype)
+    add_grams(vectors, width, weights, cuts, parts)
+    upper = np.triu(parts.sum(axis=0, dtype=np.float64).reshape(width, width))
+    gram: Array = (upper + np.triu(upper, 1).T).astype(vectors.dtype)
+    return gram.ravel()
+
+
+def padded_width(dim: int) -> int:
+    """Numbers of a padded row."""
+    return -(-dim // LANES) * LANES
+
+
+def padded(vectors: Array) -> Array:
+    """Rows (n, dim) with zeros behind them, flat."""
+    n_rows, dim = vectors.shape
+    width = padded_width(dim)
+    flat = aligned_zeros((n_rows * width,), vectors.dtype)
+    flat.reshape(n_rows, width)[:, :dim] = vectors
+    return flat
+
+
+def unpadded(flat: Array, width: int, dim: int) -> Array:
+    """The rows (n, dim) of padded ones."""
+    return np.ascontiguousarray(flat.reshape(-1, width)[:, :dim])
+
+
+def _penalty(flat: Array, width: int, ridges: Array) -> float:
+    """Sum of ridge * |row|^2."""
+    rows = flat.reshape(-1, width)
+    return float(ridges @ np.einsum("nk,nk->n", rows, rows, dtype=np.float64))

@@ -1,0 +1,183 @@
+"""FISM's epochs: every user visits once, in a new order each time."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from transcf.data.interactions import Interactions
+from transcf.kernels import Array, aligned_zeros
+from transcf.kernels.fism_visits import People, Rates, Scratch, Vectors, Visits, run_visits
+from transcf.kernels.lanes import LANES
+from transcf.kernels.neighborhood import row_means
+from transcf.kernels.sampling import deal_items
+from transcf.training.trainable import EpochStats, Tensors
+
+Loss = Literal["auc", "rmse"]
+
+MOST_AT_ONCE = 256  # keeps several threads busy, and its rows in a cache
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Settings of the training; the names are those of the model's parameters."""
+
+    loss: Loss = "auc"
+    dim: int = 64
+    alpha: float = 0.5
+    learning_rate: float = 0.05
+    regularization: float = 0.0
+    bias_regularization: float = 0.0
+    samples_per_user: int | None = None
+    negatives: int = 1
+    init_scale: float = 0.1
+    seed: int = 0
+
+
+class Training:
+    """The vectors of items, and what an epoch does to them.
+
+    Args:
+        train: What to learn from.
+        hyper: Settings.
+        at_once: Users that visit at once; None chooses by the data.
+    """
+
+    def __init__(self, train: Interactions, hyper: Hyper, at_once: int | None = None) -> None:
+        """Draw the first vectors."""
+        self._hyper = hyper
+        self._at_once = visitors_at_once(train, hyper) if at_once is None else at_once
+        self._by_user = train.by_user
+        active = np.flatnonzero(train.by_item.counts).astype(np.int32)
+        self._people = People(train.by_user.indptr, train.by_user.indices, active)
+        counts = train.by_user.counts
+        # Whoever has nothing, or everything, cannot be asked to tell one from the other.
+        can_visit = (counts > 0) & (counts < len(active))
+        self._visitors = np.flatnonzero(can_visit).astype(np.int32)
+        self._row = -(-hyper.dim // LANES) * LANES
+        self._scratch: Scratch | None = None
+        generator = np.random.default_rng(hyper.seed)
+        history, items = hyper.init_scale * generator.standard_normal((2, train.n_items, hyper.dim))
+        self.load_tensors(
+            {
+                "history_vectors": history.astype(np.float32),
+                "item_vectors": items.astype(np.float32),
+                "item_bias": np.zeros(train.n_items, np.float32),
+            }
+        )
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Let every user visit once."""
+        vectors, hyper = self._vectors, self._hyper
+        dtype = vectors.bias.dtype
+        visits = self._visits(number)
+        longest = int(self._by_user.counts.max())
+        scales = np.zeros(longest + 1, dtype)
+        scales[1:] = np.arange(1, longest + 1) ** -hyper.alpha
+        losses = np.zeros(len(visits.users))
+        run_visits(
+            self._rates(dtype), vectors, self._row, self._people, scales, visits,
+            self._room_for(visits), hyper.seed, number, losses,
+        )  # fmt: skip
+        samples = int(visits.drawn[-1])
+        if hyper.loss == "rmse":
+            samples += samples // hyper.negatives
+        return EpochStats(float(losses.sum()) / max(1, samples), samples)
+
+    def _visits(self, number: int) -> Visits:
+        hyper = self._hyper
+        users = deal_items(self._visitors, hyper.seed, number)
+        own = self._by_user.counts[users]
+        each = hyper.samples_per_user
+        drawn = hyper.negatives * (own if each is None else np.full_like(own, each))
+        return Visits(users, _offsets(own), _offsets(drawn), self._at_once)
+
+    def _rates(self, dtype: np.dtype[np.floating]) -> Rates:
+        hyper, number = self._hyper, dtype.type
+        rate, negatives = hyper.learning_rate, hyper.negatives
+        shrink = rate * hyper.regularization
+        pairwise = hyper.loss == "auc"
+        return Rates(
+            learning_rate=number(rate),
+            shrink=number(shrink),
+            keep=number(1 - shrink),
+            keep_history=number(1 - shrink * (negatives if pairwise else 1)),
+            bias_shrink=number(rate * hyper.bias_regularization),
+            offset=number(1 / (1 + negatives)),
+            negatives=negatives,
+            pairwise=pairwise,
+        )
+
+    def _room_for(self, visits: Visits) -> Scratch:
+        """Memory for the largest batch."""
+        begins = np.arange(0, len(visits.users), self._at_once)
+        ends = np.minimum(begins + self._at_once, len(visits.users))
+        own, drawn = (
+            int((offsets[ends] - offsets[begins]).max(initial=0))
+            for offsets in (visits.own, visits.drawn)
+        )
+        row, dtype, kept = self._row, self._vectors.bias.dtype, self._scratch
+        if kept is not None and kept.own_bias.dtype == dtype:
+            own, drawn = max(own, len(kept.own_rows)), max(drawn, len(kept.drawn_rows))
+            if (own, drawn) == (len(kept.own_rows), len(kept.drawn_rows)):
+                return kept
+        self._scratch = Scratch(
+            own_rows=np.zeros(own, np.int32),
+            own_history=aligned_zeros((own * row,), dtype),
+            own_items=aligned_zeros((own * row,), dtype),
+            own_bias=np.zeros(own, dtype),
+            drawn_rows=np.zeros(drawn, np.int32),
+            drawn_items=aligned_zeros((drawn * row,), dtype),
+            drawn_bias=np.zeros(drawn, dtype),
+            working=aligned_zeros((self._at_once, 4 * row), dtype),
+        )
+        return self._scratch
+
+    def tensors(self) -> Tensors:
+        """Return p, q and the biases, without the columns that fill up the rows."""
+        dim, row = self._hyper.dim, self._row
+        return {
+            "history_vectors": self._vectors.history.reshape(-1, row)[:, :dim].copy(),
+            "item_vectors": self._vectors.items.reshape(-1, row)[:, :dim].copy(),
+            "item_bias": self._vectors.bias.copy(),
+        }
+
+    def load_tensors(self, tensors: Tensors) -> None:
+        """Put p, q and the biases back."""
+        self._vectors = Vectors(
+            history=_in_rows(tensors["history_vectors"], self._row),
+            items=_in_rows(tensors["item_vectors"], self._row),
+            bias=tensors["item_bias"].copy(),
+        )
+
+
+def visitors_at_once(train: Interactions, hyper: Hyper) -> int:
+    """Choose how many users visit at once, which is part of what is computed.
+
+    They all start from the same vectors, and what several of them do to one item adds up: too many
+    would overshoot. So no item belongs to more than one of them on average, and none is drawn more
+    than once.
+    """
+    counts = train.by_item.counts
+    positives = hyper.samples_per_user or len(train) / np.count_nonzero(train.by_user.counts)
+    before_drawn_again = np.count_nonzero(counts) / (positives * hyper.negatives)
+    return int(np.clip(min(train.n_users / counts.max(), before_drawn_again), 1, MOST_AT_ONCE))
+
+
+def user_vectors(indptr: Array, indices: Array, history_vectors: Array, alpha: float) -> Array:
+    """Users from their items: |N_u|^-alpha times the sum of p over N_u, (n_users, dim)."""
+    means = row_means(indptr, indices, history_vectors)
+    lengths = np.maximum(1, np.diff(indptr))[:, None]
+    vectors: Array = means * (lengths ** (1 - alpha)).astype(means.dtype)
+    return vectors
+
+
+def _in_rows(matrix: Array, length: int) -> Array:
+    """A copy with zeros up to a length of rows, flat."""
+    flat = aligned_zeros((len(matrix) * length,), matrix.dtype)
+    flat.reshape(-1, length)[:, : matrix.shape[1]] = matrix
+    return flat
+
+
+def _offsets(lengths: Array) -> Array:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

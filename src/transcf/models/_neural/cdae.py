@@ -1,0 +1,194 @@
+"""How CDAE is trained: users in batches, each with what is left of their items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
+
+from transcf.data.csr import Csr
+from transcf.models._neural.draws import (
+    INIT,
+    NEGATIVES,
+    NOISE,
+    ORDER,
+    UnseenItems,
+    generator,
+    normal,
+)
+from transcf.models._neural.library import one_thread
+from transcf.models._neural.products import pair_products
+from transcf.models._neural.rows import DenseParameters, RowTable, distinct, pull, put
+from transcf.training.trainable import EpochStats, Tensors
+
+Loss: TypeAlias = Literal["logistic", "square"]
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Settings of a run; `CDAE` explains them."""
+
+    dim: int
+    learning_rate: float
+    regularization: float
+    dropout: float
+    loss: Loss
+    negatives: int
+    batch_size: int
+    init_scale: float
+    seed: int
+
+
+class Batch(NamedTuple):
+    """Some users and what they are shown.
+
+    Attributes:
+        users: (n,) rows.
+        places: (m,) of each interaction of theirs, the place of its user in `users`.
+        items: (m, 1 + negatives) item rows, the user's own first.
+        kept: (m,) interactions that the input has.
+    """
+
+    users: torch.Tensor
+    places: torch.Tensor
+    items: torch.Tensor
+    kept: torch.Tensor
+
+
+def hidden(
+    nodes: torch.Tensor,
+    bias: torch.Tensor,
+    inputs: torch.Tensor,
+    places: torch.Tensor,
+    scale: float,
+) -> torch.Tensor:
+    """`sigmoid(scale * sum of W_i + V_u + b)`.
+
+    Args:
+        nodes: V of the users, (n, d).
+        bias: b, (d,).
+        inputs: W of every item that an input has, (k, d).
+        places: (k,) whose it is.
+        scale: Makes up for what was dropped.
+    """
+    sums = torch.zeros_like(nodes).index_add(0, places, inputs)
+    return torch.sigmoid(sums * scale + nodes + bias)
+
+
+def pair_loss(
+    loss: Loss,
+    states: torch.Tensor,
+    outputs: torch.Tensor,
+    places: torch.Tensor,
+    items: torch.Tensor,
+) -> torch.Tensor:
+    """Loss of all pairs, for each user.
+
+    Args:
+        loss: Which one.
+        states: h of the users, (n, d).
+        outputs: [W', b'] of items, (n_outputs, d + 1).
+        places: (m,) whose the interactions are, rows of `states`.
+        items: (m, 1 + negatives) the interaction's item and its negatives, rows of `outputs`.
+    """
+    biases = outputs[:, -1].index_select(0, items.flatten()).view(items.shape)
+    scores = pair_products(states, outputs[:, :-1], places, items) + biases
+    truth = torch.zeros_like(scores)
+    truth[:, 0] = 1
+    compare = binary_cross_entropy_with_logits if loss == "logistic" else mse_loss
+    return compare(scores, truth, reduction="sum") / len(states)
+
+
+class CDAETraining:
+    """The autoencoder's parameters, as the loop wants them."""
+
+    def __init__(self, by_user: Csr, hyper: Hyper, device: torch.device) -> None:
+        """Draw the first values."""
+        self._hyper, self._device, self._by_user = hyper, device, by_user
+        self._unseen = UnseenItems(by_user)
+        # Who has nothing or everything gives no pairs to tell apart.
+        self._useful = np.flatnonzero((by_user.counts > 0) & (self._unseen.lacking > 0))
+        rng, scale, dim = generator(hyper.seed, 0, INIT), hyper.init_scale, hyper.dim
+        n_users, n_items, rate = by_user.n_rows, by_user.n_columns, hyper.learning_rate
+        outputs = normal(rng, (n_items, dim + 1), scale)
+        outputs[:, dim] = 0
+        self._inputs = RowTable(normal(rng, (n_items, dim), scale), rate, device)
+        self._nodes = RowTable(normal(rng, (n_users, dim), scale), rate, device)
+        self._outputs = RowTable(outputs, rate, device)
+        self._bias = DenseParameters({"bias": np.zeros(dim, np.float32)}, rate, device)
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Show every user once, in random order."""
+        loss, pairs = torch.zeros((), device=self._device), 0
+        with one_thread():
+            for batch in self._batches(number):
+                loss += self._step(batch) * len(batch.users)
+                pairs += batch.items.numel()
+        return EpochStats(float(loss) / max(1, pairs), pairs)
+
+    def _batches(self, number: int) -> Iterator[Batch]:
+        """Draw what the epoch shows, and cut it."""
+        hyper, by_user = self._hyper, self._by_user
+        users = self._useful[generator(hyper.seed, number, ORDER).permutation(len(self._useful))]
+        counts = by_user.counts[users]
+        ends = np.cumsum(counts)
+        entries = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
+            by_user.indptr[users] - ends + counts, counts
+        )
+        rng = generator(hyper.seed, number, NEGATIVES)
+        negatives = self._unseen.draw(np.repeat(users, counts), hyper.negatives, rng)
+        items = np.hstack([by_user.indices[entries][:, None], negatives])
+        kept = generator(hyper.seed, number, NOISE).random(len(entries)) >= hyper.dropout
+        for start in range(0, len(users), hyper.batch_size):
+            stop = min(start + hyper.batch_size, len(users))
+            some = slice(ends[start] - counts[start], ends[stop - 1])
+            places = np.repeat(np.arange(stop - start), counts[start:stop])
+            shown = items[some].astype(np.int64)
+            parts = (users[start:stop], places, shown, kept[some])
+            yield Batch(*(put(part, self._device) for part in parts))
+
+    def _step(self, batch: Batch) -> torch.Tensor:
+        """Learn from a batch; returns its loss."""
+        hyper, users = self._hyper, len(batch.users)
+        in_rows, in_places, in_counts = distinct(batch.items[batch.kept, 0])
+        out_rows, out_places, out_counts = distinct(batch.items.flatten())
+        nodes, inputs = self._nodes.take(batch.users), self._inputs.take(in_rows)
+        outputs = self._outputs.take(out_rows)
+        bias = self._bias.values["bias"]
+        states = hidden(
+            nodes.values,
+            bias,
+            inputs.values.index_select(0, in_places),
+            batch.places[batch.kept],
+            1 / (1 - hyper.dropout),
+        )
+        places = out_places.view(batch.items.shape)
+        loss = pair_loss(hyper.loss, states, outputs.values, batch.places, places)
+        leaves = [nodes.values, inputs.values, outputs.values, bias]
+        to_nodes, to_inputs, to_outputs, to_bias = torch.autograd.grad(loss, leaves)
+        weight = hyper.regularization / users
+        self._nodes.step(nodes, pull(to_nodes, nodes, torch.ones_like(batch.users), weight))
+        self._inputs.step(inputs, pull(to_inputs, inputs, in_counts, weight))
+        self._outputs.step(outputs, pull(to_outputs, outputs, out_counts, weight))
+        self._bias.step({"bias": to_bias})
+        return loss.detach()
+
+    def tensors(self) -> Tensors:
+        """Return all that the next epoch depends on."""
+        return {
+            **self._nodes.tensors("nodes"),
+            **self._inputs.tensors("inputs"),
+            **self._outputs.tensors("outputs"),
+            **self._bias.tensors(),
+        }
+
+    def load_tensors(self, tensors: Tensors) -> None:
+        """Put back what `tensors` returned."""
+        self._nodes.load("nodes", tensors)
+        self._inputs.load("inputs", tensors)
+        self._outputs.load("outputs", tensors)
+        self._bias.load(tensors)

@@ -1,0 +1,15 @@
+"""The solvers of BPR, AoBPR and CML: one way through an epoch, and what differs."""
+
+from .hinge import HingeSolver, Metric
+from .logistic import AdaptiveSolver, Logistic, LogisticSolver
+from .solver import PairwiseSolver, Start
+
+__all__ = [
+    "AdaptiveSolver",
+    "HingeSolver",
+    "Logistic",
+    "LogisticSolver",
+    "Metric",
+    "PairwiseSolver",
+    "Start",
+]

@@ -1,0 +1,135 @@
+"""Stochastic gradient descent on triples in cache-sized strata.
+
+An epoch is a function of (vectors, seed, epoch number): what is dealt, drawn and summed depends
+neither on earlier epochs nor on the number of threads.
+
+Items are dealt into blocks, and a triple takes both of its items from one block. Since the blocks
+are dealt anew in every epoch, each pair of items still meets as often as any other.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from transcf.kernels import Array, aligned_zeros
+from transcf.kernels.lanes import LANES
+from transcf.kernels.pairwise import Hinge, Logistic
+from transcf.kernels.rounds import Rows, run_rounds
+from transcf.models._triples import BLOCK_BYTES, Dealer, Problem, first_vectors
+from transcf.training.trainable import EpochStats, Tensors
+
+
+@dataclass(frozen=True)
+class Start:
+    """What every solver needs: size and scale of the first vectors, samples and seed."""
+
+    dim: int
+    samples_per_user: int | None
+    init_scale: float
+    seed: int
+
+
+class PairwiseSolver:
+    """Trains vectors of users and items in epochs; the loop's `Trainable`.
+
+    A subclass says what a step is (`_rates`), and what else an epoch does.
+
+    Args:
+        problem: What to learn from.
+        start: Size and first values of the vectors.
+        dtype: float32, or float64 to compare with formulas.
+        block_bytes: Largest size of a block of items.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        start: Start,
+        dtype: type[np.floating[Any]] = np.float32,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        """Lay out groups and blocks, and draw the first vectors."""
+        self._problem, self._start = problem, start
+        users, items = first_vectors(problem, start.dim, start.init_scale, start.seed, dtype)
+        bias = np.zeros(problem.n_items, dtype)
+        self._tensors = {"user_vectors": users, "item_vectors": items, "item_bias": bias}
+        samples = problem.samples_of_users(start.samples_per_user)
+        self._triples = samples.sum()
+        sizes = np.maximum(1, np.diff(problem.user_indptr))
+        self._samples_per_item = (samples / sizes).astype(np.float32)
+        self._dim = -(-start.dim // LANES) * LANES
+        self._dealer = Dealer(problem, self._dim, samples, block_bytes)
+        n_active = len(problem.active_items)
+        self._rows = Rows(
+            users=aligned_zeros((problem.n_users * self._dim,), dtype),
+            items=aligned_zeros((n_active * self._dim,), dtype),
+            bias=np.zeros(n_active, dtype),
+            extra=np.empty((0, n_active), np.int32),
+        )
+
+    def tensors(self) -> Tensors:
+        """Return `user_vectors`, `item_vectors` and `item_bias`."""
+        return self._tensors
+
+    def load_tensors(self, tensors: Tensors) -> None:
+        """Go on from these."""
+        self._tensors = dict(tensors)
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Train one epoch; the tensors before it stay as they are."""
+        order = self._dealer.deal(self._start.seed, number)
+        strata = self._dealer.strata
+        self._pack(order)
+        dtype = self._rows.users.dtype
+        rates = self._rates(dtype.type)
+        totals = np.zeros((len(strata.visits) - 1, 3))
+        for begin, end in pairwise(self._cuts()):
+            weights = self._prepare().astype(dtype)
+            run_rounds(
+                rates, weights, self._rows, self._dim, strata, self._samples_per_item,
+                self._start.seed, number, begin, end, totals,
+            )  # fmt: skip
+        loss, _, triples = totals.sum(axis=0)
+        self._unpack(order, int(triples))
+        return EpochStats(loss / max(1, triples), int(triples))
+
+    # -- what a subclass decides -------------------------------------------------------------
+
+    @abstractmethod
+    def _rates(self, number: type[np.floating[Any]]) -> Logistic | Hinge:
+        """Return the step sizes, as numbers of a type; their class picks the step."""
+
+    def _cuts(self) -> list[int]:
+        """Rounds at which to prepare anew, from the first to one after the last."""
+        return [0, len(self._dealer.strata.starts) - 1]
+
+    @abstractmethod
+    def _prepare(self) -> Array:
+        """Get ready for the next rounds; return the weights that steps look up."""
+
+    def _finish(self, users: Array, items: Array, triples: int) -> None:
+        """Change the vectors of users and of dealt items once more at the end, in place."""
+
+    # -- packed rows -------------------------------------------------------------------------
+
+    def _pack(self, order: Array) -> None:
+        """Copy the vectors into padded rows, items in dealt order."""
+        rows, dim = self._rows, self._start.dim
+        rows.users.reshape(-1, self._dim)[:, :dim] = self._tensors["user_vectors"]
+        rows.items.reshape(-1, self._dim)[:, :dim] = self._tensors["item_vectors"][order]
+        rows.bias[:] = self._tensors["item_bias"][order]
+
+    def _unpack(self, order: Array, triples: int) -> None:
+        """Copy the vectors out; items never dealt stay as they were."""
+        dim = self._start.dim
+        users = self._rows.users.reshape(-1, self._dim)[:, :dim].copy()
+        trained = self._rows.items.reshape(-1, self._dim)[:, :dim].copy()
+        self._finish(users, trained, triples)
+        items, bias = self._tensors["item_vectors"].copy(), self._tensors["item_bias"].copy()
+        items[order], bias[order] = trained, self._rows.bias
+        self._tensors = {"user_vectors": users, "item_vectors": items, "item_bias": bias}

@@ -1,0 +1,120 @@
+"""CDAE against its formula, written out, and against finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from transcf.data import synthesize
+from transcf.data.interactions import Interactions
+from transcf.errors import DivergenceError
+from transcf.models._neural.cdae import CDAETraining, Hyper, hidden, pair_loss
+from transcf.models.cdae import CDAE
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    return synthesize(users=80, items=50, interactions=900, seed=1)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def hyper(**changes: object) -> Hyper:
+    settings = {
+        "dim": 5, "learning_rate": 0.02, "regularization": 0.0, "dropout": 0.4, "loss": "logistic",
+        "negatives": 3, "batch_size": 16, "init_scale": 0.3, "seed": 0,
+    }  # fmt: skip
+    return Hyper(**(settings | changes))
+
+
+def test_scores_are_those_of_the_autoencoder(log: Interactions) -> None:
+    training = CDAETraining(log.by_user, hyper(), CPU)
+    training.run_epoch(1)
+    tensors = training.tensors()
+    nodes, inputs = (tensors[f"{n}.rows"][:, :5].astype(float) for n in ("nodes", "inputs"))
+    outputs, bias = tensors["outputs.rows"][:, :6].astype(float), tensors["bias"].astype(float)
+    model = CDAE(
+        dim=5, learning_rate=0.02, dropout=0.4, negatives=3, batch_size=16, init_scale=0.3, epochs=1
+    ).fit(log)
+    for user in range(log.n_users):
+        own = log.by_user.row(user)
+        h = sigmoid(inputs[own].sum(axis=0) + nodes[user] + bias)
+        expected = outputs[:, :5] @ h + outputs[:, 5]
+        found = model.score_block(np.array([user], dtype=np.int32))[0]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    # A guest has the mean node, and nothing else that differs.
+    own = log.by_user.row(3)
+    h = sigmoid(inputs[own].sum(axis=0) + nodes.mean(axis=0) + bias)
+    guest = model._guests([own]).score_block(np.array([0], dtype=np.int32))[0]
+    np.testing.assert_allclose(guest, outputs[:, :5] @ h + outputs[:, 5], atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "square"])
+def test_the_loss_is_the_formula_and_its_gradient_is_right(loss: str) -> None:
+    make = torch.Generator().manual_seed(2)
+
+    def leaf(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, dtype=torch.float64, generator=make, requires_grad=True)
+
+    nodes, bias, inputs, outputs = leaf(3, 4), leaf(4), leaf(5, 4), leaf(6, 5)
+    owners, places = torch.tensor([0, 0, 1, 2, 2]), torch.tensor([0, 0, 1, 2])
+    items = torch.tensor([[0, 3], [1, 4], [2, 5], [3, 0]])
+
+    def value(*parts: torch.Tensor) -> torch.Tensor:
+        nodes, bias, inputs, outputs = parts
+        return pair_loss(loss, hidden(nodes, bias, inputs, owners, 2.0), outputs, places, items)
+
+    assert torch.autograd.gradcheck(value, (nodes, bias, inputs, outputs), fast_mode=True)
+    v, b, w, o = (part.detach().numpy() for part in (nodes, bias, inputs, outputs))
+    total = 0.0
+    for place, pair in zip(places.tolist(), items.tolist(), strict=True):
+        h = sigmoid(2 * w[owners.numpy() == place].sum(axis=0) + v[place] + b)
+        for truth, item in zip((1, 0), pair, strict=True):
+            s = h @ o[item, :4] + o[item, 4]
+            p = sigmoid(s)
+            entropy = -np.log(p) if truth else -np.log(1 - p)
+            total += entropy if loss == "logistic" else (s - truth) ** 2
+    assert value(nodes, bias, inputs, outputs).item() == pytest.approx(total / 3)
+
+
+def test_an_epoch_shows_every_interaction_and_drops_some_of_the_input(log: Interactions) -> None:
+    training = CDAETraining(log.by_user, hyper(negatives=4, dropout=0.4), CPU)
+    batches = list(training._batches(1))
+    pairs = [
+        (int(batch.users[place]), int(items[0]))
+        for batch in batches
+        for place, items in zip(batch.places, batch.items, strict=True)
+    ]
+    assert sorted(pairs) == sorted(zip(log.user_rows.tolist(), log.item_rows.tolist(), strict=True))
+    assert len({user for batch in batches for user in batch.users.tolist()}) == log.n_users
+    kept = np.concatenate([batch.kept.numpy() for batch in batches])
+    assert abs(kept.mean() - 0.6) < 4 * np.sqrt(0.24 / len(kept))
+    own = set(pairs)
+    drawn = {
+        (int(batch.users[place]), item)
+        for batch in batches
+        for place, items in zip(batch.places, batch.items, strict=True)
+        for item in items[1:].tolist()
+    }
+    assert not own & drawn
+    other = np.concatenate([batch.kept.numpy() for batch in training._batches(2)])
+    assert not np.array_equal(kept, other)
+
+
+def test_regularization_shrinks_everything(log: Interactions) -> None:
+    free, held = (
+        CDAE(dim=6, epochs=10, learning_rate=0.05, batch_size=16, regularization=weight).fit(log)
+        for weight in (0.0, 0.5)
+    )
+    for name in ("item_vectors_", "input_vectors_", "item_bias_"):
+        assert np.square(getattr(held, name)).sum() < 0.7 * np.square(getattr(free, name)).sum()
+
+
+def test_divergence_names_the_cure(log: Interactions) -> None:
+    with pytest.raises(DivergenceError, match="lower learning_rate"):
+        CDAE(dim=4, loss="square", learning_rate=1e30, epochs=5).fit(log)

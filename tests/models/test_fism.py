@@ -1,0 +1,267 @@
+"""FISM against its written-out loss, step and score, and as a user meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import polars as pl
+import pytest
+
+from transcf.data import leave_one_out, synthesize
+from transcf.data.ids import IdMap
+from transcf.data.interactions import Interactions
+from transcf.errors import DivergenceError
+from transcf.kernels.fism_visits import WORTH_SHARING
+from transcf.kernels.rng import advance, below, mix, stream
+from transcf.kernels.sampling import TRAINING
+from transcf.models._fism import Hyper, Training
+from transcf.models.fism import FISM
+from transcf.models.storage import load
+from transcf.training import FitOptions
+
+LOSSES = ["auc", "rmse"]
+NAMES = ("history_vectors", "item_vectors", "item_bias")
+Tensors = dict[str, np.ndarray]
+
+
+class Sample(NamedTuple):
+    """One positive of a user with these items, and its negatives."""
+
+    own: list[int]
+    positive: int
+    negatives: list[int]
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    return synthesize(users=300, items=150, interactions=5000, seed=3)
+
+
+def few_people() -> Interactions:
+    """Users with 1, 2, 3, 5 and all 7 of seven items; the eighth item loses its only event."""
+    pairs = [(user, item) for user, size in enumerate((1, 2, 3, 5, 7)) for item in range(size)]
+    users, items = np.array([*pairs, (5, 7)], np.int32).T
+    ids = IdMap(pl.Series(range(6))), IdMap(pl.Series(range(8)))
+    whole = Interactions.from_rows(*ids, users, items)
+    return whole.select(whole.user_rows < 5)
+
+
+@numba.njit
+def first_place(seed: int, epoch: int, user: int, count: int) -> int:
+    """Where a user's positives begin: the first draw of the user's stream."""
+    return below(mix(advance(stream(seed, epoch, TRAINING, user))), count)
+
+
+def visits_of(training: Training, epoch: int) -> list[list[Sample]]:
+    """What the only batch of an epoch drew, user by user."""
+    hyper, visits, drawn = training._hyper, training._visits(epoch), training._scratch.drawn_rows
+    everything = []
+    for v, user in enumerate(visits.users):
+        own = training._by_user.row(user).tolist()
+        lists = drawn[visits.drawn[v] : visits.drawn[v + 1]].reshape(-1, hyper.negatives).tolist()
+        first = first_place(hyper.seed, epoch, user, len(own))
+        places = [(first + n) % len(own) for n in range(len(lists))]
+        everything.append([Sample(own, own[n], js) for n, js in zip(places, lists, strict=True)])
+    return everything
+
+
+def score(at: Tensors, history: list[int], item: int, alpha: float) -> float:
+    """The formula, word for word."""
+    if not history:
+        return at["item_bias"][item]
+    total = sum(at["history_vectors"][j] for j in history)
+    return at["item_bias"][item] + len(history) ** -alpha * total @ at["item_vectors"][item]
+
+
+def written_loss(at: Tensors, samples: list[Sample], h: Hyper) -> float:
+    """The losses of samples, summed up."""
+
+    def penalty(*items: int) -> float:
+        squares = sum(at["item_vectors"][i] @ at["item_vectors"][i] for i in items)
+        biases = sum(at["item_bias"][i] ** 2 for i in items)
+        return h.regularization / 2 * squares + h.bias_regularization / 2 * biases
+
+    total = 0.0
+    for own, i, negatives in samples:
+        others = [k for k in own if k != i]
+        of_history = h.regularization / 2 * at["history_vectors"][i] @ at["history_vectors"][i]
+        if h.loss == "auc":
+            for j in negatives:
+                apart = score(at, others, i, h.alpha) - score(at, others, j, h.alpha)
+                total += (1 - apart) ** 2 / 2 + penalty(i, j) + of_history
+        else:
+            mean = 1 / (1 + len(negatives))
+            total += (1 - mean - score(at, others, i, h.alpha)) ** 2 / 2 + penalty(i) + of_history
+            for j in negatives:
+                total += (0 - mean - score(at, own, j, h.alpha)) ** 2 / 2 + penalty(j)
+    return total
+
+
+def trained(hyper: Hyper) -> tuple[Training, Tensors, Tensors, float]:
+    """One epoch of one batch in float64: the training, the tensors before and after, the loss."""
+    training = Training(few_people(), hyper, at_once=8)
+    generator = np.random.default_rng(0)
+    before = {
+        name: 0.5 * generator.standard_normal(tensor.shape)
+        for name, tensor in training.tensors().items()
+    }
+    training.load_tensors(before)
+    stats = training.run_epoch(1)
+    return training, before, training.tensors(), stats.loss * stats.samples
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("negatives", [1, 3])
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_a_small_step_follows_the_gradient_of_the_written_loss(
+    loss: str, negatives: int, alpha: float
+) -> None:
+    rate = 1e-9
+    hyper = Hyper(
+        loss=loss, dim=5, alpha=alpha, learning_rate=rate, regularization=0.3,
+        bias_regularization=0.2, negatives=negatives, seed=4,
+    )  # fmt: skip
+    training, at, after, reported = trained(hyper)
+    visits = visits_of(training, 1)
+    assert sorted(len(visit) for visit in visits) == [1, 2, 3, 5], "whoever has all is left out"
+    samples = [sample for visit in visits for sample in visit]
+    for own, positive, drawn in samples:
+        assert positive in own
+        assert not set(own) & set(drawn)
+        assert 7 not in drawn, "nobody has it in training"
+    errors = written_loss(at, samples, Hyper(loss=loss, alpha=alpha))
+    assert reported == pytest.approx(errors, rel=1e-6)
+    for name in NAMES:
+        numeric = np.zeros_like(at[name])
+        for index in np.ndindex(numeric.shape):
+            kept, sides = at[name][index], []
+            for width in (1e-5, -1e-5):
+                at[name][index] = kept + width
+                sides.append(written_loss(at, samples, hyper))
+            at[name][index] = kept
+            numeric[index] = (sides[0] - sides[1]) / 2e-5
+        np.testing.assert_allclose((at[name] - after[name]) / rate, numeric, rtol=1e-4, atol=1e-5)
+
+
+def naive_visit(start: Tensors, visit: list[Sample], h: Hyper) -> Tensors:
+    """Step by step over the whole history, negatives as they were at the start: the changes."""
+    at = {name: tensor.copy() for name, tensor in start.items()}
+    drawn = {name: np.zeros_like(tensor) for name, tensor in start.items()}
+    p, q, b = (at[name] for name in NAMES)
+    rate, shrink, bias_shrink = (
+        h.learning_rate * by for by in (1.0, h.regularization, h.bias_regularization)
+    )
+    for own, i, negatives in visit:
+        others = [k for k in own if k != i]
+        scale = len(others) ** -h.alpha if others else 0.0
+        mean = 1 / (1 + len(negatives))
+        if h.loss == "rmse":
+            x = scale * p[others].sum(axis=0)
+            error = 1 - mean - b[i] - x @ q[i]
+            p[others] += rate * error * scale * q[i]
+            q[i] += rate * error * x - shrink * q[i]
+            b[i] += rate * error - bias_shrink * b[i]
+            p[i] -= shrink * p[i]
+        for j in negatives:
+            q_j, b_j = start["item_vectors"][j], start["item_bias"][j]
+            if h.loss == "auc":
+                x = scale * p[others].sum(axis=0)
+                error = 1 - (b[i] - b_j + x @ (q[i] - q_j))
+                p[others] += rate * error * scale * (q[i] - q_j)
+                q[i] += rate * error * x - shrink * q[i]
+                b[i] += rate * error - bias_shrink * b[i]
+                error = -error
+            else:
+                x = len(own) ** -h.alpha * p[own].sum(axis=0)
+                error = -mean - b_j - x @ q_j
+                p[own] += rate * error * len(own) ** -h.alpha * q_j
+            drawn["item_vectors"][j] += rate * error * x - shrink * q_j
+            drawn["item_bias"][j] += rate * error - bias_shrink * b_j
+        if h.loss == "auc":
+            p[i] *= 1 - shrink * len(negatives)
+    return {name: at[name] - start[name] + drawn[name] for name in NAMES}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("samples_per_user", [None, 1, 40])
+def test_long_steps_equal_those_over_whole_histories(
+    loss: str, samples_per_user: int | None
+) -> None:
+    hyper = Hyper(
+        loss=loss, dim=20, learning_rate=0.05, regularization=0.1, bias_regularization=0.2,
+        samples_per_user=samples_per_user, negatives=2, seed=1,
+    )  # fmt: skip
+    training, start, after, _ = trained(hyper)
+    expected = {name: tensor.copy() for name, tensor in start.items()}
+    for visit in visits_of(training, 1):
+        for name, change in naive_visit(start, visit, hyper).items():
+            expected[name] += change
+    for name in NAMES:
+        np.testing.assert_allclose(after[name], expected[name], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_scores_are_the_formula_and_newcomers_are_ranked_as_users(
+    log: Interactions, loss: str
+) -> None:
+    model = FISM(loss=loss, dim=8, epochs=3, alpha=0.7).fit(log)
+    at = {name: getattr(model, f"{name}_").astype(np.float64) for name in NAMES}
+    users = np.array([0, 7, 299], np.int32)
+    block = model.score_block(users)
+    for row, user in enumerate(users):
+        history = log.by_user.row(user).tolist()
+        expected = [score(at, history, item, 0.7) for item in range(log.n_items)]
+        np.testing.assert_allclose(block[row], expected, rtol=1e-5, atol=1e-6)
+        ids = log.items.series.gather(history).to_list()
+        own = model.recommend(log.users.series[int(user)], k=150)
+        new = model.recommend_for(reversed(ids), k=150)
+        np.testing.assert_allclose(new["score"], own["score"], rtol=1e-5, atol=1e-6)
+        by_item = own.join(new, on="item_id")
+        np.testing.assert_allclose(by_item["score"], by_item["score_right"], rtol=1e-5, atol=1e-6)
+
+
+def test_similar_items_are_those_that_an_item_speaks_for(log: Interactions) -> None:
+    model = FISM(dim=8, epochs=3).fit(log)
+    similarity = model.history_vectors_[4] @ model.item_vectors_.T
+    similarity[4] = -np.inf
+    found = model.similar_items(log.items.series[4], k=5)["neighbor_id"]
+    assert found.to_list() == log.items.series.gather(np.argsort(-similarity)[:5]).to_list()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_bits_are_the_same_for_any_threads_and_for_a_loaded_model(
+    tmp_path: Path, loss: str
+) -> None:
+    assert numba.config.NUMBA_NUM_THREADS >= 3, "see conftest: threads to choose from"
+    pairs = np.random.default_rng(2).integers(0, 4000, (2, 12000)).astype(np.int32)
+    ids = IdMap(pl.Series(range(4000)))
+    log = Interactions.from_rows(ids, ids, *pairs)
+    settings = {"loss": loss, "dim": 24, "epochs": 2, "samples_per_user": 10, "negatives": 2}
+    training = FISM(**settings)._trainable(log)
+    assert training._at_once * 10 * 2 >= WORTH_SHARING, "batches that threads share"
+    models = [FISM(**settings, n_threads=n).fit(log) for n in (1, 2, 3)]
+    loaded = load(models[0].save(tmp_path / "model"))
+    other = FISM(**settings, random_state=1).fit(log)
+    for name in (*NAMES, "user_vectors"):
+        bits = {getattr(model, f"{name}_").tobytes() for model in (*models, loaded)}
+        assert len(bits) == 1
+        assert getattr(other, f"{name}_").tobytes() not in bits
+
+
+def test_a_resumed_run_ends_with_the_same_bits(log: Interactions, tmp_path: Path) -> None:
+    split = leave_one_out(log)
+    whole = FISM(dim=8, epochs=6).fit(split.train, split.validation)
+    options = FitOptions(checkpoint=tmp_path, resume=True)
+    FISM(dim=8, epochs=2).fit(split.train, split.validation, options)
+    resumed = FISM(dim=8, epochs=6).fit(split.train, split.validation, options)
+    assert resumed.best_epoch_ == whole.best_epoch_
+    for name in NAMES:
+        assert np.array_equal(getattr(resumed, f"{name}_"), getattr(whole, f"{name}_"))
+
+
+def test_too_long_steps_are_reported(log: Interactions) -> None:
+    with pytest.raises(DivergenceError, match="lower learning_rate"):
+        FISM(dim=8, learning_rate=100.0).fit(log)

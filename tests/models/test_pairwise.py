@@ -1,0 +1,246 @@
+"""What BPR, AoBPR and CML share: steps against written-out losses, draws, bits that hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from transcf.data import leave_one_out, synthesize
+from transcf.kernels import Array
+from transcf.kernels.lanes import LANES
+from transcf.models._pairwise import (
+    AdaptiveSolver,
+    HingeSolver,
+    Logistic,
+    LogisticSolver,
+    Metric,
+    PairwiseSolver,
+    Start,
+)
+from transcf.models._triples import Problem
+from transcf.models.aobpr import AoBPR
+from transcf.models.bpr import BPR
+from transcf.models.cml import CML
+from transcf.models.iterative import IterativeRecommender
+from transcf.training import FitOptions
+from transcf.training.trainable import Tensors
+
+NAMES = ("user_vectors", "item_vectors", "item_bias")
+RATE = 0.1
+LOSS = Logistic(learning_rate=RATE, regularization=0.3, item_bias=True, bias_regularization=0.7)
+
+
+def problem_of(pairs: list[tuple[int, int]], n_users: int, n_items: int) -> Problem:
+    users, items = zip(*pairs, strict=True)
+    matrix = sp.csr_array((np.ones(len(pairs)), (users, items)), shape=(n_users, n_items))
+    return Problem.from_csr(matrix.indptr, matrix.indices, n_items)
+
+
+def one_triple() -> Problem:
+    """Only (user 0, item 0, item 1) can be drawn: user 1 has all items; user 2, item 2 are idle."""
+    return problem_of([(0, 0), (1, 0), (1, 1)], 3, 3)
+
+
+def random_tensors(problem: Problem, dim: int, scale: float, seed: int = 3) -> Tensors:
+    draw = np.random.default_rng(seed).standard_normal
+    shapes = ((problem.n_users, dim), (problem.n_items, dim), (problem.n_items,))
+    return {name: scale * draw(shape) for name, shape in zip(NAMES, shapes, strict=True)}
+
+
+def numeric_gradient(loss: Callable[[Tensors], float], at: Tensors) -> Tensors:
+    width, slopes = 1e-6, {}
+    for name, values in at.items():
+        slopes[name] = np.zeros_like(values)
+        for index in np.ndindex(values.shape):
+            sides = []
+            for sign in (1, -1):
+                moved = {other: array.copy() for other, array in at.items()}
+                moved[name][index] += sign * width
+                sides.append(loss(moved))
+            slopes[name][index] = (sides[0] - sides[1]) / (2 * width)
+    return slopes
+
+
+def step_of(solver: PairwiseSolver, at: Tensors) -> Tensors:
+    """How one epoch moves the tensors."""
+    solver.load_tensors({name: array.copy() for name, array in at.items()})
+    assert solver.run_epoch(1).samples == 1
+    return {name: array - at[name] for name, array in solver.tensors().items()}
+
+
+def check_step(solver: PairwiseSolver, at: Tensors, loss: Callable[[Tensors], float]) -> None:
+    gradient, step = numeric_gradient(loss, at), step_of(solver, at)
+    for name in NAMES:
+        np.testing.assert_allclose(step[name], -RATE * gradient[name], rtol=1e-6, atol=1e-9)
+
+
+class TestOneStep:
+    START = Start(dim=5, samples_per_user=1, init_scale=0.1, seed=0)
+
+    def test_bpr_descends_its_loss(self) -> None:
+        def loss(t: Tensors) -> float:
+            (x, *_), (i, j, _), (c_i, c_j, _) = (t[name] for name in NAMES)
+            margin = x @ i + c_i - x @ j - c_j
+            vectors = x @ x + i @ i + j @ j
+            return float(
+                -np.log(1 / (1 + np.exp(-margin))) + 0.3 / 2 * vectors + 0.7 / 2 * (c_i**2 + c_j**2)
+            )
+
+        problem = one_triple()
+        at = random_tensors(problem, 5, 0.6)
+        solver = LogisticSolver(problem, self.START, LOSS, dtype=np.float64)
+        check_step(solver, at, loss)
+        adaptive = step_of(AdaptiveSolver(problem, self.START, LOSS, rank_share=0.5), at)
+        for name, step in step_of(solver, at).items():
+            np.testing.assert_allclose(adaptive[name], step, atol=1e-6)
+
+    def test_without_biases_they_stay(self) -> None:
+        solver = LogisticSolver(
+            one_triple(), self.START, Logistic(RATE, 0.3, False, 0.7), dtype=np.float64
+        )
+        at = random_tensors(one_triple(), 5, 0.6)
+        assert not step_of(solver, at)["item_bias"].any()
+
+    @pytest.mark.parametrize("margin", [0.0, 0.5])
+    def test_cml_descends_its_loss(self, margin: float) -> None:
+        def loss(t: Tensors) -> float:
+            (x, *_), (i, j, _), _ = (t[name] for name in NAMES)
+            return float(max(0.0, margin + (x - i) @ (x - i) - (x - j) @ (x - j)))
+
+        problem = one_triple()
+        at = random_tensors(problem, 5, 0.2)
+        at["item_vectors"][0] = at["user_vectors"][0] + 0.01  # satisfied at a margin of 0
+        at["item_vectors"][1] = at["user_vectors"][0] - 0.2
+        assert (loss(at) > 0) == (margin > 0)
+        metric = Metric(RATE, margin, negatives=2, rank_weighting=True, covariance=0.0)
+        check_step(HingeSolver(problem, self.START, metric, dtype=np.float64), at, loss)
+
+    def test_cml_descends_the_covariance_term(self) -> None:
+        def loss(t: Tensors) -> float:
+            vectors = np.concatenate([t["user_vectors"][:2], t["item_vectors"][:2]])
+            covariance = np.cov(vectors.T, bias=True)
+            outside = (covariance**2).sum() - (np.diag(covariance) ** 2).sum()
+            return float(0.9 * outside / len(vectors))
+
+        problem = one_triple()
+        at = random_tensors(problem, 5, 0.2)
+        at["item_vectors"][0] = at["user_vectors"][0]
+        metric = Metric(RATE, margin=0.0, negatives=1, rank_weighting=False, covariance=0.9)
+        check_step(HingeSolver(problem, self.START, metric, dtype=np.float64), at, loss)
+
+    def test_cml_comes_back_into_the_ball(self) -> None:
+        problem = one_triple()
+        at = random_tensors(problem, 5, 1.0)
+        for name in NAMES[:2]:
+            at[name] *= 0.95 / np.linalg.norm(at[name], axis=1, keepdims=True)
+        (x, *_), (i, j, _), _ = (at[name] for name in NAMES)
+        metric = Metric(0.4, margin=9.0, negatives=1, rank_weighting=False, covariance=0.0)
+        step = step_of(HingeSolver(problem, self.START, metric, dtype=np.float64), at)
+        moved = (x + 0.8 * (i - j), i + 0.8 * (x - i), j - 0.8 * (x - j))
+        rows = (("user_vectors", 0), ("item_vectors", 0), ("item_vectors", 1))
+        assert max(np.linalg.norm(vector) for vector in moved) > 1
+        for (name, row), vector in zip(rows, moved, strict=True):
+            expected = vector / max(1.0, np.linalg.norm(vector))
+            np.testing.assert_allclose(at[name][row] + step[name][row], expected, rtol=1e-12)
+
+    def test_cml_takes_the_nearest_and_weighs_by_the_estimated_rank(self) -> None:
+        """User 0 has item 0; of the others, two in four come within the margin, item 2 nearest."""
+        pairs = [(0, 0)] + [(1, item) for item in range(5)]
+        problem = problem_of(pairs, 2, 5)
+        at = random_tensors(problem, 1, 0.0)
+        at["item_vectors"][:, 0] = [0.1, 0.3, 0.2, 0.8, 0.9]
+        metric = Metric(RATE, margin=0.2, negatives=1000, rank_weighting=True, covariance=0.0)
+        start = Start(dim=1, samples_per_user=1, init_scale=0.1, seed=0)
+        step = step_of(HingeSolver(problem, start, metric, dtype=np.float64), at)
+        weight = np.log(1 + 5 * 2 / 4) / np.log(1 + 5)
+        expected = np.array([-0.1, 0, 0.2, 0, 0]) * 2 * RATE * weight
+        np.testing.assert_allclose(step["item_vectors"][:, 0], expected, rtol=0.03, atol=1e-12)
+
+
+def test_on_average_an_epoch_takes_the_expected_step() -> None:
+    """BPR in several blocks against all triples, written out: everybody moves as they should."""
+    generator = np.random.default_rng(0)
+    dense = generator.random((12, 60)) < 0.3
+    dense[np.arange(60) % 12, np.arange(60)] = True
+    matrix = sp.csr_array(dense)
+    problem = Problem.from_csr(matrix.indptr, matrix.indices, 60)
+    at = random_tensors(problem, 4, 0.6)
+    x, y, c = (at[name] for name in NAMES)
+    expected = {name: np.zeros_like(values) for name, values in at.items()}
+    for u in range(12):
+        own, others = np.flatnonzero(dense[u]), np.flatnonzero(~dense[u])
+        i, j = (part.ravel() for part in np.meshgrid(own, others, indexing="ij"))
+        doubt = 200 / len(i) / (1 + np.exp((y[i] - y[j]) @ x[u] + c[i] - c[j]))
+        expected["user_vectors"][u] = doubt @ (y[i] - y[j])
+        np.add.at(expected["item_vectors"], i, np.outer(doubt, x[u]))
+        np.add.at(expected["item_vectors"], j, -np.outer(doubt, x[u]))
+        np.add.at(expected["item_bias"], i, doubt)
+        np.add.at(expected["item_bias"], j, -doubt)
+    start = Start(dim=4, samples_per_user=200, init_scale=0.1, seed=0)
+    loss = Logistic(1e-9, 0.0, True, 0.0)
+    solver = LogisticSolver(problem, start, loss, dtype=np.float64, block_bytes=20 * LANES * 4)
+    assert len(solver._dealer.strata.starts) - 1 >= 3
+    moved = {name: np.zeros_like(values) for name, values in at.items()}
+    for epoch in range(150):
+        solver.load_tensors(at)
+        solver.run_epoch(epoch)
+        for name in NAMES:
+            moved[name] += (solver.tensors()[name] - at[name]) / 1e-9 / 150
+    for name in NAMES:
+        error = np.linalg.norm(moved[name] - expected[name]) / np.linalg.norm(expected[name])
+        assert error < 0.04, (name, error)
+
+
+MODELS: dict[str, Callable[..., IterativeRecommender]] = {"BPR": BPR, "AoBPR": AoBPR, "CML": CML}
+EACH = pytest.mark.parametrize("name", MODELS)
+
+
+def bits(model: IterativeRecommender) -> list[bytes]:
+    return [array.tobytes() for array in model._state().values()]
+
+
+@EACH
+def test_the_bits_are_the_same_for_one_two_and_three_threads(name: str) -> None:
+    assert numba.config.NUMBA_NUM_THREADS >= 3, "see conftest: threads to choose from"
+    log = synthesize(users=400, items=700, interactions=8000, seed=3)
+    more = {"covariance": 50.0} if name == "CML" else {}
+    first, *rest = (
+        bits(MODELS[name](dim=24, epochs=3, n_threads=threads, **more).fit(log))
+        for threads in (1, 2, 3)
+    )
+    assert all(other == first for other in rest)
+
+
+@EACH
+def test_a_resumed_run_ends_with_the_same_bits(name: str, tmp_path: Path) -> None:
+    split = leave_one_out(synthesize(users=300, items=150, interactions=5000, seed=3))
+    make = MODELS[name]
+    whole = make(dim=24, epochs=6).fit(split.train, split.validation)
+    options = FitOptions(checkpoint=tmp_path, resume=True, checkpoint_seconds=0.0)
+    make(dim=24, epochs=3).fit(split.train, split.validation, options)
+    resumed = make(dim=24, epochs=6).fit(split.train, split.validation, options)
+    assert resumed.history_["loss"].equals(whole.history_["loss"])
+    assert bits(resumed) == bits(whole)
+
+
+@EACH
+def test_idle_users_and_items_stay_as_they_were(name: str) -> None:
+    log = synthesize(users=100, items=60, interactions=900, seed=1)
+    kept = log.select((log.user_rows != 7) & (log.item_rows != 5))
+    first, later = (MODELS[name](dim=8, epochs=n, init_scale=0.05).fit(kept) for n in (1, 4))
+    assert (first.user_vectors_[7] == later.user_vectors_[7]).all()
+    assert (first.item_vectors_[5] == later.item_vectors_[5]).all()
+    assert (first.item_vectors_ != later.item_vectors_).any(axis=1).sum() >= 50
+
+
+def test_everything_is_padded_to_whole_lanes() -> None:
+    problem = one_triple()
+    solver = LogisticSolver(problem, Start(3, 1, 0.1, 0), LOSS)
+    solver.run_epoch(1)
+    padding: Array = solver._rows.items.reshape(-1, LANES)[:, 3:]
+    assert not padding.any()
