@@ -32,7 +32,7 @@ class Room(NamedTuple):
     product: Array
 
 
-@inlined
+@compiled
 def make_room(longest: int, width: int, like: Array) -> Room:
     """Room for rows of at most `longest` neighbours."""
     length = (longest + LANES - 1) // LANES * LANES
