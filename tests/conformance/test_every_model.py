@@ -29,7 +29,7 @@ QUICK: dict[str, dict[str, object]] = {
     "ials": {"dim": 16},
     "eals": {"dim": 16, "unobserved_weight": 16.0, "regularization": 0.5},
     "slim": {},
-    "fism": {"dim": 32},
+    "fism": {"dim": 32, "negatives": 5},
     "bpr": {"dim": 32, "learning_rate": 0.2, "epochs": 15},
     "aobpr": {"dim": 32, "learning_rate": 0.2, "epochs": 15},
     "cml": {"dim": 32, "margin": 1.0, "negatives": 3, "learning_rate": 0.1, "epochs": 10},

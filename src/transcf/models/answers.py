@@ -139,8 +139,9 @@ class Answers(RowScorer):
     ) -> pl.DataFrame:
         """Find the items most similar to some items.
 
-        Models with vectors go by their distance (its square, negative); EASE and ItemKNN by
-        their weights between items.
+        Models in a metric space go by distance (its square, negative), those with inner products
+        by the cosine of item vectors, and EASE, SLIM, ItemKNN and FISM by their weights between
+        items.
 
         Args:
             items: One id or several; each is answered once, in the order of the request.
@@ -160,7 +161,7 @@ class Answers(RowScorer):
     def similar_users(
         self, users: Any, k: int = 10, *, on_unknown: OnUnknown = "raise"
     ) -> pl.DataFrame:
-        """Find the users most similar to some users, by the distance of their vectors.
+        """Find the users most similar to some users, by the distance or cosine of their vectors.
 
         Args:
             users: One id or several; each is answered once, in the order of the request.

@@ -104,7 +104,7 @@ class CDAE(VectorRecommender):
         dropout: float = 0.5,
         loss: Loss = "logistic",
         negatives: int = 5,
-        batch_size: int = 256,
+        batch_size: int = 64,
         init_scale: float = 0.1,
         device: Device = "auto",
         epochs: int = 30,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,7 @@ from transcf.models._fism.training import Loss
 from transcf.models._tensors import checked
 from transcf.models.base import State
 from transcf.models.iterative import ITERATION_RULES
+from transcf.models.presets import preset
 from transcf.models.rules import Choice, Number, Rule
 from transcf.models.vectors import VectorRecommender
 from transcf.retrieval.scorer import LinearForm, Scores
@@ -40,7 +41,12 @@ class FISM(VectorRecommender):
     ranking; here the share of ones among the samples, m = 1 / (1 + negatives), the same for all
     users, takes its place, so that a user has no parameters.
 
-    Somebody new is ranked exactly as a user with the same items would be.
+    Somebody new is ranked exactly as a user with the same items would be. Users who have every item
+    teach nothing, since there is no j.
+
+    The defaults were chosen on validation data in full ranking; `FISM.paper` has settings for the
+    protocol of TransCF's paper. Several threads help where no item belongs to a large share of the
+    users: only then can users be learned side by side.
 
     Reference: Kabbur, Ning and Karypis, "FISM: factored item similarity models for top-N
     recommender systems" (KDD 2013).
@@ -95,15 +101,15 @@ class FISM(VectorRecommender):
     def __init__(
         self,
         *,
-        loss: Loss = "auc",
+        loss: Loss = "rmse",
         dim: int = 64,
         alpha: float = 0.5,
-        learning_rate: float = 0.05,
-        regularization: float = 0.01,
+        learning_rate: float = 0.02,
+        regularization: float = 0.03,
         bias_regularization: float = 0.01,
         samples_per_user: int | None = None,
-        negatives: int = 3,
-        init_scale: float = 0.1,
+        negatives: int = 20,
+        init_scale: float = 0.03,
         epochs: int = 30,
         validate_every: int = 1,
         patience: int | None = None,
@@ -125,6 +131,15 @@ class FISM(VectorRecommender):
         self.patience = patience
         self.random_state = random_state
         self.n_threads = n_threads
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """Return the model as TransCF's paper compares with it.
+
+        Args:
+            changes: Hyper-parameters to set otherwise.
+        """
+        return cls(**(preset(cls.__name__, "paper") | changes))
 
     def _trainable(self, train: Interactions) -> Training:
         hyper = Hyper(

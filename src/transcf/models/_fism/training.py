@@ -22,15 +22,15 @@ MOST_AT_ONCE = 256  # keeps several threads busy, and its rows in a cache
 class Hyper:
     """Settings of the training; the names are those of the model's parameters."""
 
-    loss: Loss = "auc"
+    loss: Loss = "rmse"
     dim: int = 64
     alpha: float = 0.5
-    learning_rate: float = 0.05
+    learning_rate: float = 0.02
     regularization: float = 0.0
     bias_regularization: float = 0.0
     samples_per_user: int | None = None
     negatives: int = 1
-    init_scale: float = 0.1
+    init_scale: float = 0.03
     seed: int = 0
 
 
