@@ -4,7 +4,8 @@ BIN := .venv/bin
 CORE := .venv/.core
 DEV := .venv/.dev
 
-.PHONY: demo test setup lint bench clean study-paper-core study-paper-grid study-full-ranking study-defaults
+.PHONY: demo test setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-defaults \
+	bench-baselines
 .DEFAULT_GOAL := demo
 
 $(CORE): pyproject.toml
@@ -32,18 +33,30 @@ lint: $(DEV)
 bench: $(DEV)  ## Every benchmark, one table each.
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
+# RecBole wants older libraries than ours: the peer has an environment of its own.
+.venv-recbole: benchmarks/_recbole_peer.py
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --quiet recbole==1.2.1 torch==2.13.0 'setuptools<81' 'numpy<2' 'scipy<1.13' 'pandas<2.2'
+	@touch $@
+
+bench-baselines: $(DEV) .venv-recbole  ## The baselines' speed against implicit, RecBole and exact solvers.
+	$(BIN)/python benchmarks/baselines.py --recbole-python .venv-recbole/bin/python
+
 study-paper-core: $(CORE)  ## TransCF by the paper's protocol, five seeds, beside the paper's figures.
 	$(BIN)/transcf study paper-core
 
 study-paper-grid: $(CORE)  ## Settings around the preset `paper`, on validation data.
 	$(BIN)/transcf study paper-grid
 
-study-full-ranking: $(CORE)  ## Full ranking in time order, peers tuned on validation data.
+study-paper-baselines: $(DEV)  ## The paper's seven baselines by its protocol, five seeds, beside its figures.
+	$(BIN)/transcf study paper-baselines
+
+study-full-ranking: $(DEV)  ## Full ranking in time order, peers tuned on validation data.
 	$(BIN)/transcf study full-ranking
 
 study-defaults: $(CORE)  ## How TransCF's defaults were chosen, on validation data.
 	$(BIN)/transcf study defaults
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	rm -rf .venv .venv-recbole .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
