@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -278,7 +279,7 @@ def test_compare_tries_settings_and_writes_what_it_prints(
     result = command(*words)
     assert result.exit_code == 0, result.output
     assert "at most 3 on validation data" in result.stdout
-    content = json.loads((out / "comparison.json").read_text())
+    content = _written(out)
     assert content["models"][-1]["tried"] == 3
     assert f"{content['models'][-1]['metrics']['N@10']['mean']:.4f}" in result.stdout
     assert (out / "comparison.md").exists()
@@ -288,3 +289,25 @@ def test_compare_tries_settings_and_writes_what_it_prints(
 def test_compare_checks_budget_and_folder_first(refusal: Refusal, log_file: Path) -> None:
     assert "no budget 'huge'" in refusal("compare", log_file, "--budget", "huge")
     assert "is not a folder" in refusal("compare", log_file, "--out", log_file)
+
+
+def test_what_is_set_by_hand_is_not_searched(answer: Answer, log_file: Path) -> None:
+    fixed = ("--models", "itemknn", "--set", "itemknn.shrinkage=7", "--budget", "small")
+    found = answer("compare", log_file, "--no-files", *fixed)["models"][-1]
+    assert found["tried"] == 3
+    assert found["parameters"]["shrinkage"] == 7
+    assert "shrinkage" not in found["chosen"]
+
+
+def test_compare_goes_on_without_an_optional_part(
+    command: Command, log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = command("compare", log_file, "--models", "ease,cdae", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "cdae is missing: Fitting CDAE needs an optional part" in result.stdout
+    assert [entry["model"] for entry in _written(tmp_path)["models"]][-1] == "ease"
+
+
+def _written(folder: Path) -> dict:
+    return json.loads((folder / "comparison.json").read_text())

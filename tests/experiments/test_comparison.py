@@ -154,3 +154,23 @@ def test_sampled_figures_stand_beside_the_full_ranking(split: Split) -> None:
 def test_a_model_that_is_not_fitted_has_no_size() -> None:
     with pytest.raises(NotFittedError, match="call fit first"):
         _ = EASE().nbytes
+
+
+def test_an_interruption_ends_it_with_what_is_there(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("popularity", "random", "ease", "itemknn")
+    contenders = [Contender(name, name) for name in names]
+    fit = EASE.fit
+
+    def interrupted(model: EASE, *words: object) -> EASE:
+        fit(model, *words)
+        model.report_["ending"] = "interrupted"
+        return model
+
+    monkeypatch.setattr(EASE, "fit", interrupted)
+    found = compare_models("data", contenders, split, Judging("strict"), "N@10")
+    assert [done.name for done in found.runs] == ["popularity", "random"]
+    assert "interrupted" in found.failures["ease"]
+    with pytest.raises(KeyboardInterrupt):
+        compare_models("data", contenders[2:], split, Judging("strict"), "N@10")

@@ -79,6 +79,7 @@ def test_the_library_and_its_command_line_start_without_torch() -> None:
         "[model_class(name)() for name in available()];"
         "from typer.testing import CliRunner; from transcf.cli.app import app;"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
+        "assert CliRunner().invoke(app, ['models']).exit_code == 0;"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -41,3 +41,9 @@ def test_a_budget_allows_the_defaults_and_distinct_others(name: str, budget: str
 def test_an_unknown_budget_is_named() -> None:
     with pytest.raises(ParameterError, match="'huge'"):
         settings_to_try("ease", "huge")
+
+
+def test_fixed_parameters_are_left_alone() -> None:
+    settings = settings_to_try("itemknn", "large", fixed=["shrinkage"])
+    assert all("shrinkage" not in setting for setting in settings)
+    assert len(settings) == 1 + len(space_of("itemknn")["n_neighbors"]) - 1

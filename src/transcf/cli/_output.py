@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -15,7 +13,9 @@ JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON in
 
 def print_json(value: Any) -> None:
     """Print one JSON value, in ASCII; numbers that JSON does not have become null."""
-    typer.echo(json.dumps(_plain(value), indent=2))
+    from transcf.data.plain import to_json
+
+    typer.echo(to_json(value))
 
 
 def print_table(
@@ -64,16 +64,3 @@ def _text(cell: object) -> str:
 
 def _is_number(text: str) -> bool:
     return text == "-" or text[:1].isdigit() or text[:2].lstrip("-.")[:1].isdigit()
-
-
-def _plain(value: Any) -> Any:
-    """Turn mappings, sequences and numpy scalars into what `json` knows."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, str | int | float | None) else str(value)

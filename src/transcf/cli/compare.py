@@ -125,7 +125,7 @@ def _contenders(
     names = list(dict.fromkeys((*FLOOR, *asked)))
     params = _params_of(names, settings)
     return [
-        Contender(name, name, params[name], settings_to_try(name, budget), threads)
+        Contender(name, name, params[name], settings_to_try(name, budget, params[name]), threads)
         for name in names
     ]
 

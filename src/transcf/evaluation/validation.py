@@ -61,7 +61,8 @@ class Validation:
         if protocol == "strict":
             return cls(split.validation, known=known)
         candidates = stored_candidates(split, protocol)
-        return cls(split.validation, known=known, candidates=candidates, metric="H@10")
+        metric = validation_metric(protocol)
+        return cls(split.validation, known=known, candidates=candidates, metric=metric)
 
     @property
     def fingerprint(self) -> str:
@@ -90,6 +91,16 @@ class Validation:
                 task = sampled_task(held_out, self._candidates, known, rankable, trained)
             self._made = (rankable.copy(), task)
         return self._made[1]
+
+
+def validation_metric(protocol: str) -> str:
+    """Return the metric by which a protocol chooses epochs and settings.
+
+    Example:
+        >>> validation_metric("paper")
+        'H@10'
+    """
+    return "N@10" if protocol == "strict" else "H@10"
 
 
 def as_validation(train: Interactions, validation: Interactions | Validation) -> Validation:

@@ -92,6 +92,8 @@ def compare_models(
 ) -> Comparison:
     """Run all contenders; one that fails is noted down and does not stop the others.
 
+    An interruption ends it with what is there.
+
     Args:
         dataset: Name of the data, for the report.
         contenders: At least two.
@@ -110,13 +112,17 @@ def compare_models(
     """
     runs: list[Run] = []
     failures: dict[str, str] = {}
-    first_failure: TransCFError | None = None
+    first_failure: BaseException | None = None
     for contender in contenders:
         try:
             runs.append(run(contender, split, judging, seeds, say))
         except TransCFError as error:
             failures[contender.name] = str(error)
             first_failure = first_failure or error
+        except KeyboardInterrupt as error:
+            failures[contender.name] = "interrupted here, and nothing after it was run."
+            first_failure = first_failure or error
+            break
     if first_failure is not None and len(runs) < 2:
         raise first_failure
     return Comparison(dataset, judging, metric, runs, failures)

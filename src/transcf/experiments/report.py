@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from transcf.data.atomic import whole_file
+from transcf.data.plain import to_json
 from transcf.errors import MissingExtraError
+from transcf.evaluation.validation import validation_metric
 from transcf.experiments.comparison import LEVEL, Comparison
 from transcf.experiments.runs import Run
 
@@ -78,7 +79,7 @@ def write_report(comparison: Comparison, folder: Path) -> list[Path]:
     """
     texts = {
         "comparison.md": sheet_of(comparison).to_markdown(),
-        "comparison.json": json.dumps(comparison.to_dict(), indent=2) + "\n",
+        "comparison.json": to_json(comparison.to_dict()) + "\n",
     }
     written = []
     for name, text in texts.items():
@@ -134,7 +135,8 @@ def _notes(comparison: Comparison) -> list[str]:
     )
     tried = max(done.tried for done in comparison.runs)
     if tried > 1:
-        legend += f" Settings: the best of at most {tried} on validation data."
+        legend += f" Settings: the best of at most {tried} on validation data"
+        legend += f" ({validation_metric(comparison.judging.protocol)})."
     failed = [f"{name} is missing: {reason}" for name, reason in comparison.failures.items()]
     warnings = dict.fromkeys(note for done in comparison.runs for note in done.notes())
     return [legend, *failed, *warnings]

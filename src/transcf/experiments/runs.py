@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from transcf.data.split import Split
-from transcf.errors import DivergenceError
+from transcf.errors import TransCFError
 from transcf.evaluation import Evaluation, Validation, average_seeds, summarize_seeds
 from transcf.experiments.judging import Judging
 from transcf.models.base import Recommender
+from transcf.models.iterative import IterativeRecommender
 from transcf.models.registry import create, model_class
 from transcf.training.options import FitOptions
 
@@ -63,7 +64,7 @@ class Run:
         name: Stands for it in the table.
         model: The fitted model of the first seed.
         evaluations: One for each seed; a single one if the seed changes nothing.
-        seconds: Time of one fit, mean over the seeds.
+        seconds: Training time of one fit, mean over the seeds.
         validation: What chose settings and epochs, of the kept models, mean over the seeds; None
             for a model that was fitted elsewhere.
         chosen: The settings that validation data chose, of `tried` ones.
@@ -146,8 +147,9 @@ def run(
             model = contender.make(seed, chosen)
             options = _options(f"{contender.name}, seed {seed}", say)
             evaluations.append(judging.fit_and_judge(model, split, validation, options))
+            _check_finished(model)
         figures.append(validation(model))
-        seconds.append(float(model.report_["seconds"]))
+        seconds.append(_training_seconds(model))
         models = models or [model]
     return Run(
         name=contender.name,
@@ -172,21 +174,35 @@ def _choose(
     if len(choices) == 1:
         return choices[0], None
     best: tuple[float, Mapping[str, Any], Recommender] | None = None
-    failure: DivergenceError | None = None
+    failure: TransCFError | None = None
     for number, choice in enumerate(choices, start=1):
         options = _options(f"{contender.name}, setting {number} of {len(choices)}", say)
         model = contender.make(seed, choice)
         try:
             figure = validation(model.fit(split.train, validation, options))
-        except DivergenceError as error:  # a setting that does not train is not chosen
+        except TransCFError as error:  # a setting that does not train is not chosen
             failure = error
             continue
+        _check_finished(model)
         if best is None or figure > best[0]:
             best = figure, choice, model
     if best is None:
         assert failure is not None, "there are choices"
         raise failure
     return best[1], best[2]
+
+
+def _check_finished(model: Recommender) -> None:
+    """Pass on an interruption, which a fit answers by ending early with its best epoch."""
+    if model.report_.get("ending") == "interrupted":
+        raise KeyboardInterrupt
+
+
+def _training_seconds(model: Recommender) -> float:
+    """Time of the epochs, without validation; of the whole fit where there are no epochs."""
+    if isinstance(model, IterativeRecommender):
+        return float(model.history_["seconds"].sum())
+    return float(model.report_["seconds"])
 
 
 def _options(step: str, say: Say | None) -> FitOptions:

@@ -41,7 +41,7 @@ class Ranked(Logistic):
 
 
 class Hinge(NamedTuple):
-    """CML: squared distances in the unit ball; the nearest of several negatives counts."""
+    """CML: squared distances; the nearest of several negatives counts."""
 
     learning_rate: np.floating[Any]
     margin: np.floating[Any]
@@ -230,30 +230,14 @@ def _cost(rates: Hinge, users: Array, user: int, items: Array, place: int, dim: 
 
 
 @inlined
-def _into_ball(rows: Array, start: int, dim: int, squared_norm: Any) -> None:
-    """Bring a row of this length onto the unit sphere if it lies outside."""
-    if squared_norm > 1:
-        by = fill(rows.dtype.type(1) / math.sqrt(squared_norm))
-        for k in range(0, dim, LANES):
-            store(rows, start + k, by * load(rows, start + k))
-
-
-@inlined
 def _hinge_step(users: Array, u: int, items: Array, i: int, j: int, dim: int, step: Any) -> None:
-    """One step on |x_u - y_i|^2 - |x_u - y_j|^2, and back into the unit ball."""
+    """One step on |x_u - y_i|^2 - |x_u - y_j|^2."""
     by = fill(step + step)
-    of_u = nothing(load(users, u))
-    of_i, of_j = of_u, of_u
     for k in range(0, dim, LANES):
         x, y_i, y_j = load(users, u + k), load(items, i + k), load(items, j + k)
-        new_x, new_i, new_j = x + by * (y_i - y_j), y_i + by * (x - y_i), y_j - by * (x - y_j)
-        store(users, u + k, new_x)
-        store(items, i + k, new_i)
-        store(items, j + k, new_j)
-        of_u, of_i, of_j = of_u + new_x * new_x, of_i + new_i * new_i, of_j + new_j * new_j
-    _into_ball(users, u, dim, sum_lanes(of_u))
-    _into_ball(items, i, dim, sum_lanes(of_i))
-    _into_ball(items, j, dim, sum_lanes(of_j))
+        store(users, u + k, x + by * (y_i - y_j))
+        store(items, i + k, y_i + by * (x - y_i))
+        store(items, j + k, y_j - by * (x - y_j))
 
 
 @visits_of(Hinge)

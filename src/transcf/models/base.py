@@ -54,6 +54,25 @@ class Recommender(Answers):
 
     # -- parameters --------------------------------------------------------------------------
 
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """Return the model as TransCF's paper runs it: the preset `paper`.
+
+        Args:
+            changes: Hyper-parameters to set otherwise.
+
+        Raises:
+            ParameterError: The model has no such preset.
+
+        Example:
+            >>> from transcf import CML
+            >>> CML.paper(dim=32).negatives
+            1
+        """
+        from transcf.models.presets import preset
+
+        return cls(**(preset(cls.__name__, "paper") | changes))
+
     def get_params(self) -> dict[str, Any]:
         """Return the hyper-parameters by name, as they were given."""
         names = inspect.signature(type(self)).parameters

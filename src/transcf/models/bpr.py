@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 from transcf.data.interactions import Interactions
 from transcf.models._pairwise import Logistic, LogisticSolver, PairwiseSolver, Start
 from transcf.models._triples import Problem
 from transcf.models.iterative import ITERATION_RULES
-from transcf.models.presets import preset
 from transcf.models.rules import Flag, Number, Rule
 from transcf.models.vectors import VectorRecommender
 
@@ -101,15 +100,6 @@ class BPR(VectorRecommender):
         self.patience = patience
         self.random_state = random_state
         self.n_threads = n_threads
-
-    @classmethod
-    def paper(cls, **changes: Any) -> Self:
-        """Return the model as TransCF's paper compares with it.
-
-        Args:
-            changes: Hyper-parameters to set otherwise.
-        """
-        return cls(**(preset(cls.__name__, "paper") | changes))
 
     def _trainable(self, train: Interactions) -> PairwiseSolver:
         return LogisticSolver(Problem.of(train), self._start(), self._logistic())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import scipy.sparse as sp
 
@@ -11,7 +11,6 @@ from transcf.kernels.neighborhood import bound_rows
 from transcf.models._pairwise import HingeSolver, Metric, PairwiseSolver, Start
 from transcf.models._triples import Problem
 from transcf.models.iterative import ITERATION_RULES
-from transcf.models.presets import preset
 from transcf.models.rules import Flag, Number, Rule
 from transcf.models.vectors import VectorRecommender
 from transcf.retrieval.scorer import Scores
@@ -25,8 +24,8 @@ class CML(VectorRecommender):
         s(u, i) = -|x_u - y_i|^2
 
     Learned by stochastic gradient descent on triples of a user u, an item i of theirs and an item
-    j that is not; after each step the three vectors are brought back into the unit ball. The mean
-    loss of a triple is
+    j that is not; after each epoch the vectors are brought back into the unit ball. The mean loss
+    of a triple is
 
         w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+ + covariance (|C|_F^2 - |diag C|_2^2) / N
 
@@ -114,19 +113,6 @@ class CML(VectorRecommender):
         self.patience = patience
         self.random_state = random_state
         self.n_threads = n_threads
-
-    @classmethod
-    def paper(cls, **changes: Any) -> Self:
-        """Return the model as TransCF's paper compares with it: one random negative, no weights.
-
-        Args:
-            changes: Hyper-parameters to set otherwise.
-
-        Example:
-            >>> CML.paper(dim=128).negatives
-            1
-        """
-        return cls(**(preset("cml", "paper") | changes))
 
     def _trainable(self, train: Interactions) -> PairwiseSolver:
         loss = Metric(

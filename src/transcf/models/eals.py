@@ -79,7 +79,7 @@ class EALS(AlternatingRecommender):
         'y'
     """
 
-    name = "eals"
+    name = "eALS"
     rules: ClassVar[Mapping[str, Rule]] = {
         "dim": Number(low=1, whole=True),
         "unobserved_weight": Number(low=0, above=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,6 @@ from transcf.models._fism.training import Loss
 from transcf.models._tensors import checked
 from transcf.models.base import State
 from transcf.models.iterative import ITERATION_RULES
-from transcf.models.presets import preset
 from transcf.models.rules import Choice, Number, Rule
 from transcf.models.vectors import VectorRecommender
 from transcf.retrieval.scorer import LinearForm, Scores
@@ -131,15 +130,6 @@ class FISM(VectorRecommender):
         self.patience = patience
         self.random_state = random_state
         self.n_threads = n_threads
-
-    @classmethod
-    def paper(cls, **changes: Any) -> Self:
-        """Return the model as TransCF's paper compares with it.
-
-        Args:
-            changes: Hyper-parameters to set otherwise.
-        """
-        return cls(**(preset(cls.__name__, "paper") | changes))
 
     def _trainable(self, train: Interactions) -> Training:
         hyper = Hyper(

@@ -63,7 +63,7 @@ class IALS(AlternatingRecommender):
         'y'
     """
 
-    name = "ials"
+    name = "iALS"
     rules: ClassVar[Mapping[str, Rule]] = {
         "dim": Number(low=1, whole=True),
         "unobserved_weight": Number(low=0, above=True),

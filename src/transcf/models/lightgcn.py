@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,6 @@ from transcf.models._neural.library import DEVICES, Device, find_device
 from transcf.models._tensors import checked
 from transcf.models.base import State
 from transcf.models.iterative import ITERATION_RULES
-from transcf.models.presets import preset
 from transcf.models.rules import Number, Rule
 from transcf.models.vectors import VectorRecommender
 from transcf.retrieval.scorer import Scores
@@ -113,16 +112,6 @@ class LightGCN(VectorRecommender):
         self.patience = patience
         self.random_state = random_state
         self.n_threads = n_threads
-
-    @classmethod
-    def paper(cls, **changes: Any) -> Self:
-        """Return the settings for the paper's protocol, with changes.
-
-        Example:
-            >>> LightGCN.paper(dim=32).dim
-            32
-        """
-        return cls(**(preset("lightgcn", "paper") | changes))
 
     def _trainable(self, train: Interactions) -> Trainable:
         device = find_device("LightGCN", self.device)

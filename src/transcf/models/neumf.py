@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from transcf.data.csr import Csr
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.models._neural.library import DEVICES, Device, find_device
@@ -21,7 +20,6 @@ from transcf.models._neural.tower import (
 from transcf.models._tensors import checked
 from transcf.models.base import State
 from transcf.models.iterative import ITERATION_RULES
-from transcf.models.presets import preset
 from transcf.models.rules import Choice, Number, Rule
 from transcf.models.vectors import VectorRecommender
 from transcf.retrieval.forms import dot_form
@@ -144,16 +142,6 @@ class NeuMF(VectorRecommender):
         self.random_state = random_state
         self.n_threads = n_threads
 
-    @classmethod
-    def paper(cls, **changes: Any) -> Self:
-        """Return the settings for the paper's protocol, with changes.
-
-        Example:
-            >>> NeuMF.paper(dim=8).dim
-            8
-        """
-        return cls(**(preset("neumf", "paper") | changes))
-
     # -- learning ----------------------------------------------------------------------------
 
     def _hyper(self) -> Hyper:
@@ -243,10 +231,7 @@ class NeuMF(VectorRecommender):
     def _guests(self, histories: list[Rows]) -> Scorer:  # type: ignore[override]
         if self.form == "gmf":
             return super()._guests(histories)
-        lengths = [len(history) for history in histories]
-        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        indices = np.concatenate(histories).astype(np.int32)
-        vectors = self._fold_in(Csr(indptr, indices, len(self.items_)).to_scipy())
+        vectors = self._fold_in(self._matrix_of(histories))
         of_users = first_layer_of_users(self.weights_, vectors[:, self._hyper().gmf_width :])
         return BlockView(
             self.name,

@@ -85,11 +85,15 @@ class RowScorer(ABC):
 
     def _guests(self, histories: list[Rows]) -> Scorer:
         """Return a scorer with a row for each history, item rows from the oldest to the latest."""
+        matrix = self._matrix_of(histories)
+        return BlockView(self.name, self.rankable, lambda rows: self._score_histories(matrix[rows]))
+
+    def _matrix_of(self, histories: list[Rows]) -> sp.csr_array:
+        """Lists of item rows as a sparse matrix of ones, (n, n_items)."""
         lengths = [len(history) for history in histories]
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         indices = np.concatenate([np.sort(history) for history in histories])
-        matrix = Csr(indptr, indices.astype(np.int32), len(self.items_)).to_scipy()
-        return BlockView(self.name, self.rankable, lambda rows: self._score_histories(matrix[rows]))
+        return Csr(indptr, indices.astype(np.int32), len(self.items_)).to_scipy()
 
     def _item_similarity(self) -> Scorer:
         """Return a scorer of items against items."""

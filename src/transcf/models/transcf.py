@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -26,7 +26,6 @@ from transcf.models._transcf.recency import recency_weights
 from transcf.models._transcf.serving import ServedTransCF
 from transcf.models.base import State
 from transcf.models.iterative import ITERATION_RULES
-from transcf.models.presets import preset
 from transcf.models.rules import Choice, Flag, Number, Rule
 from transcf.retrieval.scorer import LazyForm, LinearForm, Scores
 from transcf.training.trainable import EpochStats, Tensors
@@ -193,19 +192,6 @@ class TransCF(ServedTransCF):
     def name(self) -> str:  # type: ignore[override]
         """Name in tables: that of the ablation."""
         return _NAMES.get(self.form, "TransCF")
-
-    @classmethod
-    def paper(cls, **changes: Any) -> Self:
-        """Return the published method: one random negative, no weights, no bias, unit ball.
-
-        Args:
-            changes: Hyper-parameters to set otherwise.
-
-        Example:
-            >>> TransCF.paper(dim=128).negatives
-            1
-        """
-        return cls(**(preset("transcf", "paper") | changes))
 
     # -- learning ----------------------------------------------------------------------------
 

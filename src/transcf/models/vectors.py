@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from transcf.data.csr import Csr
 from transcf.data.ids import Rows
 from transcf.models._tensors import checked
 from transcf.models.base import State
@@ -73,10 +72,7 @@ class VectorRecommender(IterativeRecommender):
     # -- people beyond the training data, similar users and items ----------------------------
 
     def _guests(self, histories: list[Rows]) -> FormView:
-        lengths = [len(history) for history in histories]
-        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        indices = np.concatenate(histories).astype(np.int32)
-        vectors = self._fold_in(Csr(indptr, indices, len(self.items_)).to_scipy())
+        vectors = self._fold_in(self._matrix_of(histories))
         return FormView(self.name, self.rankable, self._form_for(vectors))
 
     def _fold_in(self, histories: sp.csr_array) -> Scores:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -33,12 +34,15 @@ def space_of(model: str) -> dict[str, list[Any]]:
     return _all().get(model_class(model).__name__, {})
 
 
-def settings_to_try(model: str, budget: str, seed: int = 0) -> list[dict[str, Any]]:
+def settings_to_try(
+    model: str, budget: str, fixed: Collection[str] = (), seed: int = 0
+) -> list[dict[str, Any]]:
     """Return the settings that a budget allows: the defaults, then random ones without repeats.
 
     Args:
         model: Name of the model, as in the registry.
         budget: One of `BUDGETS`.
+        fixed: Parameters to leave alone.
         seed: Of the draw.
 
     Example:
@@ -51,7 +55,7 @@ def settings_to_try(model: str, budget: str, seed: int = 0) -> list[dict[str, An
         raise ParameterError(
             f"There is no budget {budget!r}; there are: {', '.join(map(repr, BUDGETS))}."
         )
-    space = space_of(model)
+    space = {name: values for name, values in space_of(model).items() if name not in fixed}
     total = math.prod(map(len, space.values()))
     defaults = create(model).get_params()
     settings: list[dict[str, Any]] = [{}]
