@@ -73,10 +73,15 @@ def step_of(solver: PairwiseSolver, at: Tensors) -> Tensors:
     return {name: array - at[name] for name, array in solver.tensors().items()}
 
 
-def check_step(solver: PairwiseSolver, at: Tensors, loss: Callable[[Tensors], float]) -> None:
+def check_step(
+    solver: PairwiseSolver, at: Tensors, loss: Callable[[Tensors], float], precision: float
+) -> None:
+    """The step is against the gradient of the loss, to the precision of the solver's numbers."""
     gradient, step = numeric_gradient(loss, at), step_of(solver, at)
     for name in NAMES:
-        np.testing.assert_allclose(step[name], -RATE * gradient[name], rtol=1e-6, atol=1e-9)
+        scale = max(1e-3, float(np.abs(gradient[name]).max()))
+        error = np.abs(step[name] + RATE * gradient[name]).max()
+        assert error < precision * RATE * scale, (name, step[name], gradient[name])
 
 
 class TestOneStep:
@@ -94,7 +99,7 @@ class TestOneStep:
         problem = one_triple()
         at = random_tensors(problem, 5, 0.6)
         solver = LogisticSolver(problem, self.START, LOSS, dtype=np.float64)
-        check_step(solver, at, loss)
+        check_step(solver, at, loss, 1e-7)
         adaptive = step_of(AdaptiveSolver(problem, self.START, LOSS, rank_share=0.5), at)
         for name, step in step_of(solver, at).items():
             np.testing.assert_allclose(adaptive[name], step, atol=1e-6)
@@ -118,7 +123,7 @@ class TestOneStep:
         at["item_vectors"][1] = at["user_vectors"][0] - 0.2
         assert (loss(at) > 0) == (margin > 0)
         metric = Metric(RATE, margin, negatives=2, rank_weighting=True, covariance=0.0)
-        check_step(HingeSolver(problem, self.START, metric, dtype=np.float64), at, loss)
+        check_step(HingeSolver(problem, self.START, metric), at, loss, 1e-4)
 
     def test_cml_descends_the_covariance_term(self) -> None:
         def loss(t: Tensors) -> float:
@@ -131,7 +136,7 @@ class TestOneStep:
         at = random_tensors(problem, 5, 0.2)
         at["item_vectors"][0] = at["user_vectors"][0]
         metric = Metric(RATE, margin=0.0, negatives=1, rank_weighting=False, covariance=0.9)
-        check_step(HingeSolver(problem, self.START, metric, dtype=np.float64), at, loss)
+        check_step(HingeSolver(problem, self.START, metric), at, loss, 1e-4)
 
     def test_cml_comes_back_into_the_ball(self) -> None:
         problem = one_triple()
@@ -140,13 +145,13 @@ class TestOneStep:
             at[name] *= 0.95 / np.linalg.norm(at[name], axis=1, keepdims=True)
         (x, *_), (i, j, _), _ = (at[name] for name in NAMES)
         metric = Metric(0.4, margin=9.0, negatives=1, rank_weighting=False, covariance=0.0)
-        step = step_of(HingeSolver(problem, self.START, metric, dtype=np.float64), at)
+        step = step_of(HingeSolver(problem, self.START, metric), at)
         moved = (x + 0.8 * (i - j), i + 0.8 * (x - i), j - 0.8 * (x - j))
         rows = (("user_vectors", 0), ("item_vectors", 0), ("item_vectors", 1))
         assert max(np.linalg.norm(vector) for vector in moved) > 1
         for (name, row), vector in zip(rows, moved, strict=True):
             expected = vector / max(1.0, np.linalg.norm(vector))
-            np.testing.assert_allclose(at[name][row] + step[name][row], expected, rtol=1e-12)
+            np.testing.assert_allclose(at[name][row] + step[name][row], expected, rtol=1e-5)
 
     def test_cml_takes_the_nearest_and_weighs_by_the_estimated_rank(self) -> None:
         """User 0 has item 0; of the others, two in four come within the margin, item 2 nearest."""
@@ -156,10 +161,10 @@ class TestOneStep:
         at["item_vectors"][:, 0] = [0.1, 0.3, 0.2, 0.8, 0.9]
         metric = Metric(RATE, margin=0.2, negatives=1000, rank_weighting=True, covariance=0.0)
         start = Start(dim=1, samples_per_user=1, init_scale=0.1, seed=0)
-        step = step_of(HingeSolver(problem, start, metric, dtype=np.float64), at)
+        step = step_of(HingeSolver(problem, start, metric), at)
         weight = np.log(1 + 5 * 2 / 4) / np.log(1 + 5)
         expected = np.array([-0.1, 0, 0.2, 0, 0]) * 2 * RATE * weight
-        np.testing.assert_allclose(step["item_vectors"][:, 0], expected, rtol=0.03, atol=1e-12)
+        np.testing.assert_allclose(step["item_vectors"][:, 0], expected, rtol=0.03, atol=1e-7)
 
 
 def test_on_average_an_epoch_takes_the_expected_step() -> None:

@@ -169,7 +169,7 @@ class NeuMF(VectorRecommender):
 
     # -- scoring -----------------------------------------------------------------------------
 
-    def _linear_form(self) -> LinearForm | None:  # type: ignore[override]
+    def _linear_form(self) -> LinearForm | None:
         """Return the inner products of GMF; the other forms have none."""
         if self.form != "gmf":
             return None
@@ -228,7 +228,7 @@ class NeuMF(VectorRecommender):
                     block[row, some] += weights["gmf_bias"]
         return block
 
-    def _guests(self, histories: list[Rows]) -> Scorer:  # type: ignore[override]
+    def _guests(self, histories: list[Rows]) -> Scorer:
         if self.form == "gmf":
             return super()._guests(histories)
         vectors = self._fold_in(self._matrix_of(histories))

@@ -12,7 +12,7 @@ from transcf.models._tensors import checked
 from transcf.models.base import State
 from transcf.models.iterative import IterativeRecommender
 from transcf.retrieval.forms import cosine_form, distance_form, dot_form, nearness_form
-from transcf.retrieval.scorer import LinearForm, Scores
+from transcf.retrieval.scorer import LinearForm, Scorer, Scores
 from transcf.retrieval.views import FormView
 
 #: Pairs whose vectors are gathered at once: few enough to stay in the cache.
@@ -54,7 +54,7 @@ class VectorRecommender(IterativeRecommender):
         make = dot_form if self.geometry == "dot" else distance_form
         return make(users, self.item_vectors_, self.item_bias_)
 
-    def _linear_form(self) -> LinearForm:
+    def _linear_form(self) -> LinearForm | None:
         if self._linear is None:
             self._linear = self._form_for(self.user_vectors_)
         return self._linear
@@ -71,7 +71,7 @@ class VectorRecommender(IterativeRecommender):
 
     # -- people beyond the training data, similar users and items ----------------------------
 
-    def _guests(self, histories: list[Rows]) -> FormView:
+    def _guests(self, histories: list[Rows]) -> Scorer:
         vectors = self._fold_in(self._matrix_of(histories))
         return FormView(self.name, self.rankable, self._form_for(vectors))
 
