@@ -17,6 +17,7 @@ EXTRAS = {
     "hdf5": ("h5py",),
     "index": ("faiss",),
     "lancedb": ("lancedb",),
+    "neural": ("torch",),
     "pgvector": ("psycopg", "pgvector"),
     "plots": ("matplotlib",),
 }
