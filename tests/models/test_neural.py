@@ -82,7 +82,7 @@ def test_the_library_and_its_command_line_start_without_torch() -> None:
         "assert CliRunner().invoke(app, ['models']).exit_code == 0;"
         "assert 'torch' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @EVERY_NEURAL

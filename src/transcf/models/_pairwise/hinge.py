@@ -29,8 +29,7 @@ class Metric:
 class HingeSolver(PairwiseSolver):
     """Takes steps on `w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+`.
 
-    At the end of an epoch the vectors are brought into the unit ball. (After every step instead,
-    the figures in full ranking are the same, and those of the paper's protocol on Ciao lower.)
+    At the end of an epoch the vectors are brought into the unit ball, as in TransCF's paper.
     The covariance of all vectors hardly moves during an epoch: its gradient is taken once, before
     that, for all triples of the epoch together.
     """
