@@ -14,7 +14,7 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.als import Side, add_grams, conjugate_gradient
 from transcf.kernels.als_elements import descend_rows
 from transcf.kernels.als_exact import solve_rows
-from transcf.kernels.lanes import LANES
+from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.training.trainable import EpochStats, Tensors
 
 #: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
@@ -199,25 +199,6 @@ def weighted_gram(vectors: Array, width: int, weights: Array) -> Array:
     upper = np.triu(parts.sum(axis=0, dtype=np.float64).reshape(width, width))
     gram: Array = (upper + np.triu(upper, 1).T).astype(vectors.dtype)
     return gram.ravel()
-
-
-def padded_width(dim: int) -> int:
-    """Numbers of a padded row."""
-    return -(-dim // LANES) * LANES
-
-
-def padded(vectors: Array) -> Array:
-    """Rows (n, dim) with zeros behind them, flat."""
-    n_rows, dim = vectors.shape
-    width = padded_width(dim)
-    flat = aligned_zeros((n_rows * width,), vectors.dtype)
-    flat.reshape(n_rows, width)[:, :dim] = vectors
-    return flat
-
-
-def unpadded(flat: Array, width: int, dim: int) -> Array:
-    """The rows (n, dim) of padded ones."""
-    return np.ascontiguousarray(flat.reshape(-1, width)[:, :dim])
 
 
 def _penalty(flat: Array, width: int, ridges: Array) -> float:

@@ -8,8 +8,8 @@ import numpy as np
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.fism_visits import People, Rates, Scratch, Vectors, Visits, run_visits
-from transcf.kernels.lanes import LANES
 from transcf.kernels.neighborhood import row_means
+from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
 from transcf.training.trainable import EpochStats, Tensors
 
@@ -54,7 +54,7 @@ class Training:
         # Whoever has nothing, or everything, cannot be asked to tell one from the other.
         can_visit = (counts > 0) & (counts < len(active))
         self._visitors = np.flatnonzero(can_visit).astype(np.int32)
-        self._row = -(-hyper.dim // LANES) * LANES
+        self._row = padded_width(hyper.dim)
         self._scratch: Scratch | None = None
         generator = np.random.default_rng(hyper.seed)
         history, items = hyper.init_scale * generator.standard_normal((2, train.n_items, hyper.dim))
@@ -137,16 +137,16 @@ class Training:
         """Return p, q and the biases, without the columns that fill up the rows."""
         dim, row = self._hyper.dim, self._row
         return {
-            "history_vectors": self._vectors.history.reshape(-1, row)[:, :dim].copy(),
-            "item_vectors": self._vectors.items.reshape(-1, row)[:, :dim].copy(),
+            "history_vectors": unpadded(self._vectors.history, row, dim),
+            "item_vectors": unpadded(self._vectors.items, row, dim),
             "item_bias": self._vectors.bias.copy(),
         }
 
     def load_tensors(self, tensors: Tensors) -> None:
         """Put p, q and the biases back."""
         self._vectors = Vectors(
-            history=_in_rows(tensors["history_vectors"], self._row),
-            items=_in_rows(tensors["item_vectors"], self._row),
+            history=padded(tensors["history_vectors"]),
+            items=padded(tensors["item_vectors"]),
             bias=tensors["item_bias"].copy(),
         )
 
@@ -170,13 +170,6 @@ def user_vectors(indptr: Array, indices: Array, history_vectors: Array, alpha: f
     lengths = np.maximum(1, np.diff(indptr))[:, None]
     vectors: Array = means * (lengths ** (1 - alpha)).astype(means.dtype)
     return vectors
-
-
-def _in_rows(matrix: Array, length: int) -> Array:
-    """A copy with zeros up to a length of rows, flat."""
-    flat = aligned_zeros((len(matrix) * length,), matrix.dtype)
-    flat.reshape(-1, length)[:, : matrix.shape[1]] = matrix
-    return flat
 
 
 def _offsets(lengths: Array) -> Array:

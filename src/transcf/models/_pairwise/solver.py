@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.lanes import LANES
 from transcf.kernels.pairwise import Hinge, Logistic
 from transcf.kernels.rounds import Rows, run_rounds
+from transcf.kernels.rows import padded_width, unpadded
 from transcf.models._triples import BLOCK_BYTES, Dealer, Problem, first_vectors
 from transcf.training.trainable import EpochStats, Tensors
 
@@ -62,7 +62,7 @@ class PairwiseSolver:
         self._triples = samples.sum()
         sizes = np.maximum(1, np.diff(problem.user_indptr))
         self._samples_per_item = (samples / sizes).astype(np.float32)
-        self._dim = -(-start.dim // LANES) * LANES
+        self._dim = padded_width(start.dim)
         self._dealer = Dealer(problem, self._dim, samples, block_bytes)
         n_active = len(problem.active_items)
         self._rows = Rows(
@@ -127,8 +127,8 @@ class PairwiseSolver:
     def _unpack(self, order: Array, triples: int) -> None:
         """Copy the vectors out; items never dealt stay as they were."""
         dim = self._start.dim
-        users = self._rows.users.reshape(-1, self._dim)[:, :dim].copy()
-        trained = self._rows.items.reshape(-1, self._dim)[:, :dim].copy()
+        users = unpadded(self._rows.users, self._dim, dim)
+        trained = unpadded(self._rows.items, self._dim, dim)
         self._finish(users, trained, triples)
         items, bias = self._tensors["item_vectors"].copy(), self._tensors["item_bias"].copy()
         items[order], bias[order] = trained, self._rows.bias

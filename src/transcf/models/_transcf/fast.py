@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.lanes import LANES
 from transcf.kernels.neighborhood import average_items, average_users, push_to_users
 from transcf.kernels.rounds import Rows, run_rounds
+from transcf.kernels.rows import padded_width
 from transcf.kernels.translation import FORMS, Rates
 from transcf.models._triples import BLOCK_BYTES, Dealer, Problem
 
@@ -36,7 +36,7 @@ class FastSolver:
     def __init__(self, problem: Problem, hyper: Hyper, block_bytes: int = BLOCK_BYTES) -> None:
         """Lay out groups and blocks; neither depends on the number of threads."""
         self.problem, self.hyper = problem, hyper
-        self._dim = -(-hyper.dim // LANES) * LANES
+        self._dim = padded_width(hyper.dim)
         self._samples = problem.samples_of_users(hyper.samples_per_user)
         self._dealer = Dealer(problem, 3 * self._dim, self._samples, block_bytes)
         self._strata = self._dealer.strata
