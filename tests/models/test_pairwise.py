@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numba
@@ -15,6 +16,7 @@ from transcf.kernels import Array
 from transcf.kernels.lanes import LANES
 from transcf.models._pairwise import (
     AdaptiveSolver,
+    BoundAfter,
     HingeSolver,
     Logistic,
     LogisticSolver,
@@ -66,10 +68,10 @@ def numeric_gradient(loss: Callable[[Tensors], float], at: Tensors) -> Tensors:
     return slopes
 
 
-def step_of(solver: PairwiseSolver, at: Tensors) -> Tensors:
-    """How one epoch moves the tensors."""
+def step_of(solver: PairwiseSolver, at: Tensors, samples: int = 1) -> Tensors:
+    """How one epoch of so many triples moves the tensors."""
     solver.load_tensors({name: array.copy() for name, array in at.items()})
-    assert solver.run_epoch(1).samples == 1
+    assert solver.run_epoch(1).samples == samples
     return {name: array - at[name] for name, array in solver.tensors().items()}
 
 
@@ -104,6 +106,14 @@ class TestOneStep:
         for name, step in step_of(solver, at).items():
             np.testing.assert_allclose(adaptive[name], step, atol=1e-6)
 
+    def test_a_hopeless_triple_has_a_finite_loss(self) -> None:
+        """At s(u, i) - s(u, j) = -200 an exponential is beyond float32; the loss is 200."""
+        solver = LogisticSolver(one_triple(), self.START, LOSS)
+        at = {name: values.astype(np.float32) for name, values in solver.tensors().items()}
+        at["item_bias"][1] = at["item_bias"][0] + 200
+        solver.load_tensors(at)
+        assert solver.run_epoch(0).loss == pytest.approx(200, rel=1e-3)
+
     def test_without_biases_they_stay(self) -> None:
         solver = LogisticSolver(
             one_triple(), self.START, Logistic(RATE, 0.3, False, 0.7), dtype=np.float64
@@ -115,14 +125,14 @@ class TestOneStep:
     def test_cml_descends_its_loss(self, margin: float) -> None:
         def loss(t: Tensors) -> float:
             (x, *_), (i, j, _), _ = (t[name] for name in NAMES)
-            return float(max(0.0, margin + (x - i) @ (x - i) - (x - j) @ (x - j)))
+            hinge = max(0.0, margin + (x - i) @ (x - i) - (x - j) @ (x - j))
+            return float(hinge + 0.15 * (x @ x + i @ i + j @ j))
 
         problem = one_triple()
         at = random_tensors(problem, 5, 0.2)
         at["item_vectors"][0] = at["user_vectors"][0] + 0.01  # satisfied at a margin of 0
         at["item_vectors"][1] = at["user_vectors"][0] - 0.2
-        assert (loss(at) > 0) == (margin > 0)
-        metric = Metric(RATE, margin, negatives=2, rank_weighting=True, covariance=0.0)
+        metric = Metric(RATE, 0.3, margin, negatives=2, rank_weighting=True, covariance=0.0)
         check_step(HingeSolver(problem, self.START, metric), at, loss, 1e-4)
 
     def test_cml_descends_the_covariance_term(self) -> None:
@@ -135,22 +145,32 @@ class TestOneStep:
         problem = one_triple()
         at = random_tensors(problem, 5, 0.2)
         at["item_vectors"][0] = at["user_vectors"][0]
-        metric = Metric(RATE, margin=0.0, negatives=1, rank_weighting=False, covariance=0.9)
+        metric = Metric(RATE, 0.0, margin=0.0, negatives=1, rank_weighting=False, covariance=0.9)
         check_step(HingeSolver(problem, self.START, metric), at, loss, 1e-4)
 
-    def test_cml_comes_back_into_the_ball(self) -> None:
+    @pytest.mark.parametrize("bound_after", ["step", "epoch"])
+    def test_cml_comes_back_into_the_ball(self, bound_after: BoundAfter) -> None:
+        """Two steps on one triple, written out."""
+
+        def in_ball(vectors: Array) -> Array:
+            return vectors / np.maximum(1.0, np.linalg.norm(vectors, axis=1, keepdims=True))
+
         problem = one_triple()
         at = random_tensors(problem, 5, 1.0)
         for name in NAMES[:2]:
             at[name] *= 0.95 / np.linalg.norm(at[name], axis=1, keepdims=True)
-        (x, *_), (i, j, _), _ = (at[name] for name in NAMES)
-        metric = Metric(0.4, margin=9.0, negatives=1, rank_weighting=False, covariance=0.0)
-        step = step_of(HingeSolver(problem, self.START, metric), at)
-        moved = (x + 0.8 * (i - j), i + 0.8 * (x - i), j - 0.8 * (x - j))
+        metric = Metric(0.2, 0.0, 9.0, 1, False, covariance=0.0, bound_after=bound_after)
+        solver = HingeSolver(problem, replace(self.START, samples_per_user=2), metric)
+        step = step_of(solver, at, samples=2)
+
+        moved = np.array([at["user_vectors"][0], *at["item_vectors"][:2]])
+        for _ in range(2):
+            x, i, j = moved
+            moved = moved + 0.4 * np.array([i - j, x - i, j - x])
+            assert np.linalg.norm(moved, axis=1).max() > 1
+            moved = in_ball(moved) if bound_after == "step" else moved
         rows = (("user_vectors", 0), ("item_vectors", 0), ("item_vectors", 1))
-        assert max(np.linalg.norm(vector) for vector in moved) > 1
-        for (name, row), vector in zip(rows, moved, strict=True):
-            expected = vector / max(1.0, np.linalg.norm(vector))
+        for (name, row), expected in zip(rows, in_ball(moved), strict=True):
             np.testing.assert_allclose(at[name][row] + step[name][row], expected, rtol=1e-5)
 
     def test_cml_takes_the_nearest_and_weighs_by_the_estimated_rank(self) -> None:
@@ -159,7 +179,7 @@ class TestOneStep:
         problem = problem_of(pairs, 2, 5)
         at = random_tensors(problem, 1, 0.0)
         at["item_vectors"][:, 0] = [0.1, 0.3, 0.2, 0.8, 0.9]
-        metric = Metric(RATE, margin=0.2, negatives=1000, rank_weighting=True, covariance=0.0)
+        metric = Metric(RATE, 0.0, margin=0.2, negatives=1000, rank_weighting=True, covariance=0.0)
         start = Start(dim=1, samples_per_user=1, init_scale=0.1, seed=0)
         step = step_of(HingeSolver(problem, start, metric), at)
         weight = np.log(1 + 5 * 2 / 4) / np.log(1 + 5)

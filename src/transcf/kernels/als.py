@@ -109,6 +109,13 @@ def add_scaled(into: Array, i: int, source: Array, j: int, width: int, factor: f
         store(into, i + k, load(into, i + k) + by * load(source, j + k))
 
 
+@inlined
+def copy(into: Array, i: int, source: Array, j: int, width: int) -> None:
+    """into[i : i + width] = source[j : j + width]."""
+    for k in range(0, width, LANES):
+        store(into, i + k, load(source, j + k))
+
+
 @compiled_parallel
 def conjugate_gradient(
     side: Side, others: Array, width: int, gram: Array, steps: int, vectors: Array, losses: Array
@@ -133,7 +140,7 @@ def conjugate_gradient(
             batch = rows[first : min(first + BATCH, cuts[block + 1])]
             for n in range(len(batch)):
                 row = batch[n] * width
-                x[n * width : (n + 1) * width] = vectors[row : row + width]
+                copy(x, n * width, vectors, row, width)
             _multiply_batch(gram, width, x, q)
             for n in range(len(batch)):
                 row, at = batch[n], n * width
@@ -142,7 +149,7 @@ def conjugate_gradient(
                 losses[row] = _residual(
                     neighbors, others, width, weights[row], other_weights, x, q, r, at
                 )
-                p[at : at + width] = r[at : at + width]
+                copy(p, at, r, at, width)
                 squares[n] = dot(r, at, r, at, width)
             for _ in range(steps):
                 _multiply_batch(gram, width, p, q)
@@ -159,7 +166,7 @@ def conjugate_gradient(
                         losses[row] -= gain
             for n in range(len(batch)):
                 row = batch[n] * width
-                vectors[row : row + width] = x[n * width : (n + 1) * width]
+                copy(vectors, row, x, n * width, width)
 
 
 @inlined

@@ -19,6 +19,7 @@ from .sampling import Visit, draw_own, draw_pair
 
 #: A product of probabilities is turned into a sum of logarithms before it gets smaller.
 _SMALLEST = 1e-200
+_FAR = -40
 _MAGNITUDE, _SLOT = 0x7FFFFFFF, 0xFFFFFFFF
 
 
@@ -41,11 +42,17 @@ class Ranked(Logistic):
 
 
 class Hinge(NamedTuple):
-    """CML: squared distances; the nearest of several negatives counts."""
+    """CML: squared distances; the nearest of several negatives counts.
+
+    `keep` is what L2 leaves of a number in one step; `bounds_steps` says that the rows of a step
+    go back into the unit ball at once.
+    """
 
     learning_rate: np.floating[Any]
+    keep: np.floating[Any]
     margin: np.floating[Any]
     negatives: int
+    bounds_steps: bool
 
 
 # -- BPR and AoBPR ---------------------------------------------------------------------------
@@ -198,8 +205,11 @@ def _logistic_visit(
         x = _preference(users, u, items, dim * i, dim * j, dim) + bias[i] - bias[j]
         doubt = one / (one + math.exp(x))
         wrong += np.int64(x < 0)
-        # -ln sigma(x), but one logarithm serves many triples.
-        likelihood *= 1.0 / (1.0 + math.exp(-x))
+        # -ln sigma(x), but one logarithm serves many triples. Far below zero it is -x.
+        if x < _FAR:
+            loss -= x
+        else:
+            likelihood *= 1.0 / (1.0 + math.exp(-x))
         if likelihood < _SMALLEST:
             loss -= math.log(likelihood)
             likelihood = 1.0
@@ -230,14 +240,29 @@ def _cost(rates: Hinge, users: Array, user: int, items: Array, place: int, dim: 
 
 
 @inlined
-def _hinge_step(users: Array, u: int, items: Array, i: int, j: int, dim: int, step: Any) -> None:
-    """One step on |x_u - y_i|^2 - |x_u - y_j|^2."""
-    by = fill(step + step)
+def _hinge_step(
+    users: Array, u: int, items: Array, i: int, j: int, dim: int, keep: Any, step: Any
+) -> None:
+    """One step on |x_u - y_i|^2 - |x_u - y_j|^2 with L2."""
+    kept, by = fill(keep), fill(step + step)
     for k in range(0, dim, LANES):
         x, y_i, y_j = load(users, u + k), load(items, i + k), load(items, j + k)
-        store(users, u + k, x + by * (y_i - y_j))
-        store(items, i + k, y_i + by * (x - y_i))
-        store(items, j + k, y_j - by * (x - y_j))
+        store(users, u + k, kept * x + by * (y_i - y_j))
+        store(items, i + k, kept * y_i + by * (x - y_i))
+        store(items, j + k, kept * y_j - by * (x - y_j))
+
+
+@inlined
+def _into_ball(rows: Array, start: int, dim: int) -> None:
+    """Bring a row onto the unit sphere if it lies outside."""
+    total = nothing(load(rows, start))
+    for k in range(0, dim, LANES):
+        total = total + load(rows, start + k) * load(rows, start + k)
+    squared_norm = sum_lanes(total)
+    if squared_norm > 1:
+        by = fill(rows.dtype.type(1) / math.sqrt(squared_norm))
+        for k in range(0, dim, LANES):
+            store(rows, start + k, by * load(rows, start + k))
 
 
 @visits_of(Hinge)
@@ -268,10 +293,14 @@ def _hinge_visit(
         state, j, far, violations = hardest(
             rates, users, items, bias, dim, marks, visit, reach, j, far, state
         )
-        if violations > 0:
-            weight = weights[violations]
-            loss += weight * (reach - far)
-            active += 1
+        weight = weights[violations]  # zero without any
+        loss += weight * (reach - far)
+        active += int(violations > 0)
+        if violations > 0 or rates.keep < 1:
             step = rates.learning_rate * weight
-            _hinge_step(users, u, items, dim * i, dim * j, dim, step)
+            _hinge_step(users, u, items, dim * i, dim * j, dim, rates.keep, step)
+            if rates.bounds_steps:
+                _into_ball(users, u, dim)
+                _into_ball(items, dim * i, dim)
+                _into_ball(items, dim * j, dim)
     return state, loss, active

@@ -191,7 +191,9 @@ def run_rounds(
     """
     n_groups, n_blocks = len(strata.groups) - 1, len(strata.starts) - 1
     for r in range(begin, end):
-        for g in numba.prange(n_groups):
+        for loop_index in numba.prange(n_groups):
+            # A parallel loop counts unsigned: another type would compile the strata twice.
+            g: Any = np.int64(loop_index)
             b = (g + r) % n_blocks
             s = g * n_blocks + b
             state = stream(seed, epoch, TRAINING, s)

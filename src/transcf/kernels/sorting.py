@@ -208,8 +208,10 @@ def transpose(
     indptr: npt.NDArray[np.int64], columns: npt.NDArray[np.int32], n_columns: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """Turn compressed rows into compressed columns; rows come out ascending."""
+    counts = count_keys(columns, n_columns)
     starts = np.zeros(n_columns + 1, dtype=np.int64)
-    starts[1:] = np.cumsum(count_keys(columns, n_columns))
+    for column in range(n_columns):
+        starts[column + 1] = starts[column] + counts[column]
     ends = starts.copy()
     rows = np.empty(len(columns), dtype=np.int32)
     for row in range(len(indptr) - 1):

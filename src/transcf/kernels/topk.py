@@ -94,9 +94,32 @@ def hide(
 
 
 @compiled
+def _find(values: Floats, place: int) -> Any:
+    """What stands at a place once values are in order; Hoare's FIND, which reorders them.
+
+    NumPy's partition is the same, but takes ten seconds to compile before a first recommendation.
+    """
+    low, high = 0, len(values) - 1
+    while low < high:
+        left, right, pivot = low, high, values[(low + high) // 2]
+        while left <= right:
+            while values[left] < pivot:
+                left += 1
+            while values[right] > pivot:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                left, right = left + 1, right - 1
+        if right < place < left:
+            break
+        low, high = (low, right) if place <= right else (left, high)
+    return values[place]
+
+
+@compiled
 def _kth_largest(values: Floats, k: int) -> Any:
     if 2 * k > GROUPS:
-        return np.partition(values, len(values) - k)[len(values) - k]
+        return _find(values.copy(), len(values) - k)
     # The usual short lists: the k largest so far, in order, beat a general method by far.
     largest = np.empty(k, np.float32)
     count = 0
@@ -278,7 +301,9 @@ def _order(scores: Floats, columns: Rows, count: int) -> None:
     """Sort candidates by descending score; equal scores stay in ascending order of columns."""
     if count > 2 * GROUPS:
         order = np.argsort(-scores[:count], kind="mergesort")
-        scores[:count], columns[:count] = scores[order], columns[order]
+        sorted_scores, sorted_columns = scores[order], columns[order]
+        for n in range(count):
+            scores[n], columns[n] = sorted_scores[n], sorted_columns[n]
         return
     for n in range(1, count):
         score, column, place = scores[n], columns[n], n

@@ -1,11 +1,12 @@
 """The solvers of BPR, AoBPR and CML: one way through an epoch, and what differs."""
 
-from .hinge import HingeSolver, Metric
+from .hinge import BoundAfter, HingeSolver, Metric
 from .logistic import AdaptiveSolver, Logistic, LogisticSolver
 from .solver import PairwiseSolver, Start
 
 __all__ = [
     "AdaptiveSolver",
+    "BoundAfter",
     "HingeSolver",
     "Logistic",
     "LogisticSolver",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,24 +14,31 @@ from transcf.models._triples import Problem, rank_weights
 
 from .solver import PairwiseSolver, Start
 
+BoundAfter = Literal["step", "epoch"]
+
 
 @dataclass(frozen=True)
 class Metric:
-    """Step size and shape of CML's loss; `covariance` is the weight of its regularizer."""
+    """Step size and shape of CML's loss.
+
+    `regularization` and `covariance` are the weights of L2 and of CML's own regularizer,
+    `bound_after` says when vectors are brought back into the unit ball.
+    """
 
     learning_rate: float
+    regularization: float
     margin: float
     negatives: int
     rank_weighting: bool
     covariance: float
+    bound_after: BoundAfter = "step"
 
 
 class HingeSolver(PairwiseSolver):
-    """Takes steps on `w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+`.
+    """Takes steps on `w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+` and L2 of the vectors involved.
 
-    At the end of an epoch the vectors are brought into the unit ball, as in TransCF's paper.
-    The covariance of all vectors hardly moves during an epoch: its gradient is taken once, before
-    that, for all triples of the epoch together.
+    The covariance of all vectors hardly moves during an epoch: its gradient is taken once at the
+    end, for all triples of the epoch together. After that all vectors are in the unit ball.
     """
 
     def __init__(self, problem: Problem, start: Start, loss: Metric, **layout: Any) -> None:
@@ -41,7 +48,13 @@ class HingeSolver(PairwiseSolver):
 
     def _rates(self, number: type[np.floating[Any]]) -> Hinge:
         loss = self._loss
-        return Hinge(number(loss.learning_rate), number(loss.margin), loss.negatives)
+        return Hinge(
+            learning_rate=number(loss.learning_rate),
+            keep=number(1 - loss.learning_rate * loss.regularization),
+            margin=number(loss.margin),
+            negatives=loss.negatives,
+            bounds_steps=loss.bound_after == "step",
+        )
 
     def _prepare(self) -> Array:
         n_items = len(self._problem.active_items) if self._loss.rank_weighting else None
