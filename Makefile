@@ -45,7 +45,7 @@ bench-baselines: $(DEV) .venv-recbole  ## The baselines' speed against implicit,
 study-paper-core: $(CORE)  ## TransCF by the paper's protocol, five seeds, beside the paper's figures.
 	$(BIN)/transcf study paper-core
 
-study-paper-grid: $(CORE)  ## Settings around the preset `paper`, on validation data.
+study-paper-grid: $(DEV)  ## Settings around the presets `paper`, on validation data.
 	$(BIN)/transcf study paper-grid
 
 study-paper-baselines: $(DEV)  ## The paper's seven baselines by its protocol, five seeds, beside its figures.

@@ -1,10 +1,9 @@
-"""Seconds per epoch of RecBole's CDAE, NeuMF or LightGCN; run by RecBole's own interpreter.
+"""Seconds per epoch of RecBole's CDAE or NeuMF; run by RecBole's own interpreter.
 
 RecBole 1.2.1 wants older libraries than this project, so it lives in an environment of its own:
 
-    python -m venv peer
-    peer/bin/pip install recbole==1.2.1 'setuptools<81' 'numpy<2' 'scipy<1.13' 'pandas<2.2'
-    peer/bin/python benchmarks/_recbole_peer.py NeuMF train.inter --batch 2048 --dim 16
+    make .venv-recbole
+    .venv-recbole/bin/python benchmarks/_recbole_peer.py NeuMF train.inter --batch 2048 --dim 16
 
 The file is one of RecBole's atomic files (`user_id:token<TAB>item_id:token`, then the pairs); all
 of it is trained on. What is timed is RecBole's `Trainer._train_epoch`: its loader with its
@@ -36,19 +35,18 @@ def settings_of(model: str, options: dict[str, float]) -> dict[str, object]:
             "mlp_hidden_size": widths,
             "dropout_prob": 0.0,
         }
-    elif model == "CDAE":
+        sampling: dict[str, object] | None = {
+            "distribution": "uniform",
+            "sample_num": int(options["negatives"]),
+        }
+    else:
         own = {
             "embedding_size": dim,
             "hid_activation": "sigmoid",
             "corruption_ratio": options["dropout"],
             "reg_weight_2": 0.0,
         }
-    else:
-        own = {"embedding_size": dim, "n_layers": layers}
-    sampling = None
-    if model != "CDAE":  # CDAE's loss is over all items, and takes users rather than pairs
-        negatives = int(options["negatives"]) if model == "NeuMF" else 1
-        sampling = {"distribution": "uniform", "sample_num": negatives}
+        sampling = None  # its loss is over all items, and takes users rather than pairs
     return {
         **own,
         "learner": "adam",
@@ -112,7 +110,7 @@ def seconds_of_epochs(
 def main() -> None:
     """Read the command line, train, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("model", choices=("CDAE", "NeuMF", "LightGCN"))
+    parser.add_argument("model", choices=("CDAE", "NeuMF"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--epochs", type=int, default=3, help="epochs to time, after a first one")
     for name, kind, value in (

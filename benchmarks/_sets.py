@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
+from transcf.data.catalog import load_split
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 
 
 def ciao() -> sp.csr_matrix:
-    shared = Path(__file__).resolve().parents[2] / "shared" / "datasets"
-    path = Path(os.environ.get("TRANSCF_DATA", shared)) / "ciao" / "LOOTrain.dat.gz"
-    with gzip.open(path, "rt") as file:
-        rows = np.loadtxt(file, skiprows=1, dtype=np.int64)
-    return sp.csr_matrix((np.ones(len(rows), np.float32), (rows[:, 0], rows[:, 1])))
+    """The authors' training part."""
+    return sp.csr_matrix(load_split("ciao").train.by_user.to_scipy(np.float32))
 
 
 def long_tail(n_users: int, n_items: int, nnz: int) -> sp.csr_matrix:

@@ -13,6 +13,11 @@ from typer.testing import Result
 
 import transcf
 from transcf.cli._options import lasting_name
+from transcf.data import leave_one_out, synthesize
+from transcf.data.candidates import draw_candidates
+from transcf.data.split import Split
+from transcf.evaluation import evaluate
+from transcf.models.random import Random
 from transcf.models.registry import available
 from transcf.training.checkpoint import CheckpointFile
 
@@ -20,7 +25,7 @@ Answer = Callable[..., Any]
 Refusal = Callable[..., str]
 Command = Callable[..., Result]
 
-# The issue's independent computation: H@10, H@20, N@10, N@20 on Delicious' test items.
+# An independent computation: H@10, H@20, N@10, N@20 on Delicious' test items.
 PUBLISHED = {
     ("popularity", "pessimistic"): (0.0422, 0.0739, 0.0204, 0.0286),
     ("inverse-popularity", "pessimistic"): (0.1755, 0.3773, 0.0568, 0.1070),
@@ -311,3 +316,47 @@ def test_compare_goes_on_without_an_optional_part(
 
 def _written(folder: Path) -> dict:
     return json.loads((folder / "comparison.json").read_text())
+
+
+STUDY = """
+title = "A small study"
+protocol = "paper"
+seeds = 2
+metrics = ["H@10"]
+compare = "N@10"
+[[datasets]]
+name = "{folder}"
+published.random = {{ "H@10" = 0.1234 }}
+[[models]]
+name = "popularity"
+[[models]]
+name = "random"
+label = "pure chance"
+"""
+
+
+def test_a_study_prints_what_it_found_beside_what_was_published(
+    command: Command, answer: Answer, refusal: Refusal, tmp_path: Path
+) -> None:
+    log = synthesize(users=80, items=150, interactions=900, seed=4)
+    folder = draw_candidates(leave_one_out(log)).save(tmp_path / "split")
+    file = tmp_path / "own.toml"
+    file.write_text(STUDY.format(folder=folder))
+    (found,) = answer("study", file)["datasets"]
+    assert found["published"] == {"pure chance": {"H@10": 0.1234}}
+    chance = found["models"][1]
+    direct = [
+        evaluate(Random(random_state=seed).fit(split.train), split, "paper").metrics["H@10"].mean
+        for split in [Split.load(folder)]
+        for seed in (0, 1)
+    ]
+    assert chance["metrics"]["H@10"]["mean"] == pytest.approx(sum(direct) / 2)
+    assert [test["model_b"] for test in found["tests"]] == ["pure chance"]
+
+    table = command("study", file, "--models", "pure chance").stdout
+    assert f"{chance['metrics']['H@10']['mean']:.4f} ±" in table
+    assert "as published" in table
+    assert "0.1234" in table
+    assert "popularity" not in table.replace("inverse-popularity", "")
+    assert "rank rare items first" in table
+    assert "no model 'random'" in refusal("study", file, "--models", "random")

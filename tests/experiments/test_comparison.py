@@ -116,17 +116,40 @@ def test_one_failure_does_not_stop_the_others(split: Split) -> None:
     good = [Contender("popularity", "popularity"), Contender("random", "random")]
     found = compare_models("data", [bad, *good], split, Judging("strict"), "N@10")
     assert [done.name for done in found.runs] == ["popularity", "random"]
-    assert "regularization=-1.0" in found.failures["bad"]
+    assert "regularization=-1.0" in str(found.failures["bad"])
     assert any("bad is missing" in note for note in sheet_of(found).notes)
     with pytest.raises(ParameterError, match=r"regularization=-1\.0"):
-        compare_models("data", [bad, good[0]], split, Judging("strict"), "N@10")
+        compare_models("data", [bad], split, Judging("strict"), "N@10")
 
 
 def test_a_setting_that_diverges_is_not_chosen(split: Split) -> None:
     params = {"epochs": 3, "dim": 4, "bound": "none", "decay": "none"}
     wild, tame = {"learning_rate": 1e30}, {"learning_rate": 0.05}
     contender = Contender("transcf", "transcf", params, [wild, tame])
-    assert run(contender, split, Judging("strict"), [0]).chosen == tame
+    done = run(contender, split, Judging("strict"), [0])
+    assert done.chosen == tame
+    assert done.tried == 1
+    assert any("a setting did not train" in note for note in done.notes())
+
+
+def test_a_setting_that_is_none_is_an_error(split: Split) -> None:
+    choices = [{"regularization": -1.0}, {"regularization": 50.0}]
+    with pytest.raises(ParameterError, match=r"regularization=-1\.0"):
+        run(Contender("ease", "ease", choices=choices), split, Judging("strict"), [0])
+
+
+def test_figures_of_the_part_that_chose_say_so(split: Split) -> None:
+    judging = Judging("strict", part="validation")
+    choices = [{"regularization": 10.0}, {"regularization": 50.0}]
+    done = run(Contender("ease", "ease", choices=choices), split, judging, [0])
+    assert any("also chose" in note for note in done.notes())
+    assert not run(Contender("ease", "ease"), split, judging, [0]).notes()
+
+
+def test_ties_are_counted_alike_when_choosing_and_when_judging(split: Split) -> None:
+    judging = Judging("strict", ties="optimistic", part="validation")
+    done = run(Contender("popularity", "popularity"), split, judging, [0])
+    assert done.validation == pytest.approx(done.summary()["N@10"]["mean"])
 
 
 def test_steps_are_told(split: Split) -> None:
@@ -171,6 +194,7 @@ def test_an_interruption_ends_it_with_what_is_there(
     monkeypatch.setattr(EASE, "fit", interrupted)
     found = compare_models("data", contenders, split, Judging("strict"), "N@10")
     assert [done.name for done in found.runs] == ["popularity", "random"]
-    assert "interrupted" in found.failures["ease"]
+    assert found.is_interrupted
+    assert "interrupted" in str(found.failures["ease"])
     with pytest.raises(KeyboardInterrupt):
         compare_models("data", contenders[2:], split, Judging("strict"), "N@10")

@@ -10,11 +10,10 @@ import pytest
 
 from transcf.data import leave_one_out, synthesize
 from transcf.data.split import Split
-from transcf.errors import EvaluationError, ParameterError
+from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation, evaluate
-from transcf.experiments import Study, run_study
-from transcf.experiments.runner import paired_tests
-from transcf.models.popularity import Popularity
+from transcf.experiments import Study, available_studies, load_study, run_study, runner
+from transcf.models.popularity import InversePopularity, Popularity
 from transcf.models.random import Random
 
 
@@ -37,13 +36,13 @@ def study(folder: str, **changes: Any) -> Study:
 
 
 @pytest.mark.parametrize("part", ["validation", "test"])
-def test_rows_hold_the_metrics_of_their_part_and_the_validation_figure(folder, part) -> None:
-    popular, random = run_study(study(folder, part=part))
+def test_runs_hold_the_metrics_of_their_part_and_the_validation_figure(folder, part) -> None:
+    (found,) = run_study(study(folder, part=part))
+    popular, random = found.runs
     split = Split.load(folder)
     expected = evaluate(Popularity().fit(split.train), split, part=part, at=(3, 7)).metrics
-    assert list(popular.metrics) == ["H@7", "N@3"]
-    for name in popular.metrics:
-        assert popular.metrics[name]["mean"] == pytest.approx(expected[name].mean)
+    for name in ("H@7", "N@3"):
+        assert popular.summary()[name]["mean"] == pytest.approx(expected[name].mean)
     judge = Validation.of(split)
     seeds = [judge(Random(random_state=seed).fit(split.train)) for seed in (0, 1)]
     assert random.validation == pytest.approx(sum(seeds) / 2)
@@ -54,32 +53,50 @@ def test_a_study_of_the_validation_part_needs_no_test_part(folder, tmp_path) -> 
     split = Split.load(folder)
     nothing = split.test.select(np.zeros(len(split.test), dtype=bool))
     untested = str(replace(split, test=nothing).save(tmp_path / "untested"))
-    found = list(run_study(study(untested, part="validation")))
-    assert [row.metrics for row in found] == [
-        row.metrics for row in run_study(study(folder, part="validation"))
-    ]
-    assert {row.evaluations[0].part for row in found} == {"validation"}
-    with pytest.raises(EvaluationError, match="no held-out items"):
-        list(run_study(study(untested)))
+    (found,) = run_study(study(untested, part="validation"))
+    (expected,) = run_study(study(folder, part="validation"))
+    assert found.summaries == expected.summaries
+    assert {done.evaluations[0].part for done in found.runs} == {"validation"}
+    (failed,) = run_study(study(untested))
+    assert not failed.runs
+    assert all("no held-out items" in str(error) for error in failed.failures.values())
 
 
 def test_pairs_are_tested_by_a_metric_that_no_column_shows(folder) -> None:
-    rows = list(run_study(study(folder, compare="MRR@5")))
-    table = paired_tests(rows, "MRR@5")
-    assert table.select("dataset", "model_a", "model_b").rows() == [
-        (folder, "popularity", "random")
-    ]
+    (found,) = run_study(study(folder, compare="MRR@5"))
+    assert found.tests.select("model_a", "model_b").rows() == [("popularity", "random")]
     split = Split.load(folder)
     means = [
         evaluate(Random(random_state=seed).fit(split.train), split, at=(5,)).metrics["MRR@5"].mean
         for seed in (0, 1)
     ]
-    assert table["mean_b"].item() == pytest.approx(sum(means) / 2)
+    assert found.tests["mean_b"].item() == pytest.approx(sum(means) / 2)
 
 
 def test_a_single_model_has_no_pairs(folder) -> None:
-    one = study(folder, models=[{"name": "popularity"}], metrics=["N@10"])
-    assert paired_tests(list(run_study(one)), "N@10").is_empty()
+    (found,) = run_study(study(folder, models=[{"name": "popularity"}], metrics=["N@10"]))
+    assert found.tests.is_empty()
+    assert found.p_values == {}
+
+
+def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch) -> None:
+    def fail(self, train, validation=None, options=None):
+        raise DataError("no data for you")
+
+    def interrupt(self, train, validation=None, options=None):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(InversePopularity, "fit", fail)
+    models = [{"name": "inverse-popularity"}, {"name": "popularity"}, {"name": "random"}]
+    twice = [{"name": folder}, {"name": folder}]
+    first, _ = run_study(study(folder, models=models, datasets=twice))
+    assert [done.name for done in first.runs] == ["popularity", "random"]
+    assert str(first.failures["inverse-popularity"]) == "no data for you"
+
+    monkeypatch.setattr(Random, "fit", interrupt)
+    (only,) = run_study(study(folder, models=models, datasets=twice))
+    assert [done.name for done in only.runs] == ["popularity"]
+    assert only.is_interrupted
 
 
 @pytest.mark.parametrize(
@@ -88,17 +105,59 @@ def test_a_single_model_has_no_pairs(folder) -> None:
         ({"metrics": ["AUC"]}, "no metric 'AUC'"),
         ({"compare": "N@0"}, "no metric 'N@0'"),
         ({"part": "train"}, "part = 'train'"),
+        ({"protocol": "lax"}, "protocol='lax'"),
+        ({"seeds": 0}, "seeds = 0"),
+        ({"seeds": "5"}, "seeds = '5'"),
+        ({"models": []}, "at least one dataset and one model"),
+        ({"models": [{"name": "ease", "grid": {"regularization": 50.0}}]}, "a list of values"),
+        ({"models": [{"name": "ease", "grid": {"regularization": []}}]}, "a list of values"),
+        ({"models": [{"name": "ease", "params": 3}]}, "params and grid are tables"),
+        ({"models": [{"name": "ease", "label": "ease, mine"}]}, "leave the comma out"),
     ],
 )
-def test_what_cannot_be_computed_is_refused_before_anything_runs(changes, message) -> None:
+def test_what_cannot_be_understood_is_refused_at_once(changes, message) -> None:
     with pytest.raises(ParameterError, match=message):
         study("nowhere", **changes)
 
 
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"name": "oracle"}, "no model 'oracle'"),
+        ({"name": "ease", "preset": "paper"}, "no preset 'paper'"),
+        ({"name": "ease", "params": {"dim": 3}}, "no parameter 'dim'"),
+        ({"name": "ease", "grid": {"regularization": [50.0, -1.0]}}, "regularization=-1.0"),
+    ],
+)
+def test_settings_are_checked_before_data_is_opened(model, message) -> None:
+    with pytest.raises(ParameterError, match=message):
+        list(run_study(study("nowhere", models=[{"name": "popularity"}, model])))
+
+
+@pytest.mark.parametrize("name", available_studies())
+def test_the_studies_of_the_library_are_sound(name, monkeypatch) -> None:
+    """Every model, preset and setting exists; only then is data asked for."""
+
+    def opened(*arguments: object) -> None:
+        raise StopAsyncIteration
+
+    monkeypatch.setattr(runner, "_split", opened)
+    with pytest.raises(StopAsyncIteration):
+        next(run_study(load_study(name)))
+
+
+def test_published_figures_need_the_authors_split(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("TRANSCF_DATA", str(tmp_path))
+    (tmp_path / "ciao").mkdir()
+    (tmp_path / "ciao" / "rating.mat").write_bytes(b"raw")
+    with pytest.raises(DataError, match="LOO"):
+        list(run_study(study("ciao", protocol="paper")))
+
+
 def test_a_part_of_a_study_is_the_same_as_in_the_whole(folder) -> None:
     whole = study(folder, models=[{"name": "popularity"}, {"name": "random", "label": "chance"}])
-    (row,) = run_study(whole.only(None, ["chance"]))
-    assert row.metrics == list(run_study(whole))[1].metrics
+    (part,), (found,) = run_study(whole.only(None, ["chance"])), run_study(whole)
+    assert part.summaries["chance"] == found.summaries["chance"]
     assert whole.only([folder], None) == whole
     with pytest.raises(ParameterError, match="no model 'random'; it has: popularity, chance"):
         whole.only(None, ["random"])

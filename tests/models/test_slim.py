@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,6 +15,7 @@ from transcf.data.interactions import Interactions
 from transcf.kernels.elastic import elastic_weights
 from transcf.models import slim
 from transcf.models.slim import SLIM
+from transcf.training.options import FitOptions
 
 PENALTIES = [(0.5, 1.0), (2.0, 5.0), (0.1, 3.0), (1.0, 0.0)]
 
@@ -76,11 +79,11 @@ def test_scores_and_neighbors_are_the_weights(random_log: Interactions) -> None:
     np.testing.assert_allclose(model.weights_.toarray(), weights, atol=2e-3)
     users = np.arange(random_log.n_users, dtype=np.int32)
     np.testing.assert_allclose(model.score_block(users), X @ weights, atol=2e-2)
-    for item in np.argsort(-np.count_nonzero(weights, axis=0))[:3]:
+    for item in np.argsort(-np.count_nonzero(weights, axis=1))[:3]:
         table = model.similar_items(random_log.items.series[int(item)], k=2)
-        best = np.argsort(-weights[:, item])[:2]
+        best = np.argsort(-weights[item])[:2]
         assert table["neighbor_id"].to_list() == random_log.items.series.gather(best).to_list()
-        np.testing.assert_allclose(table["score"], weights[best, item], atol=2e-3)
+        np.testing.assert_allclose(table["score"], weights[item, best], atol=2e-3)
 
 
 def test_blocks_do_not_change_the_weights(
@@ -92,8 +95,24 @@ def test_blocks_do_not_change_the_weights(
     assert (whole.weights_ != parts.weights_).nnz == 0
 
 
-def test_columns_short_of_the_tolerance_are_counted(
+def test_columns_short_of_the_tolerance_are_counted_and_told(
     random_log: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SLIM(l1=2.0, l2=5.0).fit(random_log)
     monkeypatch.setattr(slim, "_MOST_SWEEPS", 1)
-    assert SLIM(l1=0.1, l2=0.1).fit(random_log).report_["unsolved"] > 0
+    with pytest.warns(UserWarning, match=r"\d+ of 60 items .*raise l2=0.1 or l1=0.2") as told:
+        model = SLIM(l1=0.2, l2=0.1).fit(random_log)
+    assert model.report_["unsolved"] > 0
+    assert f" {model.report_['unsolved']} of 60" in str(told[0].message)
+    assert told[0].filename == __file__
+
+
+def test_progress_is_shown_when_asked_for(
+    random_log: Interactions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    SLIM().fit(random_log, options=FitOptions(progress=False))
+    assert capsys.readouterr().err == ""
+    SLIM().fit(random_log, options=FitOptions(progress=True))
+    assert "60/60" in capsys.readouterr().err

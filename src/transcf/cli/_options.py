@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 
 import typer
 
@@ -108,17 +108,19 @@ def read_params(
 
 def read_judging(protocol: str, ties: str, part: str, at: str) -> Judging:
     """Check how models are to be judged, before anything is fitted."""
+    from transcf.evaluation import protocols, ranks
     from transcf.experiments.judging import Judging
 
-    for option, word, allowed in (
-        ("protocol", protocol, ("strict", "paper", "paper-as-published")),
-        ("ties", ties, ("pessimistic", "realistic", "optimistic")),
-        ("part", part, ("test", "validation")),
+    for option, word, kind in (
+        ("protocol", protocol, protocols.Protocol),
+        ("ties", ties, ranks.Ties),
+        ("part", part, protocols.Part),
     ):
+        allowed = get_args(kind)
         if word not in allowed:
             raise ParameterError(f"--{option} {word} is not understood: use {', '.join(allowed)}.")
     lengths = [length.strip() for length in at.split(",")]
-    if not all(length.isdigit() and int(length) for length in lengths):
+    if not all(length.isdecimal() and int(length) for length in lengths):
         raise ParameterError(f"--at {at} is not understood: write numbers such as 10,20.")
     return Judging(
         protocol=cast("EvaluationProtocol", protocol),

@@ -118,24 +118,16 @@ def _contenders(
 ) -> list[Contender]:
     from transcf.experiments.comparison import FLOOR
     from transcf.experiments.runs import Contender
-    from transcf.models.registry import available
+    from transcf.models.registry import available, canonical_name
     from transcf.tuning import settings_to_try
 
-    asked = available() if models == "all" else map(_registered_name, models.split(","))
+    asked = available() if models == "all" else map(canonical_name, models.split(","))
     names = list(dict.fromkeys((*FLOOR, *asked)))
     params = _params_of(names, settings)
     return [
         Contender(name, name, params[name], settings_to_try(name, budget, params[name]), threads)
         for name in names
     ]
-
-
-def _registered_name(name: str) -> str:
-    """Return the name that a model is registered by, whatever capitals it was asked for with."""
-    from transcf.models.registry import available, create
-
-    asked = repr(create(name))
-    return next(known for known in available() if repr(create(known)) == asked)
 
 
 def _check_metric(metric: str, judging: Judging) -> None:
@@ -151,10 +143,12 @@ def _check_metric(metric: str, judging: Judging) -> None:
 
 def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, dict[str, Any]]:
     """Deal out `MODEL.NAME=VALUE` to the models."""
+    from transcf.models.registry import canonical_name
+
     dealt: dict[str, list[str]] = {name: [] for name in names}
     for setting in settings or ():
         model, dot, rest = setting.partition(".")
-        model = _registered_name(model) if dot else model
+        model = canonical_name(model) if dot else model
         if not dot or model not in dealt:
             raise ParameterError(
                 f"--set {setting} names none of the models: write MODEL.NAME=VALUE, with one of "

@@ -10,7 +10,8 @@ from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._progress import show_steps
 
 if TYPE_CHECKING:
-    from transcf.experiments import Row, Study
+    from transcf.experiments import Study
+    from transcf.experiments.comparison import Comparison
 
 
 def study(
@@ -25,54 +26,63 @@ def study(
 ) -> None:
     """Run a study: settings chosen on validation data, then test, over several seeds."""
     from transcf.experiments import load_study, run_study
-    from transcf.experiments.runner import paired_tests
 
     plan = load_study(name).only(_listed(datasets), _listed(models))
     with show_steps(len(plan.datasets) * len(plan.models)) as steps:
-        rows = list(steps.counted(run_study(plan, say=steps.say)))
-    tests = paired_tests(rows, plan.compare) if plan.compare else None
+        found = list(run_study(plan, steps.say, steps.counted))
+    if not any(comparison.runs for comparison in found):
+        raise next(iter(found[0].failures.values()))
     if as_json:
-        pairs = [] if tests is None else tests.to_dicts()
-        print_json({"study": name, "rows": [row.to_dict() for row in rows], "tests": pairs})
+        print_json({"study": name, "datasets": [_with_published(plan, each) for each in found]})
         return
-    _print_rows(plan, rows)
-    if tests is not None and len(tests):
-        print_table(f"Paired tests of {plan.compare}", tests.columns, tests.rows())
+    for comparison in found:
+        _print_runs(plan, comparison)
+        if plan.compare and len(comparison.tests):
+            tests = comparison.tests
+            print_table(f"Paired tests of {plan.compare}", tests.columns, tests.rows())
 
 
 def _listed(names: str | None) -> list[str] | None:
     return None if names is None else [name.strip() for name in names.split(",")]
 
 
-def _print_rows(plan: Study, rows: list[Row]) -> None:
+def _published(plan: Study, dataset: str) -> dict[str, dict[str, float]]:
+    """What others printed about a dataset, by the names of models in the study's table."""
+    (known,) = (entry.published for entry in plan.datasets if entry.name == dataset)
+    return {m.label or m.name: known[m.name] for m in plan.models if m.name in known}
+
+
+def _with_published(plan: Study, comparison: Comparison) -> dict[str, Any]:
+    return comparison.to_dict() | {"published": _published(plan, comparison.dataset)}
+
+
+def _print_runs(plan: Study, comparison: Comparison) -> None:
+    """One line for each model, and one below it where there are published figures."""
+    from transcf.experiments.report import warnings_of
+
+    full_ranking = [] if plan.protocol == "strict" else [f"{plan.metrics[0]} in full ranking"]
     columns = [
-        "dataset",
-        "model",
-        "users",
-        "runs",
-        "validation",
-        *plan.metrics,
-        *([] if plan.protocol == "strict" else [f"{plan.metrics[0]} in full ranking"]),
-        "seconds",
-        "chosen",
-    ]
+        "model", "users", "runs", "validation", *plan.metrics, *full_ranking, "seconds", "chosen",
+    ]  # fmt: skip
+    published = _published(plan, comparison.dataset)
     lines: list[list[Any]] = []
-    for row in rows:
-        figures = [_figure(row.metrics[metric]) for metric in plan.metrics]
-        chosen = ", ".join(f"{name}={value}" for name, value in row.chosen.items())
-        about = [row.dataset, row.model, row.users, row.runs, f"{row.validation:.4f}"]
-        full = [f"{value:.4f}" for value in list(row.full_ranking.values())[:1]]
-        lines.append([*about, *figures, *full, row.seconds, chosen])
-        if row.published:
-            known = row.published
+    for done in comparison.runs:
+        summary = comparison.summaries[done.name]
+        about = [done.name, done.evaluations[0].users, len(done.evaluations), done.validation]
+        figures = [_figure(summary[metric]) for metric in plan.metrics]
+        full = [] if done.full is None else [f"{done.full.metrics[plan.metrics[0]].mean:.4f}"]
+        chosen = ", ".join(f"{name}={value}" for name, value in done.chosen.items())
+        lines.append([*about, *figures, *full, round(done.seconds, 2), chosen])
+        if known := published.get(done.name):
             printed = [f"{known[name]:.4f}" if name in known else None for name in plan.metrics]
             blank = [None] * (len(full) + 1)
-            lines.append([row.dataset, "  as published", None, None, None, *printed, *blank, ""])
+            lines.append(["  as published", None, None, None, *printed, *blank, ""])
     note = (
         f"Figures of the {plan.part} part: mean over users and seeds, ± spread of the seeds "
         "(± standard error over users). validation: the metric that chose epochs and settings."
     )
-    print_table(f"{plan.title} ({plan.protocol})", columns, lines, notes=[note])
+    title = f"{plan.title}: {comparison.dataset} ({plan.protocol})"
+    print_table(title, columns, lines, notes=[note, *warnings_of(comparison)])
 
 
 def _figure(metric: dict[str, float]) -> str:

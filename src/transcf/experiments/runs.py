@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from transcf.data.split import Split
-from transcf.errors import TransCFError
+from transcf.errors import MissingExtraError, ParameterError, TransCFError
 from transcf.evaluation import Evaluation, Validation, average_seeds, summarize_seeds
 from transcf.experiments.judging import Judging
 from transcf.models.base import Recommender
 from transcf.models.iterative import IterativeRecommender
 from transcf.models.registry import create, model_class
+from transcf.models.rules import check
 from transcf.training.options import FitOptions
 
 #: Told what is being done, as one line of text.
@@ -22,6 +23,10 @@ Say: TypeAlias = Callable[[str], None]
 SAMPLED_NOTE = (
     "Sampled candidates favour models that rank rare items first: compare with inverse-popularity "
     "and with the full ranking."
+)
+#: What figures of the part that chose epochs or settings have to say.
+CHOSEN_HERE_NOTE = (
+    "Optimistic: these are figures of the validation part, which also chose epochs and settings."
 )
 
 
@@ -55,6 +60,12 @@ class Contender:
         usable = {name: value for name, value in general.items() if name in rules}
         return create(self.model, **{**usable, **self.params, **(choice or {})})
 
+    def check(self) -> None:
+        """Raise a `ParameterError` for a model or a setting that there cannot be."""
+        for choice in self.choices:
+            model = self.make(0, choice)
+            check(type(model).__name__, model.get_params(), model.rules)
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -68,7 +79,8 @@ class Run:
         validation: What chose settings and epochs, of the kept models, mean over the seeds; None
             for a model that was fitted elsewhere.
         chosen: The settings that validation data chose, of `tried` ones.
-        tried: Settings that were tried.
+        tried: Settings that were tried and could be trained.
+        untrained: Why others could not.
         full: The model of the first seed in full ranking, where a protocol samples candidates.
     """
 
@@ -79,12 +91,20 @@ class Run:
     validation: float | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
     tried: int = 1
+    untrained: Sequence[str] = ()
     full: Evaluation | None = None
 
     def notes(self) -> list[str]:
         """Warnings that belong to the figures."""
-        sampled = None if self.full is None else SAMPLED_NOTE
-        return [note for note in (sampled, self.evaluations[0].note) if note]
+        first = self.evaluations[0]
+        was_chosen = self.tried > 1 or isinstance(self.model, IterativeRecommender)
+        notes = {
+            SAMPLED_NOTE: self.full is not None,
+            CHOSEN_HERE_NOTE: first.part == "validation" and was_chosen,
+            first.note: bool(first.note),
+        }
+        failed = [f"{self.name}: a setting did not train: {reason}" for reason in self.untrained]
+        return [*(note for note, belongs in notes.items() if belongs), *failed]
 
     def summary(self) -> dict[str, dict[str, float]]:
         """`mean`, `sd` over seeds and `se` over users of every metric."""
@@ -103,6 +123,7 @@ class Run:
             "parameters": self.model.get_params(),
             "chosen": dict(self.chosen),
             "tried": self.tried,
+            "untrained": list(self.untrained),
             "validation": self.validation,
             "protocol": first.protocol,
             "ties": first.ties,
@@ -135,8 +156,8 @@ def run(
         seeds: At least one; a model without chance is run once.
         say: Told about every step; without it, epochs show on a terminal.
     """
-    validation = Validation.of(split, judging.protocol)
-    chosen, fitted = _choose(contender, split, validation, seeds[0], say)
+    validation = Validation.of(split, judging.protocol, judging.ties)
+    chosen, fitted, untrained = _choose(contender, split, validation, seeds[0], say)
     models: list[Recommender] = []
     evaluations, figures, seconds = [], [], []
     for seed in seeds if contender.takes_seed else seeds[:1]:
@@ -158,38 +179,41 @@ def run(
         seconds=sum(seconds) / len(seconds),
         validation=sum(figures) / len(figures),
         chosen=chosen,
-        tried=len(contender.choices),
+        tried=len(contender.choices) - len(untrained),
+        untrained=untrained,
         full=judging.beside(models[0], split),
     )
 
 
 def _choose(
     contender: Contender, split: Split, validation: Validation, seed: int, say: Say | None
-) -> tuple[Mapping[str, Any], Recommender | None]:
+) -> tuple[Mapping[str, Any], Recommender | None, list[str]]:
     """Return the best choice on validation data, the test part unread, and its fitted model.
 
-    Without a choice nothing is fitted. The first of equal ones wins.
+    Without a choice nothing is fitted. The first of equal ones wins. A setting that does not train
+    is not chosen; the reasons come third. Settings that are no settings are an error.
     """
     choices = contender.choices
     if len(choices) == 1:
-        return choices[0], None
+        return choices[0], None, []
     best: tuple[float, Mapping[str, Any], Recommender] | None = None
-    failure: TransCFError | None = None
+    failures: list[TransCFError] = []
     for number, choice in enumerate(choices, start=1):
         options = _options(f"{contender.name}, setting {number} of {len(choices)}", say)
         model = contender.make(seed, choice)
         try:
             figure = validation(model.fit(split.train, validation, options))
-        except TransCFError as error:  # a setting that does not train is not chosen
-            failure = error
+        except (ParameterError, MissingExtraError):
+            raise
+        except TransCFError as error:
+            failures.append(error)
             continue
         _check_finished(model)
         if best is None or figure > best[0]:
             best = figure, choice, model
     if best is None:
-        assert failure is not None, "there are choices"
-        raise failure
-    return best[1], best[2]
+        raise failures[0]
+    return best[1], best[2], list(map(str, failures))
 
 
 def _check_finished(model: Recommender) -> None:

@@ -32,7 +32,7 @@ from typing import Any, Self, TypeVar, get_args
 
 from transcf.errors import ParameterError
 from transcf.evaluation.metrics import check_metric
-from transcf.evaluation.protocols import Part
+from transcf.evaluation.protocols import Part, check_protocol
 
 T = TypeVar("T")
 
@@ -61,6 +61,26 @@ class ModelPlan:
     params: dict[str, Any] = field(default_factory=dict)
     grid: dict[str, list[Any]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Check what a file may have wrong; parameters are checked by the model's own rules."""
+        title = self.label or self.name
+        if "," in title:
+            raise ParameterError(
+                f"The study calls a model {title!r}: leave the comma out, since --models takes "
+                "names with commas between them."
+            )
+        for part in (self.params, self.grid):
+            if not isinstance(part, dict):
+                raise ParameterError(
+                    f"The study has {part!r} for {title}: params and grid are tables, such as "
+                    "{ dim = 64 } and { dim = [32, 64] }."
+                )
+        for name, values in self.grid.items():
+            if not isinstance(values, list) or not values:
+                raise ParameterError(
+                    f"The study has grid.{name} = {values!r} for {title}: give a list of values."
+                )
+
     def choices(self) -> list[dict[str, Any]]:
         """Every combination of the grid; one empty combination without a grid."""
         return [
@@ -82,8 +102,13 @@ class Study:
     part: Part = "test"
 
     def __post_init__(self) -> None:
-        """Check the metrics and the part before anything is run."""
+        """Check all but the models' parameters before anything is run."""
         self.lengths()
+        check_protocol(self.protocol)
+        if not isinstance(self.seeds, int) or self.seeds < 1:
+            raise ParameterError(f"The study has seeds = {self.seeds!r}: give a number from 1 on.")
+        if not self.datasets or not self.models:
+            raise ParameterError("The study needs at least one dataset and one model.")
         if self.part not in get_args(Part):
             allowed = " or ".join(map(repr, get_args(Part)))
             raise ParameterError(f"The study has part = {self.part!r}; it must be {allowed}.")

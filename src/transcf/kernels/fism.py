@@ -4,7 +4,8 @@ A user's history has the sum X = sum of p_k over the user's items. A sample move
 item in the history by the same step, so it is enough to remember the sum D of these steps until
 the user's visit ends: the true vector of item k is p_k + D and the true sum is kept in X. The item
 that a sample leaves out of the history gets the steps subtracted. Each sample is thus an exact step
-of stochastic gradient descent in O(dim), however long the history is.
+on the user's own items in O(dim), however long the history is. The negatives of a visit are read as
+they were before it, and moved after it.
 
 `working` holds [X | D | C | B] of one visit, each of length dim: C is the sum without the item that
 is left out, B is D as it was when that began.

@@ -35,9 +35,12 @@ class ItemWeights(Recommender):
         return scores
 
     def _item_similarity(self) -> BlockView:
-        neighbors = sp.csr_array(self.weights_.T)  # row i: the neighbours kept for item i
+        # Row i: how much having item i speaks for each other item.
+        return self._sparse_view(self.weights_)
+
+    def _sparse_view(self, weights: sp.csr_array) -> BlockView:
         return BlockView(
-            self.name, self.rankable, lambda rows: neighbors[rows].toarray(), sparse=True
+            self.name, self.rankable, lambda rows: weights[rows].toarray(), sparse=True
         )
 
     def _state(self) -> State:

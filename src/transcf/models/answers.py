@@ -140,8 +140,8 @@ class Answers(RowScorer):
         """Find the items most similar to some items.
 
         Models in a metric space go by distance (its square, negative), those with inner products
-        by the cosine of item vectors, and EASE, SLIM, ItemKNN and FISM by their weights between
-        items.
+        by the cosine of item vectors, EASE, SLIM and FISM by how much having the item speaks for
+        another, and ItemKNN by the similarities that it keeps for the item.
 
         Args:
             items: One id or several; each is answered once, in the order of the request.

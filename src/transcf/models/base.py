@@ -55,10 +55,11 @@ class Recommender(Answers):
     # -- parameters --------------------------------------------------------------------------
 
     @classmethod
-    def paper(cls, **changes: Any) -> Self:
-        """Return the model as TransCF's paper runs it: the preset `paper`.
+    def paper(cls, dataset: str | None = None, **changes: Any) -> Self:
+        """Return the model with the preset `paper`: settings for the protocol of TransCF's paper.
 
         Args:
+            dataset: Catalog name of the data, where the preset has settings of its own for it.
             changes: Hyper-parameters to set otherwise.
 
         Raises:
@@ -66,12 +67,12 @@ class Recommender(Answers):
 
         Example:
             >>> from transcf import CML
-            >>> CML.paper(dim=32).negatives
+            >>> CML.paper("ciao", dim=32).negatives
             1
         """
         from transcf.models.presets import preset
 
-        return cls(**(preset(cls.__name__, "paper") | changes))
+        return cls(**(preset(cls.__name__, "paper", dataset) | changes))
 
     def get_params(self) -> dict[str, Any]:
         """Return the hyper-parameters by name, as they were given."""

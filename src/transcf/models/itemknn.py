@@ -13,6 +13,7 @@ from transcf.data.interactions import Interactions
 from transcf.models._item_weights import ItemWeights
 from transcf.models.base import Held
 from transcf.models.rules import Number, Rule
+from transcf.retrieval.views import BlockView
 from transcf.training.options import FitOptions
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
@@ -82,6 +83,10 @@ class ItemKNN(ItemWeights):
             kept[start:stop] = _largest(similarity[start:stop], self.n_neighbors)
         entries = (similarity[kept].astype(np.float32), (rows[kept] - first, shared.indices[kept]))
         return sp.csr_array(entries, shape=shared.shape)
+
+    def _item_similarity(self) -> BlockView:
+        # Row i: the neighbours kept for item i.
+        return self._sparse_view(sp.csr_array(self.weights_.T))
 
 
 def _blocks(train: Interactions) -> Iterator[tuple[int, int]]:

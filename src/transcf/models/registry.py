@@ -90,11 +90,21 @@ def registered_class(class_name: str) -> type[Recommender]:
     raise ParameterError(f"There is no registered class {class_name!r}.")
 
 
-def _entry(name: str) -> _Entry:
-    for known, entry in _MODELS.items():
+def canonical_name(name: str) -> str:
+    """Return the name that a model is registered by, however it was spelled.
+
+    Example:
+        >>> canonical_name("Inverse_Popularity")
+        'inverse-popularity'
+    """
+    for known in _MODELS:
         if _bare(known) == _bare(name):
-            return entry
+            return known
     raise ParameterError(f"There is no model {name!r}; there are: {', '.join(available())}.")
+
+
+def _entry(name: str) -> _Entry:
+    return _MODELS[canonical_name(name)]
 
 
 def _import(entry: _Entry) -> type[Recommender]:

@@ -17,7 +17,7 @@ from transcf.retrieval.views import FormView
 
 #: Pairs whose vectors are gathered at once: few enough to stay in the cache.
 _PAIRS_AT_ONCE = 512
-#: Ridge of the map from histories to user vectors, as a share of the mean variance.
+#: Ridge of the map from histories to user vectors, as a share of the mean square of its inputs.
 _MAP_RIDGE = 1e-2
 
 
@@ -28,8 +28,8 @@ class VectorRecommender(IterativeRecommender):
     `user_vectors`, `item_vectors` and `item_bias` unless `_adopt` says otherwise). Ranking,
     similar users and items, and files are here, and so are people the model was not fitted on:
     they get the vector that users with such a history tend to have, `x = [m, 1] W` with m the mean
-    of their items' vectors and W fitted to the trained users by least squares. A subclass with a
-    better answer overrides `_fold_in`.
+    of their items' vectors and W fitted to the trained users by least squares with a small ridge.
+    A subclass with a better answer overrides `_fold_in`.
 
     Attributes (after `fit`):
         user_vectors_: x, (n_users, dim) float32.
@@ -117,9 +117,13 @@ class VectorRecommender(IterativeRecommender):
 
 
 def _least_squares(inputs: Scores, outputs: Scores) -> Scores:
-    """Return W that minimises |inputs W - outputs|^2 with a small ridge, (d_in, d_out) float32."""
+    """Return W that minimises |inputs W - outputs|^2, (d_in, d_out) float32.
+
+    The last input is the constant 1; the others have a ridge that grows and shrinks with them.
+    """
     x = inputs.astype(np.float64)
     gram = x.T @ x
-    ridge = _MAP_RIDGE * np.trace(gram) / len(gram)
-    gram.flat[:: len(gram) + 1] += max(ridge, np.finfo(np.float32).tiny)
+    squares = np.diag(gram)[:-1]
+    ridge = max(_MAP_RIDGE * float(squares.mean()), np.finfo(np.float32).tiny)
+    gram[:-1, :-1] += ridge * np.eye(len(squares))
     return np.linalg.solve(gram, x.T @ outputs).astype(np.float32)

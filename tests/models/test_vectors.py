@@ -1,0 +1,34 @@
+"""What models with vectors share: people who were not in training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from transcf.data import synthesize
+from transcf.models.bpr import BPR
+
+
+@pytest.fixture
+def model() -> BPR:
+    log = synthesize(users=300, items=80, interactions=4000, seed=2)
+    return BPR(dim=8, epochs=3, item_bias=False).fit(log)
+
+
+def test_the_map_from_histories_is_a_ridge_regression(model: BPR) -> None:
+    seen = model.seen_.to_scipy()
+    seen = seen[model.seen_.counts > 0]
+    means = np.asarray(seen @ model.item_vectors_.astype(float)) / seen.sum(axis=1)[:, None]
+    center, target = means.mean(axis=0), model.user_vectors_[model.seen_.counts > 0]
+    ridge = 0.01 * np.square(means).sum(axis=0).mean() * np.eye(8)
+    centered = means - center
+    slope = np.linalg.solve(centered.T @ centered + ridge, centered.T @ (target - target.mean(0)))
+    expected = (means - center) @ slope + target.mean(axis=0)
+    np.testing.assert_allclose(model._fold_in(seen), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_length_of_vectors_does_not_change_who_gets_what(model: BPR) -> None:
+    history = model.items_.series[:5].to_list()
+    before = model.recommend_for(history, k=20)["item_id"].to_list()
+    model._restore({name: 0.01 * tensor for name, tensor in model._state().items()})
+    assert model.recommend_for(history, k=20)["item_id"].to_list() == before
