@@ -246,6 +246,23 @@ def test_bad_parameters_are_named(name: str, make_log: Callable) -> None:
 
 
 @EVERY_MODEL
+def test_numbers_of_numpy_are_numbers(name: str, make_log: Callable, tmp_path: Path) -> None:
+    log = make_log([(user, item) for user in range(12) for item in range(user, user + 4)])
+    short = {"epochs": 2} if has(name, "epochs") else {}
+    plain = make(name, **short).get_params()
+    typed = dict(plain)
+    for parameter, rule in model_class(name).rules.items():
+        if isinstance(rule, Number) and plain[parameter] is not None:
+            typed[parameter] = (np.int64 if rule.whole else np.float32)(plain[parameter])
+            plain[parameter] = typed[parameter].item()  # what a float32 can hold
+    with_numpy = create(name, **typed).fit(log)
+    expected = all_scores(create(name, **plain).fit(log))
+    np.testing.assert_array_equal(all_scores(with_numpy), expected)
+    loaded = transcf.load(with_numpy.save(tmp_path / "model"))
+    assert loaded.get_params() == plain
+
+
+@EVERY_MODEL
 def test_nothing_is_answered_before_fit(name: str, make_log: Callable, tmp_path: Path) -> None:
     model = make(name)
     pairs = pl.DataFrame({"user_id": [1], "item_id": [1]})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
 from transcf.data import synthesize
 from transcf.data.interactions import Interactions
+from transcf.data.readers import read_interactions
 from transcf.errors import DivergenceError
 from transcf.models._neural.cdae import CDAETraining, Hyper, hidden, pair_loss
 from transcf.models.cdae import CDAE
@@ -52,6 +54,25 @@ def test_scores_are_those_of_the_autoencoder(log: Interactions) -> None:
     h = sigmoid(inputs[own].sum(axis=0) + nodes.mean(axis=0) + bias)
     guest = model._guests([own]).score_block(np.array([0], dtype=np.int32))[0]
     np.testing.assert_allclose(guest, outputs[:, :5] @ h + outputs[:, 5], atol=1e-5)
+
+
+def test_guests_have_the_mean_node_of_everybody_with_interactions() -> None:
+    """Also of who has every item, and is never trained; not of who has none."""
+    pairs = [("all", n) for n in range(4)] + [("ann", 0), ("bob", 1), ("bob", 2), ("idle", 3)]
+    users, items = zip(*pairs, strict=True)
+    log = read_interactions(pl.DataFrame({"user": users, "item": items}))
+    log = log.select(log.user_rows < 3)
+    training = CDAETraining(log.by_user, hyper(), CPU)
+    first = training.tensors()["nodes.rows"][:, :5].copy()
+    training.run_epoch(1)
+    tensors = training.tensors()
+    nodes = tensors["nodes.rows"][:, :5]
+    assert (nodes == first).all(axis=1).tolist() == [True, False, False, True]
+    model = CDAE(
+        dim=5, learning_rate=0.02, dropout=0.4, negatives=3, batch_size=16, init_scale=0.3, epochs=1
+    ).fit(log)
+    expected = tensors["bias"] + nodes[:3].mean(axis=0)
+    np.testing.assert_allclose(model.guest_bias_, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "square"])
@@ -106,13 +127,39 @@ def test_an_epoch_shows_every_interaction_and_drops_some_of_the_input(log: Inter
     assert not np.array_equal(kept, other)
 
 
-def test_regularization_shrinks_everything(log: Interactions) -> None:
-    free, held = (
-        CDAE(dim=6, epochs=10, learning_rate=0.05, batch_size=16, regularization=weight).fit(log)
-        for weight in (0.0, 0.5)
-    )
-    for name in ("item_vectors_", "input_vectors_", "item_bias_"):
-        assert np.square(getattr(held, name)).sum() < 0.7 * np.square(getattr(free, name)).sum()
+@pytest.mark.parametrize("loss", ["logistic", "square"])
+def test_gradients_are_those_of_the_written_loss_with_its_squares(
+    log: Interactions, loss: str
+) -> None:
+    training = CDAETraining(log.by_user, hyper(loss=loss, regularization=0.3), CPU)
+    training.run_epoch(1)
+    widths = {"nodes.rows": 5, "inputs.rows": 5, "outputs.rows": 6}
+    tables = {name: training.tensors()[name][:, :width] for name, width in widths.items()}
+    tables["bias"] = training.tensors()["bias"]
+    leaves = [torch.tensor(table, dtype=torch.float64) for table in tables.values()]
+    nodes, inputs, outputs, bias = (leaf.requires_grad_() for leaf in leaves)
+    batch = next(training._batches(2))
+    errors, squares = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for place, user in enumerate(batch.users.tolist()):
+        mine = batch.places == place
+        seen, shown = batch.items[mine & batch.kept, 0], batch.items[mine]
+        h = torch.sigmoid(inputs[seen].sum(dim=0) / 0.6 + nodes[user] + bias)
+        s = outputs[shown, :5] @ h + outputs[shown, 5]
+        t = torch.zeros_like(s)
+        t[:, 0] = 1
+        p = torch.sigmoid(s)
+        entropy = -t * torch.log(p) - (1 - t) * torch.log(1 - p)
+        errors = errors + (entropy if loss == "logistic" else (s - t) ** 2).sum()
+        parts = nodes[user], inputs[seen], outputs[shown]
+        squares = squares + sum(part.square().sum() for part in parts)
+    whole = (errors + 0.3 * squares) / len(batch.users)
+    expected = torch.autograd.grad(whole, [nodes, inputs, outputs, bias])
+    found = training.gradients(batch)
+    assert found.loss.item() == pytest.approx(errors.item() / len(batch.users), rel=1e-5)
+    for (taken, slopes), slope in zip(found[1:4], expected[:3], strict=True):
+        everywhere = torch.zeros_like(slope).index_copy(0, taken.rows, slopes.double())
+        torch.testing.assert_close(everywhere, slope, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found.bias.double(), expected[3], atol=1e-5, rtol=1e-4)
 
 
 def test_divergence_names_the_cure(log: Interactions) -> None:

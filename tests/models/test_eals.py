@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numba
 import numpy as np
 import polars as pl
 import pytest
@@ -17,7 +18,8 @@ from tests.models.test_ials import csr, matrix, random_start, vectors
 
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
-from transcf.errors import DataError
+from transcf.errors import DataError, DivergenceError, ParameterError
+from transcf.models import eals
 from transcf.models._als import Alternation, Objective, cholesky, elementwise
 from transcf.models.eals import EALS
 from transcf.models.storage import load
@@ -104,7 +106,7 @@ def test_the_slope_by_the_last_number_is_zero(random_log: Interactions) -> None:
     dim=st.integers(1, 20),
     weight=st.floats(0.01, 20.0),
     power=st.floats(0.0, 1.5),
-    regularization=st.sampled_from([0.0, 1e-3, 0.5]),
+    regularization=st.sampled_from([1e-9, 1e-3, 0.5]),
     seed=st.integers(0, 1000),
 )
 @examples(max_examples=40)
@@ -169,6 +171,18 @@ def test_a_history_is_solved_exactly(random_log: Interactions) -> None:
     table = model.recommend_for(history, k=100, exclude_seen=False)
     found = model.items_.rows(table["item_id"])
     np.testing.assert_allclose(table["score"], expected[found], atol=1e-3)
+
+
+def test_guests_need_a_ridge(random_log: Interactions) -> None:
+    with pytest.raises(ParameterError, match=r"regularization=0 .*above 0"):
+        EALS(regularization=0).fit(random_log)
+    history = random_log.items.series[[2, 5, 30]].to_list()
+    # Five numbers in a row of sixteen: the matrix has rows of nothing but the ridge.
+    tiny = EALS(dim=5, epochs=3, unobserved_weight=6.0, regularization=1e-12).fit(random_log)
+    assert tiny.recommend_for(history, k=60)["score"].is_finite().all()
+    none = EALS(dim=5, epochs=3, unobserved_weight=6.0, regularization=1e-60).fit(random_log)
+    with pytest.raises(DivergenceError, match=r"regularization is too small .*float32; fit with"):
+        none.recommend_for(history)
 
 
 def test_bits_hold_for_threads_and_resumption(random_log: Interactions, tmp_path: Path) -> None:
@@ -307,6 +321,36 @@ def test_ids_without_interactions_stay_out(random_log: Interactions) -> None:
     assert model.item_weights_[row] == 0
     yak = model.item_weights_[model.items_.rows(["yak"])[0]]
     assert yak == pytest.approx(6.0 / np.count_nonzero(part.by_item.counts))
+
+
+def test_new_items_weigh_the_same_together_or_one_by_one(random_log: Interactions) -> None:
+    events = [(1, "aardvark", 1), (2, "zebra", 2)]
+    together, apart = (
+        EALS(dim=4, epochs=1, popularity_power=0.5, **SMALL).fit(random_log) for _ in range(2)
+    )
+    mean = together.item_weights_.mean()
+    together.partial_fit(today(events))
+    for event in events:
+        apart.partial_fit(today([event]))
+    np.testing.assert_allclose(apart.item_weights_, together.item_weights_, rtol=1e-6)
+    assert apart.item_weights_[apart.items_.rows(["zebra"])[0]] == pytest.approx(mean)
+
+
+def test_new_interactions_use_so_many_threads(
+    online_model: EALS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, learn_log = [], eals.learn_log
+
+    def spy(*args: object) -> object:
+        used.append(numba.get_num_threads())
+        return learn_log(*args)
+
+    monkeypatch.setattr(eals, "learn_log", spy)
+    before = numba.get_num_threads()
+    for threads in (1, 3, None):
+        online_model.set_params(n_threads=threads).partial_fit(today([(1, f"new {threads}", 1)]))
+    assert used == [1, 3, before]
+    assert numba.get_num_threads() == before
 
 
 def test_a_model_that_takes_in_nothing_stays_as_it_is(online_model: EALS) -> None:

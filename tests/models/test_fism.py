@@ -40,6 +40,15 @@ def log() -> Interactions:
     return synthesize(users=300, items=150, interactions=5000, seed=3)
 
 
+def hyper(**changes: object) -> Hyper:
+    settings = {
+        "loss": "rmse", "dim": 5, "alpha": 0.5, "learning_rate": 0.05, "regularization": 0.0,
+        "bias_regularization": 0.0, "samples_per_user": None, "negatives": 1, "init_scale": 0.03,
+        "seed": 0,
+    }  # fmt: skip
+    return Hyper(**(settings | changes))
+
+
 def few_people() -> Interactions:
     """Users with 1, 2, 3, 5 and all 7 of seven items; the eighth item loses its only event."""
     pairs = [(user, item) for user, size in enumerate((1, 2, 3, 5, 7)) for item in range(size)]
@@ -57,12 +66,12 @@ def first_place(seed: int, epoch: int, user: int, count: int) -> int:
 
 def visits_of(training: Training, epoch: int) -> list[list[Sample]]:
     """What the only batch of an epoch drew, user by user."""
-    hyper, visits, drawn = training._hyper, training._visits(epoch), training._scratch.drawn_rows
+    h, visits, drawn = training._hyper, training._visits(epoch), training._scratch.drawn_rows
     everything = []
     for v, user in enumerate(visits.users):
         own = training._by_user.row(user).tolist()
-        lists = drawn[visits.drawn[v] : visits.drawn[v + 1]].reshape(-1, hyper.negatives).tolist()
-        first = first_place(hyper.seed, epoch, user, len(own))
+        lists = drawn[visits.drawn[v] : visits.drawn[v + 1]].reshape(-1, h.negatives).tolist()
+        first = first_place(h.seed, epoch, user, len(own))
         places = [(first + n) % len(own) for n in range(len(lists))]
         everything.append([Sample(own, own[n], js) for n, js in zip(places, lists, strict=True)])
     return everything
@@ -100,9 +109,9 @@ def written_loss(at: Tensors, samples: list[Sample], h: Hyper) -> float:
     return total
 
 
-def trained(hyper: Hyper) -> tuple[Training, Tensors, Tensors, float]:
+def trained(settings: Hyper) -> tuple[Training, Tensors, Tensors, float]:
     """One epoch of one batch in float64: the training, the tensors before and after, the loss."""
-    training = Training(few_people(), hyper, at_once=8)
+    training = Training(few_people(), settings, at_once=8)
     generator = np.random.default_rng(0)
     before = {
         name: 0.5 * generator.standard_normal(tensor.shape)
@@ -120,11 +129,11 @@ def test_a_small_step_follows_the_gradient_of_the_written_loss(
     loss: str, negatives: int, alpha: float
 ) -> None:
     rate = 1e-9
-    hyper = Hyper(
-        loss=loss, dim=5, alpha=alpha, learning_rate=rate, regularization=0.3,
-        bias_regularization=0.2, negatives=negatives, seed=4,
+    settings = hyper(
+        loss=loss, alpha=alpha, learning_rate=rate, regularization=0.3, bias_regularization=0.2,
+        negatives=negatives, seed=4,
     )  # fmt: skip
-    training, at, after, reported = trained(hyper)
+    training, at, after, reported = trained(settings)
     visits = visits_of(training, 1)
     assert sorted(len(visit) for visit in visits) == [1, 2, 3, 5], "whoever has all is left out"
     samples = [sample for visit in visits for sample in visit]
@@ -132,7 +141,7 @@ def test_a_small_step_follows_the_gradient_of_the_written_loss(
         assert positive in own
         assert not set(own) & set(drawn)
         assert 7 not in drawn, "nobody has it in training"
-    errors = written_loss(at, samples, Hyper(loss=loss, alpha=alpha))
+    errors = written_loss(at, samples, hyper(loss=loss, alpha=alpha))
     assert reported == pytest.approx(errors, rel=1e-6)
     for name in NAMES:
         numeric = np.zeros_like(at[name])
@@ -140,7 +149,7 @@ def test_a_small_step_follows_the_gradient_of_the_written_loss(
             kept, sides = at[name][index], []
             for width in (1e-5, -1e-5):
                 at[name][index] = kept + width
-                sides.append(written_loss(at, samples, hyper))
+                sides.append(written_loss(at, samples, settings))
             at[name][index] = kept
             numeric[index] = (sides[0] - sides[1]) / 2e-5
         np.testing.assert_allclose((at[name] - after[name]) / rate, numeric, rtol=1e-4, atol=1e-5)
@@ -190,14 +199,14 @@ def naive_visit(start: Tensors, visit: list[Sample], h: Hyper) -> Tensors:
 def test_long_steps_equal_those_over_whole_histories(
     loss: str, samples_per_user: int | None
 ) -> None:
-    hyper = Hyper(
+    settings = hyper(
         loss=loss, dim=20, learning_rate=0.05, regularization=0.1, bias_regularization=0.2,
         samples_per_user=samples_per_user, negatives=2, seed=1,
     )  # fmt: skip
-    training, start, after, _ = trained(hyper)
+    training, start, after, _ = trained(settings)
     expected = {name: tensor.copy() for name, tensor in start.items()}
     for visit in visits_of(training, 1):
-        for name, change in naive_visit(start, visit, hyper).items():
+        for name, change in naive_visit(start, visit, settings).items():
             expected[name] += change
     for name in NAMES:
         np.testing.assert_allclose(after[name], expected[name], rtol=1e-9, atol=1e-12)

@@ -156,10 +156,34 @@ def test_pretraining_is_training_each_part_alone(log: Interactions) -> None:
         np.testing.assert_allclose(found[f"{form}_head"], expected[f"{form}_head"], atol=1e-5)
 
 
-def test_regularization_shrinks_vectors(log: Interactions) -> None:
-    free, held = (
-        NeuMF(dim=4, epochs=8, learning_rate=0.01, regularization=weight).fit(log)
-        for weight in (0.0, 0.1)
-    )
-    for name in ("user_vectors_", "item_vectors_"):
-        assert np.square(getattr(held, name)).sum() < 0.7 * np.square(getattr(free, name)).sum()
+@pytest.mark.parametrize(("form", "pretrain"), [(form, 0) for form in FORMS] + [("neumf", 1)])
+def test_gradients_are_those_of_the_loss_with_the_squares_of_every_pair(
+    log: Interactions, form: str, pretrain: int
+) -> None:
+    settings = hyper(form=form, pretrain=pretrain, regularization=0.3)
+    training = NeuMFTraining(log.by_user, settings, CPU)
+    training.run_epoch(1)
+    tensors = training.tensors()
+    tables = [tensors[f"{name}.rows"][:, : settings.width] for name in ("users", "items")]
+    others = {name: tensors[name] for name in settings.shapes()}
+    leaves = [torch.tensor(part, dtype=torch.float64) for part in (*tables, *others.values())]
+    x, y, *rest = (leaf.requires_grad_() for leaf in leaves)
+    rng = np.random.default_rng(2)
+    users = torch.from_numpy(rng.integers(0, 12, 32))
+    items = torch.from_numpy(rng.integers(0, log.n_items, (32, 3)))
+    weights = dict(zip(others, rest, strict=True))
+    loss = batch_loss(settings, x[users], y[items], weights, joined=not pretrain)
+    squares = [
+        x[u].square().sum() + y[i].square().sum()
+        for u, row in zip(users.tolist(), items.tolist(), strict=True)
+        for i in row
+    ]
+    whole = loss + 0.3 * torch.stack(squares).mean()
+    to_users, to_items, *to_weights = torch.autograd.grad(whole, [x, y, *rest])
+    found = training.gradients(users, items)
+    assert found.loss.item() == pytest.approx(loss.item(), rel=1e-5)
+    for (taken, slopes), slope in zip(found[1:3], (to_users, to_items), strict=True):
+        everywhere = torch.zeros_like(slope).index_copy(0, taken.rows, slopes.double())
+        torch.testing.assert_close(everywhere, slope, atol=1e-6, rtol=1e-4)
+    for slope, name in zip(to_weights, others, strict=True):
+        torch.testing.assert_close(found.weights[name].double(), slope, atol=1e-6, rtol=1e-4)

@@ -17,24 +17,26 @@ from transcf.kernels.lanes import LANES
 from transcf.models._pairwise import (
     AdaptiveSolver,
     BoundAfter,
+    HingeLoss,
     HingeSolver,
-    Logistic,
+    LogisticLoss,
     LogisticSolver,
-    Metric,
     PairwiseSolver,
     Start,
 )
+from transcf.models._pairwise.hinge import covariance_slope
 from transcf.models._triples import Problem
 from transcf.models.aobpr import AoBPR
 from transcf.models.bpr import BPR
 from transcf.models.cml import CML
 from transcf.models.iterative import IterativeRecommender
 from transcf.training import FitOptions
+from transcf.training.threads import kernel_threads
 from transcf.training.trainable import Tensors
 
 NAMES = ("user_vectors", "item_vectors", "item_bias")
 RATE = 0.1
-LOSS = Logistic(learning_rate=RATE, regularization=0.3, item_bias=True, bias_regularization=0.7)
+LOSS = LogisticLoss(learning_rate=RATE, regularization=0.3, item_bias=True, bias_regularization=0.7)
 
 
 def problem_of(pairs: list[tuple[int, int]], n_users: int, n_items: int) -> Problem:
@@ -116,7 +118,7 @@ class TestOneStep:
 
     def test_without_biases_they_stay(self) -> None:
         solver = LogisticSolver(
-            one_triple(), self.START, Logistic(RATE, 0.3, False, 0.7), dtype=np.float64
+            one_triple(), self.START, LogisticLoss(RATE, 0.3, False, 0.7), dtype=np.float64
         )
         at = random_tensors(one_triple(), 5, 0.6)
         assert not step_of(solver, at)["item_bias"].any()
@@ -132,7 +134,7 @@ class TestOneStep:
         at = random_tensors(problem, 5, 0.2)
         at["item_vectors"][0] = at["user_vectors"][0] + 0.01  # satisfied at a margin of 0
         at["item_vectors"][1] = at["user_vectors"][0] - 0.2
-        metric = Metric(RATE, 0.3, margin, negatives=2, rank_weighting=True, covariance=0.0)
+        metric = HingeLoss(RATE, 0.3, margin, negatives=2, rank_weighting=True, covariance=0.0)
         check_step(HingeSolver(problem, self.START, metric), at, loss, 1e-4)
 
     def test_cml_descends_the_covariance_term(self) -> None:
@@ -145,7 +147,7 @@ class TestOneStep:
         problem = one_triple()
         at = random_tensors(problem, 5, 0.2)
         at["item_vectors"][0] = at["user_vectors"][0]
-        metric = Metric(RATE, 0.0, margin=0.0, negatives=1, rank_weighting=False, covariance=0.9)
+        metric = HingeLoss(RATE, 0.0, margin=0.0, negatives=1, rank_weighting=False, covariance=0.9)
         check_step(HingeSolver(problem, self.START, metric), at, loss, 1e-4)
 
     @pytest.mark.parametrize("bound_after", ["step", "epoch"])
@@ -159,7 +161,7 @@ class TestOneStep:
         at = random_tensors(problem, 5, 1.0)
         for name in NAMES[:2]:
             at[name] *= 0.95 / np.linalg.norm(at[name], axis=1, keepdims=True)
-        metric = Metric(0.2, 0.0, 9.0, 1, False, covariance=0.0, bound_after=bound_after)
+        metric = HingeLoss(0.2, 0.0, 9.0, 1, False, covariance=0.0, bound_after=bound_after)
         solver = HingeSolver(problem, replace(self.START, samples_per_user=2), metric)
         step = step_of(solver, at, samples=2)
 
@@ -179,7 +181,9 @@ class TestOneStep:
         problem = problem_of(pairs, 2, 5)
         at = random_tensors(problem, 1, 0.0)
         at["item_vectors"][:, 0] = [0.1, 0.3, 0.2, 0.8, 0.9]
-        metric = Metric(RATE, 0.0, margin=0.2, negatives=1000, rank_weighting=True, covariance=0.0)
+        metric = HingeLoss(
+            RATE, 0.0, margin=0.2, negatives=1000, rank_weighting=True, covariance=0.0
+        )
         start = Start(dim=1, samples_per_user=1, init_scale=0.1, seed=0)
         step = step_of(HingeSolver(problem, start, metric), at)
         weight = np.log(1 + 5 * 2 / 4) / np.log(1 + 5)
@@ -207,7 +211,7 @@ def test_on_average_an_epoch_takes_the_expected_step() -> None:
         np.add.at(expected["item_bias"], i, doubt)
         np.add.at(expected["item_bias"], j, -doubt)
     start = Start(dim=4, samples_per_user=200, init_scale=0.1, seed=0)
-    loss = Logistic(1e-9, 0.0, True, 0.0)
+    loss = LogisticLoss(1e-9, 0.0, True, 0.0)
     solver = LogisticSolver(problem, start, loss, dtype=np.float64, block_bytes=20 * LANES * 4)
     assert len(solver._dealer.strata.starts) - 1 >= 3
     moved = {name: np.zeros_like(values) for name, values in at.items()}
@@ -239,6 +243,21 @@ def test_the_bits_are_the_same_for_one_two_and_three_threads(name: str) -> None:
         for threads in (1, 2, 3)
     )
     assert all(other == first for other in rest)
+
+
+def test_the_covariance_term_has_the_same_bits_for_any_threads() -> None:
+    """Also for those of BLAS, whose blocks depend on how many there are."""
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    vectors = np.random.default_rng(0).standard_normal((5000, 60)).astype(np.float32)
+    found = []
+    for threads in (1, 3, 4):
+        with kernel_threads(threads), threadpoolctl.threadpool_limits(threads, user_api="blas"):
+            found.append(covariance_slope(vectors))
+    assert all(other.tobytes() == found[0].tobytes() for other in found)
+    between = np.cov(vectors.T.astype(np.float64), bias=True)
+    np.fill_diagonal(between, 0)
+    expected = 4 / len(vectors) * (vectors - vectors.mean(axis=0, dtype=np.float64)) @ between
+    np.testing.assert_allclose(found[0] * len(vectors), expected, rtol=1e-9, atol=1e-15)
 
 
 @EACH

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 # Threads that wait for work by spinning take the core from those that have some: on a busy
@@ -11,6 +12,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import numba
 import numpy as np
 import numpy.typing as npt
+
+from ._cache import forget_stale
+
+forget_stale(Path(__file__).parent)
 
 Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])

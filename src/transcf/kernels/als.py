@@ -17,7 +17,8 @@ import numba
 import numpy as np
 
 from . import Array, compiled_parallel, inlined
-from .lanes import LANES, fill, load, nothing, store, sum_lanes
+from .lanes import LANES, fill, load, nothing, store
+from .rows import add_scaled, copy, dot
 
 #: Rows whose products with G are computed together: four rows of sums fit the registers.
 BATCH = 4
@@ -90,30 +91,6 @@ def _add_tile(
     store(gram, at + width, b)
     store(gram, at + 2 * width, c)
     store(gram, at + 3 * width, d)
-
-
-@inlined
-def dot(left: Array, i: int, right: Array, j: int, width: int) -> float:
-    """left[i : i + width] . right[j : j + width]."""
-    total = load(left, i) * load(right, j)
-    for k in range(LANES, width, LANES):
-        total = total + load(left, i + k) * load(right, j + k)
-    return sum_lanes(total)
-
-
-@inlined
-def add_scaled(into: Array, i: int, source: Array, j: int, width: int, factor: float) -> None:
-    """into[i : i + width] += factor * source[j : j + width]."""
-    by = fill(factor)
-    for k in range(0, width, LANES):
-        store(into, i + k, load(into, i + k) + by * load(source, j + k))
-
-
-@inlined
-def copy(into: Array, i: int, source: Array, j: int, width: int) -> None:
-    """into[i : i + width] = source[j : j + width]."""
-    for k in range(0, width, LANES):
-        store(into, i + k, load(source, j + k))
 
 
 @compiled_parallel

@@ -10,8 +10,9 @@ import numba
 import numpy as np
 
 from . import Array, compiled, compiled_parallel, inlined
-from .als import Side, add_scaled, dot
+from .als import Side
 from .lanes import LANES, load, nothing, sum_lanes
+from .rows import add_scaled, dot
 
 
 class Room(NamedTuple):

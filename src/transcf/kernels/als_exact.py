@@ -4,8 +4,9 @@ import numba
 import numpy as np
 
 from . import Array, compiled_parallel, inlined
-from .als import Side, add_scaled, dot
+from .als import Side
 from .lanes import LANES, fill, load, store
+from .rows import add_scaled, dot
 
 
 @compiled_parallel

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from . import Array, compiled, inlined
-from .als import add_scaled
 from .als_elements import Room, descend, gather, make_room
+from .rows import add_scaled
 
 
 class Arrivals(NamedTuple):

@@ -9,7 +9,8 @@ import numba
 import numpy as np
 
 from . import Array, compiled_parallel, inlined
-from .lanes import LANES, fill, load, prefetch, store
+from .lanes import prefetch
+from .rows import add_scaled
 from .sampling import Strata
 
 AHEAD = 8
@@ -43,14 +44,6 @@ def prefetch_row(array: Array, start: int, length: int) -> None:
     """Ask for `array[start:start + length]` ahead of its use."""
     for k in range(0, length, 64 // array.itemsize):
         prefetch(array, start + k)
-
-
-@inlined
-def add_scaled(into: Array, i: int, source: Array, j: int, dim: int, factor: float) -> None:
-    """into[i : i + dim] += factor * source[j : j + dim]."""
-    by = fill(factor)
-    for k in range(0, dim, LANES):
-        store(into, i + k, load(into, i + k) + by * load(source, j + k))
 
 
 @compiled_parallel

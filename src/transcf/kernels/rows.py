@@ -1,7 +1,9 @@
 """Rows of vectors as kernels want them: flat, each padded with zeros to whole lanes."""
 
-from . import Array, aligned_zeros
-from .lanes import LANES
+import numba
+
+from . import Array, aligned_zeros, compiled_parallel, inlined
+from .lanes import LANES, fill, load, nothing, store, sum_lanes
 
 
 def padded_width(dim: int) -> int:
@@ -20,3 +22,46 @@ def padded(vectors: Array) -> Array:
 def unpadded(flat: Array, width: int, dim: int) -> Array:
     """The rows (n, dim) of padded ones."""
     return flat.reshape(-1, width)[:, :dim].copy()
+
+
+@compiled_parallel
+def multiply_rows(rows: Array, width: int, matrix: Array, products: Array) -> None:
+    """Multiply every row by a matrix.
+
+    Args:
+        rows: (n_rows * width,), flat.
+        width: Numbers of a padded row.
+        matrix: (width * width,), flat, of the same type.
+        products: As `rows`, out.
+    """
+    for row in numba.prange(len(rows) // width):
+        at = row * width
+        for start in range(0, width, LANES):
+            total = nothing(load(matrix, start))
+            for k in range(width):
+                total = total + fill(rows[at + k]) * load(matrix, k * width + start)
+            store(products, at + start, total)
+
+
+@inlined
+def dot(left: Array, i: int, right: Array, j: int, width: int) -> float:
+    """left[i : i + width] . right[j : j + width]."""
+    total = load(left, i) * load(right, j)
+    for k in range(LANES, width, LANES):
+        total = total + load(left, i + k) * load(right, j + k)
+    return sum_lanes(total)
+
+
+@inlined
+def add_scaled(into: Array, i: int, source: Array, j: int, width: int, factor: float) -> None:
+    """into[i : i + width] += factor * source[j : j + width]."""
+    by = fill(factor)
+    for k in range(0, width, LANES):
+        store(into, i + k, load(into, i + k) + by * load(source, j + k))
+
+
+@inlined
+def copy(into: Array, i: int, source: Array, j: int, width: int) -> None:
+    """into[i : i + width] = source[j : j + width]."""
+    for k in range(0, width, LANES):
+        store(into, i + k, load(source, j + k))

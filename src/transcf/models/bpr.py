@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from transcf.data.interactions import Interactions
-from transcf.models._pairwise import Logistic, LogisticSolver, PairwiseSolver, Start
+from transcf.models._pairwise import LogisticLoss, LogisticSolver, PairwiseSolver, Start
 from transcf.models._triples import Problem
 from transcf.models.iterative import ITERATION_RULES
 from transcf.models.rules import Flag, Number, Rule
@@ -107,8 +107,8 @@ class BPR(VectorRecommender):
     def _start(self) -> Start:
         return Start(self.dim, self.samples_per_user, self.init_scale, self.random_state)
 
-    def _logistic(self) -> Logistic:
-        return Logistic(
+    def _logistic(self) -> LogisticLoss:
+        return LogisticLoss(
             learning_rate=self.learning_rate,
             regularization=self.regularization,
             item_bias=self.item_bias,

@@ -41,7 +41,8 @@ class CDAE(VectorRecommender):
     and its own count of steps.
 
     The score is an inner product with h_u, so ranking is exact and needs no torch. People the
-    model was not fitted on get an h of their own items, with the mean of the trained V_u.
+    model was not fitted on get an h of their own items, with the mean V_u of all users
+    with interactions.
 
     Args:
         dim: Length of the hidden layer.
@@ -64,7 +65,7 @@ class CDAE(VectorRecommender):
         item_vectors_: W', (n_items, dim) float32.
         item_bias_: b', (n_items,) float32.
         input_vectors_: W, (n_items, dim) float32.
-        guest_bias_: b and the mean of the trained V_u, (dim,) float32.
+        guest_bias_: b and that mean V_u, (dim,) float32.
 
     Reference: Wu, DuBois, Zheng and Ester, "Collaborative denoising auto-encoders for top-N
     recommender systems" (WSDM 2016).

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
 from transcf.kernels.neighborhood import bound_rows
-from transcf.models._pairwise import BoundAfter, HingeSolver, Metric, PairwiseSolver, Start
+from transcf.models._pairwise import BoundAfter, HingeLoss, HingeSolver, PairwiseSolver, Start
 from transcf.models._triples import Problem
 from transcf.models.iterative import ITERATION_RULES
 from transcf.models.rules import Choice, Flag, Number, Rule
@@ -124,7 +124,7 @@ class CML(VectorRecommender):
         self.n_threads = n_threads
 
     def _trainable(self, train: Interactions) -> PairwiseSolver:
-        loss = Metric(
+        loss = HingeLoss(
             learning_rate=self.learning_rate,
             regularization=self.regularization,
             margin=self.margin,

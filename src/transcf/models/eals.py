@@ -18,6 +18,7 @@ from transcf.models.base import State
 from transcf.models.iterative import ITERATION_RULES
 from transcf.models.rules import Number, Rule
 from transcf.retrieval.scorer import Scores
+from transcf.training.threads import kernel_threads
 from transcf.training.trainable import Tensors
 
 #: Standard deviation of the first vectors, as in the paper.
@@ -49,8 +50,9 @@ class EALS(AlternatingRecommender):
         popularity_power: How much more of it falls on popular items; 0 for the same on all. The
             paper takes 0.4 to 0.5; in time order and full ranking 0 was better (MovieTweetings,
             MovieLens latest-small).
-        regularization: L2 weight; small data want less, for vectors shrink to nothing where it is
-            above the largest singular value of the interactions.
+        regularization: L2 weight, above 0: it is what makes the vector of a short history unique.
+            Small data want less, for vectors shrink to nothing where it is above the largest
+            singular value of the interactions.
         online_steps: Updates of the user and the item of each new interaction in `partial_fit`.
         w_new: Weight of a new interaction; those of `fit` weigh 1.
         epochs: Most epochs to train.
@@ -84,7 +86,7 @@ class EALS(AlternatingRecommender):
         "dim": Number(low=1, whole=True),
         "unobserved_weight": Number(low=0, above=True),
         "popularity_power": Number(low=0),
-        "regularization": Number(low=0),
+        "regularization": Number(low=0, above=True),
         "online_steps": Number(low=1, whole=True),
         "w_new": Number(low=0, above=True),
         **ITERATION_RULES,
@@ -161,9 +163,10 @@ class EALS(AlternatingRecommender):
 
         Each sets the vectors of its user and of its item to their coordinate-wise minima,
         `online_steps` times, with weight `w_new`; all other vectors stay as they are. New users
-        and items begin with a random vector, and a new item has the mean c_i. The order is that
-        of the timestamps, or of ids where there are none, and interactions that are known
-        already change nothing. Rows are in the order of ids, so row numbers do change.
+        and items begin with a random vector, and a new item has the mean c_i of those with
+        interactions. The order is that of the timestamps, or of ids where there are none, and
+        interactions that are known already change nothing. Rows are in the order of ids, so row
+        numbers do change.
 
         Args:
             log: New interactions, with old or new ids.
@@ -182,11 +185,12 @@ class EALS(AlternatingRecommender):
             weight=self.w_new,
             steps=self.online_steps,
             ridge=self.regularization,
-            missing=self.unobserved_weight / np.count_nonzero(self.item_weights_),
+            missing=float(self.item_weights_[self.item_counts_ > 0].mean(dtype=np.float64)),
             start_scale=_START,
             seed=[self.random_state, additions],
         )
-        after = learn_log(before, self.seen_, growth, log, rule)
+        with kernel_threads(self.n_threads):
+            after = learn_log(before, self.seen_, growth, log, rule)
         report = self.report_
         self._remember(growth.users, growth.items, growth.seen)
         self.report_ = report | self.report_ | {"additions": additions}

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import polars as pl
 
 from transcf import __version__
@@ -124,7 +125,9 @@ class IterativeRecommender(Recommender):
         free = self.free_to_change
         settings = {name: value for name, value in self.get_params().items() if name not in free}
         rules = [__version__, settings, None if judge is None else judge.fingerprint]
-        digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode())
+        # NumPy numbers are allowed, and mean the same as Python's.
+        text = json.dumps(rules, sort_keys=True, default=np.generic.item)
+        digest = hashlib.sha256(text.encode())
         digest.update(data.by_user.indptr.tobytes())
         digest.update(data.by_user.indices.tobytes())
         if data.timestamps is not None:

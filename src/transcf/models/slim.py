@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from transcf.models.base import Held
 from transcf.models.rules import Number, Rule
 from transcf.retrieval.scorer import block_length
 from transcf.training.options import FitOptions
+from transcf.training.progress import EpochBar
 from transcf.training.threads import kernel_threads
 
 #: A column is done when a sweep over its weights changes none by more than this.
@@ -42,6 +44,8 @@ class SLIM(ItemWeights):
 
     Attributes (after `fit`):
         weights_: (n_items, n_items) sparse float32, W above.
+        report_: Among others `weights`, how many are not zero, and `unsolved`, the columns whose
+            weights still changed by more after 1000 sweeps; a warning says so if there are some.
 
     Example:
         >>> import polars as pl
@@ -70,7 +74,8 @@ class SLIM(ItemWeights):
         by_user = (train.by_user.indptr, train.by_user.indices)
         step = block_length(train.n_items)
         blocks, solved = [], 0
-        with kernel_threads(self.n_threads):
+        bar = EpochBar(self.name, train.n_items, options.progress)
+        with kernel_threads(self.n_threads), bar:
             for first in range(0, train.n_items, step):
                 last = min(first + step, train.n_items)
                 dense = np.empty((last - first, train.n_items), np.float32)
@@ -80,5 +85,13 @@ class SLIM(ItemWeights):
                 )  # fmt: skip
                 blocks.append(sp.csr_array(dense))
                 solved += int(done.sum())
+                bar.show(last)
         self._adopt_targets(blocks)
-        self.report_ |= {"weights": int(self.weights_.nnz), "unsolved": train.n_items - solved}
+        unsolved = train.n_items - solved
+        self.report_ |= {"weights": int(self.weights_.nnz), "unsolved": unsolved}
+        if unsolved:
+            warnings.warn(
+                f"SLIM: the weights of {unsolved} of {train.n_items} items are inexact, for they "
+                f"still changed after {_MOST_SWEEPS} sweeps: raise l2={self.l2} or l1={self.l1}.",
+                stacklevel=3,  # who called fit
+            )

@@ -124,6 +124,6 @@ def _least_squares(inputs: Scores, outputs: Scores) -> Scores:
     x = inputs.astype(np.float64)
     gram = x.T @ x
     squares = np.diag(gram)[:-1]
-    ridge = max(_MAP_RIDGE * float(squares.mean()), np.finfo(np.float32).tiny)
+    ridge = max(_MAP_RIDGE * float(squares.mean()), float(np.finfo(np.float32).tiny))
     gram[:-1, :-1] += ridge * np.eye(len(squares))
     return np.linalg.solve(gram, x.T @ outputs).astype(np.float32)

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 class EpochBar:
     """Shows epoch, loss, validation metric, samples per second and the time left.
 
+    A fit that has no epochs shows how many of its parts are done.
+
     Args:
         title: What is being trained.
-        total: Number of epochs.
+        total: Number of epochs, or of parts.
         shown: True, False, or None to show it if stderr is a terminal.
     """
 
@@ -56,8 +58,11 @@ class EpochBar:
 
     def update(self, epoch: int, loss: float, metric: float | None, per_second: float) -> None:
         """Show the figures of a finished epoch."""
-        if self._progress is None or self._task is None:
-            return
         shown_metric = "" if metric is None else f"  validation {metric:.4f}"
         figures = f"loss {loss:.4g}{shown_metric}  {per_second / 1e6:.2f} M triples/s"
-        self._progress.update(self._task, completed=epoch, figures=figures)
+        self.show(epoch, figures)
+
+    def show(self, done: int, figures: str = "") -> None:
+        """Show that so many epochs or parts are done."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, figures=figures)

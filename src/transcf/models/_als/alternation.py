@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from transcf.data.csr import Csr
+from transcf.errors import DivergenceError
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.als import Side, add_grams, conjugate_gradient
+from transcf.kernels.als import Side, conjugate_gradient
 from transcf.kernels.als_elements import descend_rows
 from transcf.kernels.als_exact import solve_rows
 from transcf.kernels.rows import padded, padded_width, unpadded
+from transcf.models._gram import weighted_gram
 from transcf.training.trainable import EpochStats, Tensors
 
 #: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
@@ -22,8 +24,6 @@ Solver: TypeAlias = Callable[[Side, Array, int, Array, Array, Array], None]
 
 #: Blocks of rows that threads share; each has about the same work.
 _BLOCKS = 64
-#: Parts of a Gram matrix, summed in order: the result does not depend on threads.
-_GRAM_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -183,22 +183,21 @@ class FixedItems:
         self._gram = weighted_gram(self._items, self._width, missing.astype(self._dtype))
 
     def solve(self, by_user: Csr, objective: Objective) -> Array:
-        """The exact vectors of people known by their items, (n, dim)."""
+        """The exact vectors of people known by their items, (n, dim).
+
+        Raises:
+            DivergenceError: The ridge is too small for the precision of the vectors.
+        """
         side = objective.user_side(by_user, self._width, self._dtype)
         vectors = aligned_zeros((by_user.n_rows * self._width,), self._dtype)
         losses = np.zeros(by_user.n_rows)
         solve_rows(side, self._items, self._width, self._gram, vectors, losses)
+        if not np.isfinite(vectors).all():
+            raise DivergenceError(
+                "The vector of a history is not finite: regularization is too small for least "
+                f"squares in {self._dtype}; fit with a larger one."
+            )
         return unpadded(vectors, self._width, self._dim)
-
-
-def weighted_gram(vectors: Array, width: int, weights: Array) -> Array:
-    """The sum of weight * y y' over rows y, flat in and out: (width * width,)."""
-    cuts = np.arange(_GRAM_PARTS + 1) * len(weights) // _GRAM_PARTS
-    parts = np.zeros((_GRAM_PARTS, width * width), vectors.dtype)
-    add_grams(vectors, width, weights, cuts, parts)
-    upper = np.triu(parts.sum(axis=0, dtype=np.float64).reshape(width, width))
-    gram: Array = (upper + np.triu(upper, 1).T).astype(vectors.dtype)
-    return gram.ravel()
 
 
 def _penalty(flat: Array, width: int, ridges: Array) -> float:

@@ -12,9 +12,8 @@ from transcf.data.interactions import Interactions
 from transcf.kernels import Array
 from transcf.kernels.als_online import Arrivals, learn_online
 from transcf.kernels.rows import padded, padded_width, unpadded
+from transcf.models._gram import weighted_gram
 from transcf.models._growing import Growth
-
-from .alternation import weighted_gram
 
 
 @dataclass(frozen=True)

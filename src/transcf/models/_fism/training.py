@@ -22,16 +22,16 @@ MOST_AT_ONCE = 256  # keeps several threads busy, and its rows in a cache
 class Hyper:
     """Settings of the training; the names are those of the model's parameters."""
 
-    loss: Loss = "rmse"
-    dim: int = 64
-    alpha: float = 0.5
-    learning_rate: float = 0.02
-    regularization: float = 0.0
-    bias_regularization: float = 0.0
-    samples_per_user: int | None = None
-    negatives: int = 1
-    init_scale: float = 0.03
-    seed: int = 0
+    loss: Loss
+    dim: int
+    alpha: float
+    learning_rate: float
+    regularization: float
+    bias_regularization: float
+    samples_per_user: int | None
+    negatives: int
+    init_scale: float
+    seed: int
 
 
 class Training:
@@ -155,8 +155,8 @@ def visitors_at_once(train: Interactions, hyper: Hyper) -> int:
     """Choose how many users visit at once, which is part of what is computed.
 
     They all start from the same vectors, and what several of them do to one item adds up: too many
-    would overshoot. So no item belongs to more than one of them on average, and none is drawn more
-    than once.
+    would overshoot. So on average no item belongs to more than one of them or is drawn by more than
+    one, as far as a single visit allows.
     """
     counts = train.by_item.counts
     positives = hyper.samples_per_user or len(train) / np.count_nonzero(train.by_user.counts)

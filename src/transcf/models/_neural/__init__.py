@@ -1,1 +1,5 @@
-"""What the neural models share; needs the extra `neural`, and is imported when one is fitted."""
+"""What the neural models share, and how each is trained.
+
+`library`, `tower` and `graph` need no torch and are imported with the models; the rest is
+imported when a model is fitted, which needs the extra `neural`.
+"""

@@ -22,7 +22,7 @@ from transcf.models._neural.draws import (
 )
 from transcf.models._neural.library import one_thread
 from transcf.models._neural.products import pair_products
-from transcf.models._neural.rows import DenseParameters, RowTable, distinct, pull, put
+from transcf.models._neural.rows import DenseParameters, RowTable, Taken, distinct, pull, put
 from transcf.training.trainable import EpochStats, Tensors
 
 Loss: TypeAlias = Literal["logistic", "square"]
@@ -57,6 +57,16 @@ class Batch(NamedTuple):
     places: torch.Tensor
     items: torch.Tensor
     kept: torch.Tensor
+
+
+class Gradients(NamedTuple):
+    """The loss of a batch, and what it and the regularization ask of rows and of the bias."""
+
+    loss: torch.Tensor
+    nodes: tuple[Taken, torch.Tensor]
+    inputs: tuple[Taken, torch.Tensor]
+    outputs: tuple[Taken, torch.Tensor]
+    bias: torch.Tensor
 
 
 def hidden(
@@ -153,6 +163,15 @@ class CDAETraining:
 
     def _step(self, batch: Batch) -> torch.Tensor:
         """Learn from a batch; returns its loss."""
+        found = self.gradients(batch)
+        self._nodes.step(*found.nodes)
+        self._inputs.step(*found.inputs)
+        self._outputs.step(*found.outputs)
+        self._bias.step({"bias": found.bias})
+        return found.loss
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Return the loss of a batch for each user, and what it asks for."""
         hyper, users = self._hyper, len(batch.users)
         in_rows, in_places, in_counts = distinct(batch.items[batch.kept, 0])
         out_rows, out_places, out_counts = distinct(batch.items.flatten())
@@ -171,11 +190,13 @@ class CDAETraining:
         leaves = [nodes.values, inputs.values, outputs.values, bias]
         to_nodes, to_inputs, to_outputs, to_bias = torch.autograd.grad(loss, leaves)
         weight = hyper.regularization / users
-        self._nodes.step(nodes, pull(to_nodes, nodes, torch.ones_like(batch.users), weight))
-        self._inputs.step(inputs, pull(to_inputs, inputs, in_counts, weight))
-        self._outputs.step(outputs, pull(to_outputs, outputs, out_counts, weight))
-        self._bias.step({"bias": to_bias})
-        return loss.detach()
+        return Gradients(
+            loss=loss.detach(),
+            nodes=(nodes, pull(to_nodes, nodes, torch.ones_like(batch.users), weight)),
+            inputs=(inputs, pull(to_inputs, inputs, in_counts, weight)),
+            outputs=(outputs, pull(to_outputs, outputs, out_counts, weight)),
+            bias=to_bias,
+        )
 
     def tensors(self) -> Tensors:
         """Return all that the next epoch depends on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -18,11 +18,20 @@ from transcf.models._neural.draws import (
     normal,
 )
 from transcf.models._neural.library import one_thread
-from transcf.models._neural.rows import DenseParameters, RowTable, distinct, pull, put
+from transcf.models._neural.rows import DenseParameters, RowTable, Taken, distinct, pull, put
 from transcf.models._neural.tower import Hyper, initial_weights, mixed
 from transcf.training.trainable import EpochStats, Tensors
 
 Weights: TypeAlias = dict[str, torch.Tensor]
+
+
+class Gradients(NamedTuple):
+    """The loss of a batch, and what it and the regularization ask of rows and of the weights."""
+
+    loss: torch.Tensor
+    users: tuple[Taken, torch.Tensor]
+    items: tuple[Taken, torch.Tensor]
+    weights: Weights
 
 
 def gmf_logits(users: torch.Tensor, items: torch.Tensor, weights: Weights) -> torch.Tensor:
@@ -113,6 +122,14 @@ class NeuMFTraining:
 
     def _step(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
         """Learn from users (n,) and their items (n, 1 + negatives); returns the loss."""
+        found = self.gradients(users, items)
+        self._users.step(*found.users)
+        self._items.step(*found.items)
+        self._weights.step(found.weights)
+        return found.loss
+
+    def gradients(self, users: torch.Tensor, items: torch.Tensor) -> Gradients:
+        """Return the mean loss of users (n,) with their items (n, 1 + negatives), and its pull."""
         user_rows, user_places, user_counts = distinct(users)
         item_rows, item_places, item_counts = distinct(items.flatten())
         taken_users, taken_items = self._users.take(user_rows), self._items.take(item_rows)
@@ -125,10 +142,12 @@ class NeuMFTraining:
         to_users, to_items, *to_weights = torch.autograd.grad(loss, leaves)
         weight = self._hyper.regularization / items.numel()
         user_counts *= items.shape[1]
-        self._users.step(taken_users, pull(to_users, taken_users, user_counts, weight))
-        self._items.step(taken_items, pull(to_items, taken_items, item_counts, weight))
-        self._weights.step(dict(zip(weights, to_weights, strict=True)))
-        return loss.detach()
+        return Gradients(
+            loss=loss.detach(),
+            users=(taken_users, pull(to_users, taken_users, user_counts, weight)),
+            items=(taken_items, pull(to_items, taken_items, item_counts, weight)),
+            weights=dict(zip(weights, to_weights, strict=True)),
+        )
 
     def _join(self) -> None:
         """Make one model of two: their mixed answers are its first ones; moments start anew."""

@@ -7,9 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from transcf.kernels import Array
+from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import bound_rows
-from transcf.kernels.pairwise import Hinge
+from transcf.kernels.pairwise import HingeRates
+from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
+from transcf.models._gram import weighted_gram
 from transcf.models._triples import Problem, rank_weights
 
 from .solver import PairwiseSolver, Start
@@ -18,7 +20,7 @@ BoundAfter = Literal["step", "epoch"]
 
 
 @dataclass(frozen=True)
-class Metric:
+class HingeLoss:
     """Step size and shape of CML's loss.
 
     `regularization` and `covariance` are the weights of L2 and of CML's own regularizer,
@@ -41,14 +43,14 @@ class HingeSolver(PairwiseSolver):
     end, for all triples of the epoch together. After that all vectors are in the unit ball.
     """
 
-    def __init__(self, problem: Problem, start: Start, loss: Metric, **layout: Any) -> None:
+    def __init__(self, problem: Problem, start: Start, loss: HingeLoss, **layout: Any) -> None:
         """Prepare; `layout` are the other arguments of `PairwiseSolver`."""
         super().__init__(problem, start, **layout)
         self._loss = loss
 
-    def _rates(self, number: type[np.floating[Any]]) -> Hinge:
+    def _rates(self, number: type[np.floating[Any]]) -> HingeRates:
         loss = self._loss
-        return Hinge(
+        return HingeRates(
             learning_rate=number(loss.learning_rate),
             keep=number(1 - loss.learning_rate * loss.regularization),
             margin=number(loss.margin),
@@ -75,7 +77,10 @@ def covariance_slope(vectors: Array) -> Array:
     """Gradient of `(|C|_F^2 - |diag C|_2^2) / N`, C the covariance of N vectors (N, dim)."""
     n = len(vectors)
     centered = vectors - vectors.mean(axis=0, dtype=np.float64)
-    between = centered.T @ centered / n
-    np.fill_diagonal(between, 0)
-    slope: Array = centered @ between * (4 / n**2)
-    return slope
+    # Not by BLAS: its bits depend on the number of its threads.
+    width, rows = padded_width(centered.shape[1]), padded(centered)
+    between = weighted_gram(rows, width, np.ones(n)) / n
+    between[:: width + 1] = 0
+    products = aligned_zeros(rows.shape, rows.dtype)
+    multiply_rows(rows, width, between, products)
+    return unpadded(products, width, centered.shape[1]) * (4 / n**2)

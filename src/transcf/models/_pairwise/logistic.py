@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from transcf.kernels import Array, pairwise
+from transcf.kernels import Array
+from transcf.kernels.pairwise import LogisticRates
+from transcf.kernels.ranked_draws import RankedRates, rank_by_factors
 from transcf.models._triples import Problem
 
 from .solver import PairwiseSolver, Start
 
 
 @dataclass(frozen=True)
-class Logistic:
+class LogisticLoss:
     """Step size and L2 weights; without `item_bias` biases stay at zero."""
 
     learning_rate: float
@@ -27,22 +29,20 @@ class Logistic:
 class LogisticSolver(PairwiseSolver):
     """Takes steps on `-ln sigma(s(u, i) - s(u, j))` and L2 of all numbers involved."""
 
-    def __init__(self, problem: Problem, start: Start, loss: Logistic, **layout: Any) -> None:
+    def __init__(self, problem: Problem, start: Start, loss: LogisticLoss, **layout: Any) -> None:
         """Prepare; `layout` are the other arguments of `PairwiseSolver`."""
         super().__init__(problem, start, **layout)
         self._loss = loss
 
-    def _rates(self, number: type[np.floating[Any]]) -> pairwise.Logistic:
+    def _rates(self, number: type[np.floating[Any]]) -> LogisticRates | RankedRates:
         loss = self._loss
         rate, bias_rate = loss.learning_rate, loss.learning_rate * loss.item_bias
         keep, bias_keep = 1 - rate * loss.regularization, 1 - bias_rate * loss.bias_regularization
-        return pairwise.Logistic(
+        return LogisticRates(
             learning_rate=number(rate),
             keep=number(keep),
             bias_rate=number(bias_rate),
             bias_keep=number(bias_keep),
-            rank_share=0.0,
-            rank_reach=0.0,
         )
 
     def _prepare(self) -> Array:
@@ -58,7 +58,7 @@ class AdaptiveSolver(LogisticSolver):
     """
 
     def __init__(
-        self, problem: Problem, start: Start, loss: Logistic, rank_share: float, **layout: Any
+        self, problem: Problem, start: Start, loss: LogisticLoss, rank_share: float, **layout: Any
     ) -> None:
         """Prepare; `rank_share` is the scale of the ranks as a share of the items."""
         super().__init__(problem, start, loss, **layout)
@@ -66,10 +66,10 @@ class AdaptiveSolver(LogisticSolver):
         n_active = len(problem.active_items)
         self._rows = self._rows._replace(extra=np.zeros((start.dim, n_active), np.int32))
 
-    def _rates(self, number: type[np.floating[Any]]) -> pairwise.Logistic:
+    def _rates(self, number: type[np.floating[Any]]) -> RankedRates:
         share = self._rank_share
-        reach = -math.expm1(-1 / share)
-        return pairwise.Ranked(*super()._rates(number)._replace(rank_share=share, rank_reach=reach))
+        rates = super()._rates(number)._asdict()
+        return RankedRates(**rates, rank_share=share, rank_reach=-math.expm1(-1 / share))
 
     def _cuts(self) -> list[int]:
         n_blocks = len(self._dealer.strata.starts) - 1
@@ -80,7 +80,7 @@ class AdaptiveSolver(LogisticSolver):
 
     def _prepare(self) -> Array:
         items = self._rows.items
-        pairwise.rank_by_factors(items, self._dim, self._dealer.strata.starts, self._rows.extra)
+        rank_by_factors(items, self._dim, self._dealer.strata.starts, self._rows.extra)
         vectors = items.reshape(-1, self._dim)[:, : self._start.dim]
         spreads: Array = vectors.std(axis=0, dtype=np.float64)
         return spreads

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.pairwise import Hinge, Logistic
+from transcf.kernels.pairwise import HingeRates, LogisticRates
+from transcf.kernels.ranked_draws import RankedRates
 from transcf.kernels.rounds import Rows, run_rounds
 from transcf.kernels.rows import padded_width, unpadded
 from transcf.models._triples import BLOCK_BYTES, Dealer, Problem, first_vectors
@@ -101,7 +102,7 @@ class PairwiseSolver:
     # -- what a subclass decides -------------------------------------------------------------
 
     @abstractmethod
-    def _rates(self, number: type[np.floating[Any]]) -> Logistic | Hinge:
+    def _rates(self, number: type[np.floating[Any]]) -> LogisticRates | RankedRates | HingeRates:
         """Return the step sizes, as numbers of a type; their class picks the step."""
 
     def _cuts(self) -> list[int]:

@@ -1,0 +1,124 @@
+"""AoBPR's draws: negatives from the top of rankings by single factors."""
+
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba.extending import overload
+
+from . import INLINED, Array, compiled_parallel, inlined
+from .rng import advance, mix, uniform
+from .sampling import Visit, draw_own, draw_pair
+
+_MAGNITUDE, _SLOT = 0x7FFFFFFF, 0xFFFFFFFF
+
+
+class RankedRates(NamedTuple):
+    """AoBPR: the rates of BPR, and how ranks fall off: by e with every `rank_share` of the items.
+
+    `rank_reach` is 1 - exp(-1 / rank_share): what lies within a ranking of a boundless geometric.
+    """
+
+    learning_rate: np.floating[Any]
+    keep: np.floating[Any]
+    bias_rate: np.floating[Any]
+    bias_keep: np.floating[Any]
+    rank_share: float
+    rank_reach: float
+
+
+def draw(
+    rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
+    marks: Any, visit: Any, state: Any,
+) -> Any:  # fmt: skip
+    """One of the visit's items and a negative (two slots), by rank for `RankedRates`, else evenly.
+
+    Only for kernels.
+    """
+
+
+@overload(draw, jit_options=INLINED)
+def _choose_draw(
+    rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
+    marks: Any, visit: Any, state: Any,
+) -> Any:  # fmt: skip
+    def evenly(
+        rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
+        marks: Any, visit: Any, state: Any,
+    ) -> Any:  # fmt: skip
+        return draw_pair(state, slots, shares, marks, visit)
+
+    def by_rank(
+        rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
+        marks: Any, visit: Any, state: Any,
+    ) -> Any:  # fmt: skip
+        state = advance(state)
+        positive = draw_own(mix(state), slots, shares, visit)
+        state, negative = draw_ranked(rates, weights, users, rankings, dim, marks, visit, state)
+        return state, positive, negative
+
+    return by_rank if rates.instance_class is RankedRates else evenly
+
+
+@inlined
+def draw_ranked(
+    rates: RankedRates,
+    weights: Array,
+    users: Array,
+    rankings: Array,
+    dim: int,
+    marks: Array,
+    visit: Visit,
+    state: np.uint64,
+) -> tuple[np.uint64, int]:
+    """A negative that the user's vector ranks high: by one factor, drawn by its importance.
+
+    The rank r within the block has p(r) ~ exp(-r / (rank_share * size)); where the user has that
+    item, the next one in the ranking is taken.
+    """
+    size = visit.size
+    u, total = dim * visit.user, weights.dtype.type(0)
+    for f in range(len(weights)):
+        total += abs(users[u + f]) * weights[f]
+    state = advance(state)
+    rest = weights.dtype.type(uniform(mix(state))) * total
+    factor = 0
+    while factor < len(weights) - 1:
+        rest -= abs(users[u + factor]) * weights[factor]
+        if rest < 0:
+            break
+        factor += 1
+    state = advance(state)
+    drawn = -rates.rank_share * size * math.log1p(-uniform(mix(state)) * rates.rank_reach)
+    rank = min(int(drawn), size - 1)
+    is_liked = users[u + factor] > 0
+    slot = rankings[factor, visit.start + (size - 1 - rank if is_liked else rank)]
+    while marks[slot] == visit.stamp:
+        rank = rank + 1 if rank < size - 1 else 0
+        slot = rankings[factor, visit.start + (size - 1 - rank if is_liked else rank)]
+    return state, slot
+
+
+@compiled_parallel
+def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> None:
+    """Order the slots of every block by each factor, smallest first.
+
+    Args:
+        items: item rows in dealt order, flat.
+        dim: length of a row.
+        starts: where the blocks begin, (n_blocks + 1,) int64.
+        rankings: out, (n_factors, n_items) int32.
+    """
+    for f in numba.prange(len(rankings)):
+        for b in range(len(starts) - 1):
+            begin, size = starts[b], starts[b + 1] - starts[b]
+            keys = np.empty(size, np.int64)
+            for slot in range(size):
+                # The bits of a float, as an integer of the same order, before the slot: sorting
+                # whole numbers is several times faster than sorting by reference.
+                bits = np.int64(np.float32(items[dim * (begin + slot) + f]).view(np.int32))
+                keys[slot] = ((bits ^ ((bits >> 31) & _MAGNITUDE)) << 32) | slot
+            keys.sort()
+            for rank in range(size):
+                rankings[f, begin + rank] = keys[rank] & _SLOT
