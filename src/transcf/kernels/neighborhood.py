@@ -126,5 +126,7 @@ def bound_rows(matrix: Array, power: float) -> Array:
             total += matrix[row, k] * matrix[row, k]
         norms[row] = total
         if total > 1:
-            matrix[row] /= total ** (power / 2)
+            length = total ** (power / 2)
+            for k in range(matrix.shape[1]):
+                matrix[row, k] /= length
     return norms
