@@ -13,7 +13,8 @@ from transcf.data.interactions import Interactions
 
 def ciao() -> sp.csr_matrix:
     """The authors' training part."""
-    return sp.csr_matrix(load_split("ciao").train.by_user.to_scipy(np.float32))
+    # A copy: implicit wants arrays that it could write to.
+    return sp.csr_matrix(load_split("ciao").train.by_user.to_scipy(np.float32), copy=True)
 
 
 def long_tail(n_users: int, n_items: int, nnz: int) -> sp.csr_matrix:
