@@ -139,7 +139,7 @@ def main() -> None:
         return
     for entry in cases:
         print(
-            f"{entry['case']:<52} ours {entry['ours']:9.3g} s   peer {entry['peer']:9.3g} s   "
+            f"{entry['case']:<54} ours {entry['ours']:9.3g} s   peer {entry['peer']:9.3g} s   "
             f"ratio {entry['ratio']:5.2f}   aim {entry['aim']:.2f}"
         )
     if left_out:

@@ -69,15 +69,6 @@ def put_back(working: Array, own: Array, i: int, dim: int, keep: Any) -> None:
 
 
 @inlined
-def product(working: Array, c: int, items: Array, i: int, dim: int) -> Any:
-    """Sum of the history at `c`, times q_i."""
-    total = load(working, c) * load(items, i)
-    for k in range(LANES, dim, LANES):
-        total = total + load(working, c + k) * load(items, i + k)
-    return sum_lanes(total)
-
-
-@inlined
 def product_apart(working: Array, own: Array, i: int, items: Array, j: int, dim: int) -> Any:
     """C times q_i - q_j."""
     c = 2 * dim

@@ -18,7 +18,6 @@ from .fism import (
     begin_history,
     end_history,
     leave_out,
-    product,
     product_apart,
     put_back,
     step_pair,
@@ -27,6 +26,7 @@ from .fism import (
 from .lanes import LANES
 from .neighborhood import prefetch_row
 from .rng import advance, below, mix, stream
+from .rows import dot
 from .sampling import TRAINING
 
 #: Samples of a batch that are worth sharing among threads: some tenths of a millisecond of work.
@@ -161,7 +161,7 @@ def _visit_points(
             place = (first + n // rates.negatives) % count
             i = dim * place
             leave_out(working, own_history, i, dim)
-            score = scales[count - 1] * product(working, 2 * dim, own_items, i, dim)
+            score = scales[count - 1] * dot(working, 2 * dim, own_items, i, dim)
             error = number(1) - rates.offset - own_bias[place] - score
             loss += error * error
             step_point(
@@ -172,7 +172,7 @@ def _visit_points(
             put_back(working, own_history, i, dim, rates.keep_history)
         j = drawn[n]
         prefetch_row(vectors.items, dim * drawn[min(n + 1, len(drawn) - 1)], dim)
-        score = scales[count] * product(working, 0, vectors.items, dim * j, dim)
+        score = scales[count] * dot(working, 0, vectors.items, dim * j, dim)
         error = -rates.offset - vectors.bias[j] - score
         loss += error * error
         step_point(
