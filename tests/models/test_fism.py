@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,13 +66,13 @@ def first_place(seed: int, epoch: int, user: int, count: int) -> int:
 
 
 def visits_of(training: Training, epoch: int) -> list[list[Sample]]:
-    """What the only batch of an epoch drew, user by user."""
+    """What the only batch of an epoch drew, visit by visit."""
     h, visits, drawn = training._hyper, training._visits(epoch), training._scratch.drawn_rows
     everything = []
     for v, user in enumerate(visits.users):
         own = training._by_user.row(user).tolist()
         lists = drawn[visits.drawn[v] : visits.drawn[v + 1]].reshape(-1, h.negatives).tolist()
-        first = first_place(h.seed, epoch, user, len(own))
+        first = first_place(h.seed, epoch, user, len(own)) + visits.skipped[v]
         places = [(first + n) % len(own) for n in range(len(lists))]
         everything.append([Sample(own, own[n], js) for n, js in zip(places, lists, strict=True)])
     return everything
@@ -111,7 +112,7 @@ def written_loss(at: Tensors, samples: list[Sample], h: Hyper) -> float:
 
 def trained(settings: Hyper) -> tuple[Training, Tensors, Tensors, float]:
     """One epoch of one batch in float64: the training, the tensors before and after, the loss."""
-    training = Training(few_people(), settings, at_once=8)
+    training = Training(few_people(), settings, at_once=1000)
     generator = np.random.default_rng(0)
     before = {
         name: 0.5 * generator.standard_normal(tensor.shape)
@@ -134,9 +135,9 @@ def test_a_small_step_follows_the_gradient_of_the_written_loss(
         negatives=negatives, seed=4,
     )  # fmt: skip
     training, at, after, reported = trained(settings)
-    visits = visits_of(training, 1)
-    assert sorted(len(visit) for visit in visits) == [1, 2, 3, 5], "whoever has all is left out"
-    samples = [sample for visit in visits for sample in visit]
+    samples = [sample for visit in visits_of(training, 1) for sample in visit]
+    positives = Counter(len(sample.own) for sample in samples)
+    assert positives == {1: 1, 2: 2, 3: 3, 5: 5}, "whoever has all is left out"
     for own, positive, drawn in samples:
         assert positive in own
         assert not set(own) & set(drawn)
@@ -274,3 +275,25 @@ def test_a_resumed_run_ends_with_the_same_bits(log: Interactions, tmp_path: Path
 def test_too_long_steps_are_reported(log: Interactions) -> None:
     with pytest.raises(DivergenceError, match="lower learning_rate"):
         FISM(dim=8, learning_rate=100.0).fit(log)
+
+
+def test_whoever_lacks_few_items_comes_several_times() -> None:
+    """Draws of a visit are at most the items that can be drawn, and no positive is lost."""
+    generator = np.random.default_rng(0)
+    sizes = generator.integers(12, 19, 100)
+    pairs = [(u, i) for u, n in enumerate(sizes) for i in generator.choice(20, n, replace=False)]
+    users, items = np.array(pairs, np.int32).T
+    ids = IdMap(pl.Series(range(100))), IdMap(pl.Series(range(20)))
+    dense = Interactions.from_rows(*ids, users, items)
+    negatives = 3
+    visits = Training(dense, hyper(negatives=negatives))._visits(1)
+    drawn = np.diff(visits.drawn)
+    assert (drawn <= np.maximum(negatives, 20 - sizes[visits.users])).all()
+    for user in range(100):
+        mine = visits.users == user
+        positives = drawn[mine] // negatives
+        assert positives.sum() == sizes[user]
+        assert visits.skipped[mine].tolist() == [0, *np.cumsum(positives)[:-1]]
+    # With the default of 20 negatives the summed steps would overshoot if all came at once.
+    losses = FISM(epochs=20).fit(dense).history_["loss"]
+    assert losses[-1] < losses[0]

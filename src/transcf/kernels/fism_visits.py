@@ -70,11 +70,13 @@ class People(NamedTuple):
 class Visits(NamedTuple):
     """The visits of an epoch: who, and where their rows begin in the scratch of the batch.
 
-    `own` and `drawn`, (n_visits + 1,), count the users' items and the negatives from the epoch's
-    first visit on; `at_once` visits are a batch.
+    Somebody may come several times, with `skipped` positives in earlier visits. `own` and `drawn`,
+    (n_visits + 1,), count the users' items and the negatives from the epoch's first visit on;
+    `at_once` visits are a batch.
     """
 
     users: Array
+    skipped: Array
     own: Array
     drawn: Array
     at_once: int
@@ -193,10 +195,12 @@ def _visit(
     Returns:
         The sum of the losses.
     """
-    user = visits.users[v]
+    user, skipped = visits.users[v], visits.skipped[v]
     rows = people.indices[people.indptr[user] : people.indptr[user + 1]]
     state = advance(stream(seed, epoch, TRAINING, user))
-    first = below(mix(state), len(rows))
+    first = below(mix(state), len(rows)) + skipped
+    if skipped > 0:  # other negatives than before
+        state = stream(seed, epoch, TRAINING, user + skipped * (len(people.indptr) - 1))
     d, d_end = visits.drawn[v] - visits.drawn[begin], visits.drawn[v + 1] - visits.drawn[begin]
     o, o_end = visits.own[v] - visits.own[begin], visits.own[v + 1] - visits.own[begin]
     drawn, bias_changes = scratch.drawn_rows[d:d_end], scratch.drawn_bias[d:d_end]

@@ -67,7 +67,7 @@ class Training:
         )
 
     def run_epoch(self, number: int) -> EpochStats:
-        """Let every user visit once."""
+        """Let every user visit, most of them once."""
         vectors, hyper = self._vectors, self._hyper
         dtype = vectors.bias.dtype
         visits = self._visits(number)
@@ -85,12 +85,26 @@ class Training:
         return EpochStats(float(losses.sum()) / max(1, samples), samples)
 
     def _visits(self, number: int) -> Visits:
+        """Say who visits and when.
+
+        Negatives move after a visit, by the sum of what each of their draws asked for. Whoever
+        lacks few items would draw each many times: they come several times instead.
+        """
         hyper = self._hyper
         users = deal_items(self._visitors, hyper.seed, number)
         own = self._by_user.counts[users]
         each = hyper.samples_per_user
-        drawn = hyper.negatives * (own if each is None else np.full_like(own, each))
-        return Visits(users, _offsets(own), _offsets(drawn), self._at_once)
+        positives = own if each is None else np.full_like(own, each)
+        most = np.maximum(1, (len(self._people.active) - own) // hyper.negatives)
+        times = -(-positives // most)
+        who = np.repeat(np.arange(len(users)), times)
+        turn = np.arange(len(who)) - _offsets(times)[who]
+        # All first visits before all second ones: those of a user are seldom side by side.
+        order = np.argsort(turn, kind="stable")
+        who, turn = who[order], turn[order]
+        skipped = turn * most[who]
+        drawn = hyper.negatives * np.minimum(most[who], positives[who] - skipped)
+        return Visits(users[who], skipped, _offsets(own[who]), _offsets(drawn), self._at_once)
 
     def _rates(self, dtype: np.dtype[np.floating]) -> Rates:
         hyper, number = self._hyper, dtype.type
