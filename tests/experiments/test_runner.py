@@ -139,10 +139,10 @@ def test_the_studies_of_the_library_are_sound(name, monkeypatch) -> None:
     """Every model, preset and setting exists; only then is data asked for."""
 
     def opened(*arguments: object) -> None:
-        raise StopAsyncIteration
+        raise DataError("opened")
 
     monkeypatch.setattr(runner, "_split", opened)
-    with pytest.raises(StopAsyncIteration):
+    with pytest.raises(DataError, match="opened"):
         next(run_study(load_study(name)))
 
 
