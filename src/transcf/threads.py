@@ -16,10 +16,9 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
 
-_asked: ContextVar[int | None] = ContextVar("transcf_threads", default=None)
 _working = threading.local()
+_asked: int | None = None  # of the whole process, as the limits of BLAS and torch are
 
 
 class _Pool:
@@ -45,9 +44,8 @@ if hasattr(os, "register_at_fork"):
 
 def thread_count() -> int:
     """Threads that work is shared among: as many as were asked for, else one for every core."""
-    asked = _asked.get()
-    if asked is not None:
-        return asked
+    if _asked is not None:
+        return _asked
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
@@ -55,6 +53,8 @@ def thread_count() -> int:
 @contextmanager
 def use_threads(count: int | None) -> Iterator[None]:
     """Let kernels, BLAS and torch use `count` threads inside the block; None changes nothing.
+
+    It holds for the whole process, whichever of its threads asked.
 
     Example:
         >>> with use_threads(1):
@@ -66,7 +66,8 @@ def use_threads(count: int | None) -> Iterator[None]:
         return
     from threadpoolctl import threadpool_limits
 
-    token = _asked.set(count)
+    global _asked
+    asked_before, _asked = _asked, count
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch is not None else 0
     try:
@@ -75,7 +76,7 @@ def use_threads(count: int | None) -> Iterator[None]:
         with threadpool_limits(count):
             yield
     finally:
-        _asked.reset(token)
+        _asked = asked_before
         if torch is not None:
             torch.set_num_threads(before)
 
