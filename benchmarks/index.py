@@ -35,10 +35,11 @@ from transcf.models._transcf.linear import item_vectors, user_vectors
 from transcf.retrieval.index import ItemIndex
 from transcf.retrieval.scorer import LinearForm
 from transcf.retrieval.topk import top_k
+from transcf.threads import use_threads
 
 DIM, PER_USER, PER_SHELF = 64, 20, 25
 RECALL_BAR, SPEED_BAR, K = 0.95, 10.0, 10
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 Floats = npt.NDArray[np.float32]
 
@@ -162,7 +163,8 @@ def main() -> None:
         # Libraries read it when they are imported.
         command = [sys.executable, __file__, *sys.argv[1:]]
         sys.exit(subprocess.run(command, env=os.environ | ONE_THREAD).returncode)
-    cases = compare(options.items, options.queries, options.repeats)
+    with use_threads(1):
+        cases = compare(options.items, options.queries, options.repeats)
     if options.json:
         print(json.dumps(cases, indent=2))
         return

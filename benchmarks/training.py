@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from _peers import implicit_bpr
 from _sets import ciao, long_tail
 from transcf.models._transcf import ExactSolver, FastSolver, Hyper, Problem, initial_parameters
-from transcf.training.threads import kernel_threads
+from transcf.threads import use_threads
 
 Case = dict[str, Any]
 
@@ -40,7 +40,7 @@ def epochs(data: sp.csr_matrix, solver: type, dim: int, threads: int = 1) -> Cal
         parameters = parameters or initial_parameters(problem, hyper)
         number += 1
         start = time.perf_counter()
-        with kernel_threads(threads):
+        with use_threads(threads):
             parameters, stats = engine.epoch(parameters, number)
         return float(stats.triples / (time.perf_counter() - start))
 

@@ -6,18 +6,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-# Tests of thread counts need threads to choose from, on a machine of any size.
-os.environ.setdefault("NUMBA_NUM_THREADS", "4")
-
-import numba
 import pytest
 from hypothesis import settings
 
 # Kernels compile at first use: a time limit per example would judge the compiler.
 settings.register_profile("transcf", deadline=None)
 settings.load_profile("transcf")
-
-numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numba
 import numpy as np
 import polars as pl
 import pytest
@@ -23,6 +22,7 @@ from transcf.models import eals
 from transcf.models._als import Alternation, Objective, cholesky, elementwise
 from transcf.models.eals import EALS
 from transcf.models.storage import load
+from transcf.threads import thread_count
 from transcf.training.options import FitOptions
 
 #: For a few hundred interactions; the defaults are for larger data.
@@ -342,15 +342,15 @@ def test_new_interactions_use_so_many_threads(
     used, learn_log = [], eals.learn_log
 
     def spy(*args: object) -> object:
-        used.append(numba.get_num_threads())
+        used.append(thread_count())
         return learn_log(*args)
 
     monkeypatch.setattr(eals, "learn_log", spy)
-    before = numba.get_num_threads()
+    before = thread_count()
     for threads in (1, 3, None):
         online_model.set_params(n_threads=threads).partial_fit(today([(1, f"new {threads}", 1)]))
     assert used == [1, 3, before]
-    assert numba.get_num_threads() == before
+    assert thread_count() == before
 
 
 def test_a_model_that_takes_in_nothing_stays_as_it_is(online_model: EALS) -> None:

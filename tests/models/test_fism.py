@@ -245,7 +245,6 @@ def test_similar_items_are_those_that_an_item_speaks_for(log: Interactions) -> N
 def test_the_bits_are_the_same_for_any_threads_and_for_a_loaded_model(
     tmp_path: Path, loss: str
 ) -> None:
-    assert numba.config.NUMBA_NUM_THREADS >= 3, "see conftest: threads to choose from"
     pairs = np.random.default_rng(2).integers(0, 4000, (2, 12000)).astype(np.int32)
     ids = IdMap(pl.Series(range(4000)))
     log = Interactions.from_rows(ids, ids, *pairs)

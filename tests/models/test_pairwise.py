@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -30,8 +29,8 @@ from transcf.models.aobpr import AoBPR
 from transcf.models.bpr import BPR
 from transcf.models.cml import CML
 from transcf.models.iterative import IterativeRecommender
+from transcf.threads import use_threads
 from transcf.training import FitOptions
-from transcf.training.threads import kernel_threads
 from transcf.training.trainable import Tensors
 
 NAMES = ("user_vectors", "item_vectors", "item_bias")
@@ -235,7 +234,6 @@ def bits(model: IterativeRecommender) -> list[bytes]:
 
 @EACH
 def test_the_bits_are_the_same_for_one_two_and_three_threads(name: str) -> None:
-    assert numba.config.NUMBA_NUM_THREADS >= 3, "see conftest: threads to choose from"
     log = synthesize(users=400, items=700, interactions=8000, seed=3)
     more = {"covariance": 50.0} if name == "CML" else {}
     first, *rest = (
@@ -247,11 +245,10 @@ def test_the_bits_are_the_same_for_one_two_and_three_threads(name: str) -> None:
 
 def test_the_covariance_term_has_the_same_bits_for_any_threads() -> None:
     """Also for those of BLAS, whose blocks depend on how many there are."""
-    threadpoolctl = pytest.importorskip("threadpoolctl")
     vectors = np.random.default_rng(0).standard_normal((5000, 60)).astype(np.float32)
     found = []
     for threads in (1, 3, 4):
-        with kernel_threads(threads), threadpoolctl.threadpool_limits(threads, user_api="blas"):
+        with use_threads(threads):
             found.append(covariance_slope(vectors))
     assert all(other.tobytes() == found[0].tobytes() for other in found)
     between = np.cov(vectors.T.astype(np.float64), bias=True)

@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import numba
 import numpy as np
 import polars as pl
 import pytest
@@ -42,7 +41,6 @@ def checksum(folder: Path) -> str:
 def test_the_saved_tensors_are_the_same_for_one_two_and_three_threads(
     tmp_path: Path, settings: dict
 ) -> None:
-    assert numba.config.NUMBA_NUM_THREADS >= 3, "see conftest: threads to choose from"
     log = synthesize(users=400, items=700, interactions=8000, seed=3)
     by_user, by_item = log.by_user, log.by_item
     problem = Problem(by_user.indptr, by_user.indices, by_item.indptr, by_item.indices)

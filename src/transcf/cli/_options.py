@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from transcf.evaluation.protocols import Protocol as EvaluationProtocol
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.judging import Judging
+
+#: What commands have set for as long as the process lives.
+_limits = ExitStack()
 
 #: DATA of every command.
 Data: TypeAlias = Annotated[
@@ -131,12 +135,10 @@ def read_judging(protocol: str, ties: str, part: str, at: str) -> Judging:
 
 
 def limit_threads(threads: int | None) -> None:
-    """Let compiled kernels use so many threads; results never depend on it."""
-    if threads is None:
-        return
-    import numba
+    """Let the rest of the process use so many threads; results never depend on it."""
+    from transcf.threads import use_threads
 
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    _limits.enter_context(use_threads(threads))
 
 
 def dataset_name(data: str) -> str:

@@ -25,9 +25,9 @@ from transcf.evaluation.metrics import Ranks
 from transcf.evaluation.tasks import Mask, Task, full_task, sampled_task
 from transcf.kernels.ranking import count_better, count_better_candidates
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, name_of
-from transcf.retrieval.threads import share_rows
-from transcf.retrieval.tiles import Block, Tiles
+from transcf.retrieval.tiles import FEW_ROWS, Block, Tiles
 from transcf.retrieval.topk import Lists, hide, lists_blocks
+from transcf.threads import share
 
 Ties: TypeAlias = Literal["pessimistic", "realistic", "optimistic"]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -166,7 +166,8 @@ def _count(
 ) -> None:
     """Add what a tile says about the targets of its users."""
 
-    def work(rows: slice) -> None:
+    def work(first_row: int, end_row: int) -> None:
+        rows = slice(first_row, end_row)
         count_better(
             tile[rows],
             first,
@@ -181,7 +182,7 @@ def _count(
             at_least,
         )
 
-    share_rows(len(tile), work)
+    share(len(tile), work, least=FEW_ROWS)
 
 
 def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) -> Ranking:

@@ -1,13 +1,8 @@
 """Compiled arithmetic: arrays in, arrays out, no Python objects and no policy."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
-
-# Threads that wait for work by spinning take the core from those that have some: on a busy
-# machine a parallel loop of microseconds then takes milliseconds. Read when OpenMP is loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numba
 import numpy as np
@@ -37,11 +32,6 @@ INLINED: dict[str, Any] = {"forceinline": True, **BORROWING, **_OPTIONS}
 def compiled(function: Function) -> Function:
     """Compile a function to machine code on first use and keep the result on disk."""
     return cast(Function, numba.njit(nogil=True, **_OPTIONS)(function))
-
-
-def compiled_parallel(function: Function) -> Function:
-    """Like `compiled`, with the `numba.prange` loops shared among the threads."""
-    return cast(Function, numba.njit(nogil=True, parallel=True, **_OPTIONS)(function))
 
 
 def inlined(function: Function) -> Function:

@@ -1,13 +1,15 @@
 """AoBPR's draws: negatives from the top of rankings by single factors."""
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba.extending import overload
 
-from . import INLINED, Array, compiled_parallel, inlined
+from transcf.threads import share
+
+from . import INLINED, Array, compiled, inlined
 from .rng import advance, mix, uniform
 from .sampling import Visit, draw_own, draw_pair
 
@@ -100,7 +102,6 @@ def draw_ranked(
     return state, slot
 
 
-@compiled_parallel
 def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> None:
     """Order the slots of every block by each factor, smallest first.
 
@@ -110,7 +111,15 @@ def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> N
         starts: where the blocks begin, (n_blocks + 1,) int64.
         rankings: out, (n_factors, n_items) int32.
     """
-    for f in numba.prange(len(rankings)):
+    share(len(rankings), partial(_rank_by_factors, items, dim, starts, rankings))
+
+
+@compiled
+def _rank_by_factors(
+    items: Array, dim: int, starts: Array, rankings: Array, first: int, end: int
+) -> None:
+    """The factors first..end-1 of `rank_by_factors`."""
+    for f in range(first, end):
         for b in range(len(starts) - 1):
             begin, size = starts[b], starts[b + 1] - starts[b]
             keys = np.empty(size, np.int64)

@@ -5,16 +5,17 @@ them is the model's own, found by the class of its rates when the kernels are co
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba.extending import overload
 
-from . import BORROWING, Array, Function, compiled, compiled_parallel, inlined
+from . import BORROWING, Array, Function, compiled, inlined
 from .neighborhood import prefetch_row
 from .rng import advance, mix, stream, uniform
 from .sampling import TRAINING, Strata, Visit, draw_negative
+from .tickets import NONE, PATIENCE, add_to, look_at, share_tickets
 
 
 class Rows(NamedTuple):
@@ -159,7 +160,6 @@ def _stratum(
     totals[0], totals[1], totals[2] = loss, hits, triples
 
 
-@compiled_parallel
 def run_rounds(
     rates: Any,
     weights: Array,
@@ -189,12 +189,51 @@ def run_rounds(
         end: one after the last round, at most the number of blocks.
         totals: out, (loss, hits, triples) per stratum, (n_groups * n_blocks, 3) float64.
     """
+    n_groups = len(strata.groups) - 1
+    work = partial(
+        _take_part, rates, weights, rows, dim, strata, user_samples, seed, epoch, begin, end,
+        totals, np.zeros(1 + n_groups, np.int64),
+    )  # fmt: skip
+    share_tickets(work, most=n_groups)
+
+
+@inlined
+def _may_start(counters: Array, r: int, g: int, n_groups: int, n_blocks: int) -> bool:
+    """Whether group g has done its first r rounds, and whoever had its next block is done, too.
+
+    That was the next group, one round ago. The block of the last group comes from the first one,
+    unless it was not with anybody for some rounds, because there are more blocks than groups.
+    """
+    if look_at(counters, 1 + g) < r:
+        return False
+    if g + 1 < n_groups:
+        return look_at(counters, 2 + g) >= r
+    return look_at(counters, 1) >= r - (n_blocks - n_groups)
+
+
+@compiled
+def _take_part(
+    rates: Any, weights: Array, rows: Rows, dim: int, strata: Strata, user_samples: Array,
+    seed: int, epoch: int, begin: int, end: int, totals: Array, counters: Array, ticket: int,
+) -> int:  # fmt: skip
+    """Take strata, round by round and group by group, and train them; see `share_tickets`.
+
+    `counters` hold the next ticket, and how many of the rounds each group has done.
+    """
     n_groups, n_blocks = len(strata.groups) - 1, len(strata.starts) - 1
-    for r in range(begin, end):
-        for loop_index in numba.prange(n_groups):
-            # A parallel loop counts unsigned: another type would compile the strata twice.
-            g: Any = np.int64(loop_index)
-            b = (g + r) % n_blocks
-            s = g * n_blocks + b
-            state = stream(seed, epoch, TRAINING, s)
-            _stratum(rates, weights, rows, dim, strata, user_samples, g, b, state, totals[s])
+    if ticket == NONE:
+        ticket = add_to(counters, 0, 1)
+    while ticket < (end - begin) * n_groups:
+        r, g = ticket // n_groups, ticket % n_groups
+        looks = 0
+        while not _may_start(counters, r, g, n_groups, n_blocks):
+            looks += 1
+            if looks > PATIENCE:
+                return ticket
+        b = (g + begin + r) % n_blocks
+        s = g * n_blocks + b
+        state = stream(seed, epoch, TRAINING, s)
+        _stratum(rates, weights, rows, dim, strata, user_samples, g, b, state, totals[s])
+        add_to(counters, 1 + g, 1)
+        ticket = add_to(counters, 0, 1)
+    return NONE

@@ -1,8 +1,10 @@
 """Rows of vectors as kernels want them: flat, each padded with zeros to whole lanes."""
 
-import numba
+from functools import partial
 
-from . import Array, aligned_zeros, compiled_parallel, inlined
+from transcf.threads import share
+
+from . import Array, aligned_zeros, compiled, inlined
 from .lanes import LANES, fill, load, nothing, store, sum_lanes
 
 
@@ -24,7 +26,6 @@ def unpadded(flat: Array, width: int, dim: int) -> Array:
     return flat.reshape(-1, width)[:, :dim].copy()
 
 
-@compiled_parallel
 def multiply_rows(rows: Array, width: int, matrix: Array, products: Array) -> None:
     """Multiply every row by a matrix.
 
@@ -34,8 +35,15 @@ def multiply_rows(rows: Array, width: int, matrix: Array, products: Array) -> No
         matrix: (width * width,), flat, of the same type.
         products: As `rows`, out.
     """
-    for row in numba.prange(len(rows) // width):
-        at = row * width
+    share(len(rows) // width, partial(_multiply_rows, rows, width, matrix, products))
+
+
+@compiled
+def _multiply_rows(
+    rows: Array, width: int, matrix: Array, products: Array, first: int, end: int
+) -> None:
+    """The rows first..end-1 of `multiply_rows`."""
+    for at in range(first * width, end * width, width):
         for start in range(0, width, LANES):
             total = nothing(load(matrix, start))
             for k in range(width):

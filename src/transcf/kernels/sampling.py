@@ -6,12 +6,14 @@ block can run side by side. Inside a stratum the interactions are sorted by user
 user together with their items in the block. Negatives come from the block, too.
 """
 
+from functools import partial
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from . import Array, compiled, compiled_parallel, inlined
+from transcf.threads import share
+
+from . import Array, compiled, inlined
 from .rng import advance, below, below_low, mix, permutation, stream, upper_half
 
 DEALING, TRAINING = 1, 2
@@ -68,12 +70,21 @@ def locate(order: Array, starts: Array, block: Array, slot: Array) -> None:
             slot[order[place]] = place - starts[b]
 
 
-@compiled_parallel
 def count_strata(
     indptr: Array, indices: Array, groups: Array, block: Array, visits: Array, entries: Array
 ) -> None:
     """Count the visits and the interactions of every stratum, both (n_groups, n_blocks), out."""
-    for g in numba.prange(len(groups) - 1):
+    work = partial(_count_groups, indptr, indices, groups, block, visits, entries)
+    share(len(groups) - 1, work)
+
+
+@compiled
+def _count_groups(
+    indptr: Array, indices: Array, groups: Array, block: Array, visits: Array, entries: Array,
+    first: int, end: int,
+) -> None:  # fmt: skip
+    """The groups first..end-1 of `count_strata`."""
+    for g in range(first, end):
         latest = np.full(visits.shape[1], -1, np.int64)
         visits[g] = 0
         entries[g] = 0
@@ -86,7 +97,6 @@ def count_strata(
                     visits[g, b] += 1
 
 
-@compiled_parallel
 def fill_strata(
     indptr: Array,
     indices: Array,
@@ -107,9 +117,19 @@ def fill_strata(
         entries: where each stratum's interactions begin, (n_groups * n_blocks,) int64.
         strata: `groups`, `starts` and `visits` are read, the rest is written.
     """
+    work = partial(_fill_groups, indptr, indices, weights, block, slot, entries, strata)
+    share(len(strata.groups) - 1, work)
+
+
+@compiled
+def _fill_groups(
+    indptr: Array, indices: Array, weights: Array, block: Array, slot: Array, entries: Array,
+    strata: Strata, first_group: int, end_group: int,
+) -> None:  # fmt: skip
+    """The groups first_group..end_group-1 of `fill_strata`."""
     groups, _, visits, visitor, first, slots, shares = strata
     n_blocks = len(strata.starts) - 1
-    for g in numba.prange(len(groups) - 1):
+    for g in range(first_group, end_group):
         next_visit = visits[g * n_blocks : (g + 1) * n_blocks].copy()
         next_entry = entries[g * n_blocks : (g + 1) * n_blocks].copy()
         latest = np.full(n_blocks, -1, np.int64)

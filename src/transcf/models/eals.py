@@ -18,7 +18,7 @@ from transcf.models.base import State
 from transcf.models.iterative import ITERATION_RULES
 from transcf.models.rules import Number, Rule
 from transcf.retrieval.scorer import Scores
-from transcf.training.threads import kernel_threads
+from transcf.threads import use_threads
 from transcf.training.trainable import Tensors
 
 #: Standard deviation of the first vectors, as in the paper.
@@ -189,7 +189,7 @@ class EALS(AlternatingRecommender):
             start_scale=_START,
             seed=[self.random_state, additions],
         )
-        with kernel_threads(self.n_threads):
+        with use_threads(self.n_threads):
             after = learn_log(before, self.seen_, growth, log, rule)
         report = self.report_
         self._remember(growth.users, growth.items, growth.seen)

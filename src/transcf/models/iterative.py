@@ -15,9 +15,9 @@ from transcf import __version__
 from transcf.data.interactions import Interactions
 from transcf.models.base import Recommender
 from transcf.models.rules import SEED, Number, Rule
+from transcf.threads import use_threads
 from transcf.training.loop import DivergedRunError, Outcome, Plan, train
 from transcf.training.options import FitOptions
-from transcf.training.threads import kernel_threads
 from transcf.training.trainable import Tensors, Trainable
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class IterativeRecommender(Recommender):
         validation: Interactions | Validation | None,
         options: FitOptions,
     ) -> None:
-        with kernel_threads(self.n_threads):
+        with use_threads(self.n_threads):
             trainable = self._trainable(train_data)
             judge = validate = None
             if validation is not None:

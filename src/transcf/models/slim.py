@@ -15,9 +15,9 @@ from transcf.models._item_weights import ItemWeights
 from transcf.models.base import Held
 from transcf.models.rules import Number, Rule
 from transcf.retrieval.scorer import block_length
+from transcf.threads import use_threads
 from transcf.training.options import FitOptions
 from transcf.training.progress import EpochBar
-from transcf.training.threads import kernel_threads
 
 #: A column is done when a sweep over its weights changes none by more than this.
 _TOLERANCE = 1e-4
@@ -75,7 +75,7 @@ class SLIM(ItemWeights):
         step = block_length(train.n_items)
         blocks, solved = [], 0
         bar = EpochBar(self.name, train.n_items, options.progress)
-        with kernel_threads(self.n_threads), bar:
+        with use_threads(self.n_threads), bar:
             for first in range(0, train.n_items, step):
                 last = min(first + step, train.n_items)
                 dense = np.empty((last - first, train.n_items), np.float32)

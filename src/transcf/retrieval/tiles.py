@@ -25,13 +25,15 @@ from transcf.retrieval.scorer import (
     linear_form_of,
     name_of,
 )
-from transcf.retrieval.threads import share_rows
+from transcf.threads import share
 
 #: Memory of one tile; few wide tiles cost least, and below 32 MB an allocator hands it out again
 #: without asking the system.
 TILE_BYTES = 31 * 2**20
 #: Users of one product; with fewer, the packing of item vectors shows.
 PRODUCT_USERS = 1400
+#: Rows of a tile that are not worth a thread of their own.
+FEW_ROWS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,10 +144,10 @@ class Tiles:
     def _copy(self, scores: Scores, columns: Rows, tile: Scores) -> None:
         sound: list[bool] = []
 
-        def work(rows: slice) -> None:
-            sound.append(gather_finite(scores[rows], columns, tile[rows]))
+        def work(first: int, end: int) -> None:
+            sound.append(gather_finite(scores[first:end], columns, tile[first:end]))
 
-        share_rows(len(tile), work)
+        share(len(tile), work, least=FEW_ROWS)
         if not all(sound):
             raise self._not_finite()
 

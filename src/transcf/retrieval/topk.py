@@ -17,8 +17,8 @@ from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.kernels import topk as kernels
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
-from transcf.retrieval.threads import share_rows
-from transcf.retrieval.tiles import Block, Tiles
+from transcf.retrieval.tiles import FEW_ROWS, Block, Tiles
+from transcf.threads import share
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -104,7 +104,8 @@ class Lists:
     def add(self, tile: Scores, first: int) -> None:
         """Look through a tile."""
 
-        def work(rows: slice) -> None:
+        def work(first_row: int, end_row: int) -> None:
+            rows = slice(first_row, end_row)
             kernels.collect(
                 tile[rows],
                 first,
@@ -116,13 +117,14 @@ class Lists:
                 self._thresholds[rows],
             )
 
-        share_rows(len(tile), work)
+        share(len(tile), work, least=FEW_ROWS)
 
     def finish(self, items: Rows, scores: Scores) -> None:
         """Write the lists, (n, k) each; places beyond the last item stay as they are."""
         block, tiles = self._block, self._tiles
 
-        def work(rows: slice) -> None:
+        def work(first_row: int, end_row: int) -> None:
+            rows = slice(first_row, end_row)
             kernels.settle(
                 self._k,
                 block.error[rows],
@@ -137,7 +139,7 @@ class Lists:
                 scores[rows],
             )
 
-        share_rows(len(block.users), work)
+        share(len(block.users), work, least=FEW_ROWS)
         crowded = np.flatnonzero(self._counts == kernels.CROWDED).astype(np.int32)
         if not len(crowded):
             return
@@ -156,7 +158,8 @@ class Lists:
 def hide(tiles: Tiles, users: Rows, tile: Scores, first: int, listed: Csr) -> None:
     """Set the scores of each user's listed items in a tile to -inf."""
 
-    def work(rows: slice) -> None:
+    def work(first_row: int, end_row: int) -> None:
+        rows = slice(first_row, end_row)
         kernels.hide(
             tile[rows],
             first,
@@ -167,4 +170,4 @@ def hide(tiles: Tiles, users: Rows, tile: Scores, first: int, listed: Csr) -> No
             listed.indices,
         )
 
-    share_rows(len(tile), work)
+    share(len(tile), work, least=FEW_ROWS)
