@@ -11,8 +11,9 @@ from scipy.stats import chisquare
 
 from transcf.kernels import Array, compiled
 from transcf.kernels.lanes import LANES
-from transcf.kernels.ranked_draws import RankedRates, draw_ranked, rank_by_factors
-from transcf.kernels.sampling import Visit
+from transcf.kernels.ranked_draws import RankedRates, Rankings, draw_ranked, rank_by_factors
+from transcf.kernels.rounds import Rows
+from transcf.kernels.sampling import Draws, Visit
 from transcf.models._pairwise import AdaptiveSolver, LogisticLoss, Start
 from transcf.models._triples import Problem
 from transcf.training.trainable import Tensors
@@ -21,17 +22,15 @@ from transcf.training.trainable import Tensors
 @compiled
 def draw_many(
     rates: RankedRates,
-    weights: Array,
-    users: Array,
-    rankings: Array,
+    rows: Rows[Rankings],
     dim: int,
-    marks: Array,
+    draws: Draws,
     visit: Visit,
     state: np.uint64,
     counts: Array,
 ) -> None:
     for _ in range(200_000):
-        state, slot = draw_ranked(rates, weights, users, rankings, dim, marks, visit, state)
+        state, slot = draw_ranked(rates, rows, dim, draws, visit, state)
         counts[slot] += 1
 
 
@@ -84,10 +83,10 @@ def test_ranks_are_geometric_on_factors_drawn_by_importance(rank_share: float) -
     counts = np.zeros(n, np.int64)
     one = np.float32(1)
     visit = Visit(group=0, user=1, start=start, size=n, begin=0, own=3, stamp=6, samples=1)
-    draw_many(
-        RankedRates(one, one, one, one, rank_share, -np.expm1(-1 / rank_share)), weights,
-        users.ravel(), rankings, dim, marks, visit, np.uint64(12345), counts,
-    )  # fmt: skip
+    rates = RankedRates(one, one, one, one, rank_share, -np.expm1(-1 / rank_share))
+    rows = Rows(users.ravel(), np.empty(0), np.empty(0), Rankings(rankings, weights))
+    draws = Draws(np.empty(0, np.int32), np.empty(0, np.float32), marks)
+    draw_many(rates, rows, dim, draws, visit, np.uint64(12345), counts)
     shares = expected_shares(x, block, weights, rank_share, seen)
     assert counts[list(seen)].sum() == 0
     assert_shares(counts, shares)

@@ -1,6 +1,7 @@
 """AoBPR's draws: negatives from the top of rankings by single factors."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,9 +10,11 @@ from numba.extending import overload
 
 from transcf.threads import share
 
-from . import INLINED, Array, compiled, inlined
+from . import INLINED, Array, Function, compiled, inlined
+from .kinds import Kinds
 from .rng import advance, mix, uniform
-from .sampling import Visit, draw_own, draw_pair
+from .rounds import Rows
+from .sampling import Draws, Visit, draw_own
 
 _MAGNITUDE, _SLOT = 0x7FFFFFFF, 0xFFFFFFFF
 
@@ -30,56 +33,69 @@ class RankedRates(NamedTuple):
     rank_reach: float
 
 
-def draw(
-    rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
-    marks: Any, visit: Any, state: Any,
-) -> Any:  # fmt: skip
-    """One of the visit's items and a negative (two slots), by rank for `RankedRates`, else evenly.
+class Rankings(NamedTuple):
+    """The slots of every block by each factor, smallest first, and how much the factors matter.
 
-    Only for kernels.
+    Attributes:
+        slots: (n_factors, n_items) int32, blocks one after the other.
+        importance: spread of each factor over the items, (n_factors,).
     """
+
+    slots: Array
+    importance: Array
+
+
+_draws = Kinds()
+
+
+def draws_of(*kinds: type) -> Callable[[Function], Function]:
+    """Let a compiled function draw for rates of these classes; its arguments are those of `draw`.
+
+    It returns the state, one of the visit's items and a negative (two slots).
+    """
+    return _draws.register(*kinds)
+
+
+def draw(
+    rates: Any, rows: Rows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
+) -> Any:
+    """What `draws_of` has found for the rates; only for kernels."""
 
 
 @overload(draw, jit_options=INLINED)
-def _choose_draw(
-    rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
-    marks: Any, visit: Any, state: Any,
-) -> Any:  # fmt: skip
-    def evenly(
-        rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
-        marks: Any, visit: Any, state: Any,
-    ) -> Any:  # fmt: skip
-        return draw_pair(state, slots, shares, marks, visit)
+def _choose_draw(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
+    function = _draws.find(rates)
 
-    def by_rank(
-        rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
-        marks: Any, visit: Any, state: Any,
-    ) -> Any:  # fmt: skip
-        state = advance(state)
-        positive = draw_own(mix(state), slots, shares, visit)
-        state, negative = draw_ranked(rates, weights, users, rankings, dim, marks, visit, state)
-        return state, positive, negative
+    def chosen(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
+        return function(rates, rows, dim, draws, visit, state)
 
-    return by_rank if rates.instance_class is RankedRates else evenly
+    return chosen
+
+
+@draws_of(RankedRates)
+@inlined
+def _draw_by_rank(
+    rates: RankedRates, rows: Rows[Rankings], dim: int, draws: Draws, visit: Visit,
+    state: np.uint64,
+) -> tuple[np.uint64, int, int]:  # fmt: skip
+    state = advance(state)
+    positive = draw_own(mix(state), draws, visit)
+    state, negative = draw_ranked(rates, rows, dim, draws, visit, state)
+    return state, positive, negative
 
 
 @inlined
 def draw_ranked(
-    rates: RankedRates,
-    weights: Array,
-    users: Array,
-    rankings: Array,
-    dim: int,
-    marks: Array,
-    visit: Visit,
+    rates: RankedRates, rows: Rows[Rankings], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
-) -> tuple[np.uint64, int]:
+) -> tuple[np.uint64, int]:  # fmt: skip
     """A negative that the user's vector ranks high: by one factor, drawn by its importance.
 
     The rank r within the block has p(r) ~ exp(-r / (rank_share * size)); where the user has that
     item, the next one in the ranking is taken.
     """
-    size = visit.size
+    users, marks, size = rows.users, draws.marks, visit.size
+    rankings, weights = rows.extra
     u, total = dim * visit.user, weights.dtype.type(0)
     for f in range(len(weights)):
         total += abs(users[u + f]) * weights[f]

@@ -6,68 +6,60 @@ them is the model's own, found by the class of its rates when the kernels are co
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numba.extending import overload
 
 from . import BORROWING, Array, Function, compiled, inlined
+from .kinds import Kinds
 from .neighborhood import prefetch_row
 from .rng import advance, mix, stream, uniform
-from .sampling import TRAINING, Strata, Visit, draw_negative
+from .sampling import TRAINING, Draws, Strata, Visit, draw_negative
 from .tickets import NONE, PATIENCE, add_to, look_at, share_tickets
 
+Extra = TypeVar("Extra")
 
-class Rows(NamedTuple):
+
+class Rows(NamedTuple, Generic[Extra]):
     """What training changes: packed rows of users and items (flat), and the items' biases.
 
-    Items and biases are in dealt order. `extra` is whatever else a model reads or writes.
+    Items and biases are in dealt order. `extra` is a tuple of whatever else a model reads or
+    writes.
     """
 
     users: Array
     items: Array
     bias: Array
-    extra: Any
+    extra: Extra
 
 
-def train_visit(
-    rates: Any, weights: Any, users: Any, items: Any, bias: Any, extra: Any, dim: Any, slots: Any,
-    shares: Any, marks: Any, visit: Any, state: Any,
-) -> Any:  # fmt: skip
-    """What `visits_of` has found for the rates; only for kernels."""
+class Rounds(NamedTuple):
+    """Which rounds of which epoch, from `begin` to before `end`; `seed` is the run's."""
+
+    seed: int
+    epoch: int
+    begin: int
+    end: int
 
 
-def cost_at(rates: Any, users: Any, user: Any, items: Any, place: Any, dim: Any) -> Any:
-    """What `costs_of` has found for the rates; only for kernels."""
+class Nearest(NamedTuple):
+    """A negative (its place) and what it costs, bias included."""
+
+    place: int
+    cost: Any
+
+
+_visits, _costs = Kinds(), Kinds()
 
 
 def visits_of(*kinds: type) -> Callable[[Function], Function]:
     """Let a compiled function train the visits of models with rates of these classes.
 
-    It draws the visit's triples and takes a step on each; it returns the state, the summed loss
-    and the hits: triples whose negative was in the way.
+    Its arguments are those of `train_visit`. It draws the visit's triples and takes a step on each;
+    it returns the state, the summed loss and the hits: triples whose negative was in the way.
     """
-
-    def register(function: Function) -> Function:
-        @overload(train_visit, jit_options=BORROWING)
-        def choose(
-            rates: Any, weights: Any, users: Any, items: Any, bias: Any, extra: Any, dim: Any,
-            slots: Any, shares: Any, marks: Any, visit: Any, state: Any,
-        ) -> Any:  # fmt: skip
-            def train(
-                rates: Any, weights: Any, users: Any, items: Any, bias: Any, extra: Any, dim: Any,
-                slots: Any, shares: Any, marks: Any, visit: Any, state: Any,
-            ) -> Any:  # fmt: skip
-                return function(
-                    rates, weights, users, items, bias, extra, dim, slots, shares, marks, visit,
-                    state,
-                )  # fmt: skip
-
-            return train if rates.instance_class in kinds else None
-
-        return function
-
-    return register
+    return _visits.register(*kinds)
 
 
 def costs_of(*kinds: type) -> Callable[[Function], Function]:
@@ -75,43 +67,55 @@ def costs_of(*kinds: type) -> Callable[[Function], Function]:
 
     Its arguments are those of `cost_at`, with the user's row number and the item's place.
     """
+    return _costs.register(*kinds)
 
-    def register(function: Function) -> Function:
-        @overload(cost_at)
-        def choose(rates: Any, users: Any, user: Any, items: Any, place: Any, dim: Any) -> Any:
-            def cost(rates: Any, users: Any, user: Any, items: Any, place: Any, dim: Any) -> Any:
-                return function(rates, users, user, items, place, dim)
 
-            return cost if rates.instance_class in kinds else None
+def train_visit(
+    rates: Any, rows: Rows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
+) -> Any:
+    """What `visits_of` has found for the rates; only for kernels."""
 
-        return function
 
-    return register
+def cost_at(rates: Any, rows: Rows[Any], dim: int, user: int, place: int) -> Any:
+    """What `costs_of` has found for the rates; only for kernels."""
+
+
+@overload(train_visit, jit_options=BORROWING)
+def _choose_visit(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
+    function = _visits.find(rates)
+
+    def train(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
+        return function(rates, rows, dim, draws, visit, state)
+
+    return train
+
+
+@overload(cost_at, jit_options=BORROWING)
+def _choose_cost(rates: Any, rows: Any, dim: Any, user: Any, place: Any) -> Any:
+    function = _costs.find(rates)
+
+    def cost(rates: Any, rows: Any, dim: Any, user: Any, place: Any) -> Any:
+        return function(rates, rows, dim, user, place)
+
+    return cost
 
 
 @inlined
 def hardest(
-    rates: Any,
-    users: Array,
-    items: Array,
-    bias: Array,
-    dim: int,
-    marks: Array,
-    visit: Visit,
-    reach: Any,
-    j: int,
-    far: Any,
-    state: np.uint64,
-) -> tuple[np.uint64, int, Any, Any]:
-    """The nearest of several negatives, and how many of them come within `reach`.
+    rates: Any, rows: Rows[Any], dim: int, draws: Draws, visit: Visit, reach: Any,
+    nearest: Nearest, state: np.uint64,
+) -> tuple[np.uint64, int, Any, Any]:  # fmt: skip
+    """The nearest of several negatives, `nearest` being the first of them.
 
-    `j` (a place) is the first of them and `far` what it costs, bias included.
+    Returns:
+        The state, the place and the cost of the nearest, and how many come within `reach`.
     """
+    j, far = nearest
     violations = np.int64(far < reach)
     for _ in range(1, rates.negatives):
-        state, other = draw_negative(state, marks, visit)
+        state, other = draw_negative(draws, visit, state)
         place = visit.start + other
-        distance = cost_at(rates, users, visit.user, items, place, dim) - bias[place]
+        distance = cost_at(rates, rows, dim, visit.user, place) - rows.bias[place]
         violations += np.int64(distance < reach)
         if distance < far:
             j, far = place, distance
@@ -120,29 +124,21 @@ def hardest(
 
 @compiled
 def _stratum(
-    rates: Any,
-    weights: Array,
-    rows: Rows,
-    dim: int,
-    strata: Strata,
-    user_samples: Array,
-    g: int,
-    b: int,
-    state: np.uint64,
-    totals: Array,
-) -> None:
+    rates: Any, rows: Rows[Any], dim: int, strata: Strata, user_samples: Array, g: int, b: int,
+    state: np.uint64, totals: Array,
+) -> None:  # fmt: skip
     """Train one stratum; `totals` receives the summed loss, the hits and all triples."""
-    users, items, bias, extra = rows
     visitor, first, slots, shares = strata.visitor, strata.first, strata.slots, strata.shares
     start, size = strata.starts[b], strata.starts[b + 1] - strata.starts[b]
     marks = np.full(size, -1, np.int64)
+    draws = Draws(slots, shares, marks)
     index = g * (len(strata.starts) - 1) + b
-    width = len(users) // len(user_samples)
+    width = len(rows.users) // len(user_samples)
     loss, hits, triples = 0.0, 0, 0
     for number in range(strata.visits[index], strata.visits[index + 1]):
         user, begin = visitor[number], first[number]
         count = first[number + 1] - begin
-        prefetch_row(users, width * visitor[number + 1], width)
+        prefetch_row(rows.users, width * visitor[number + 1], width)
         state = advance(state)
         share = shares[begin + count - 1] if len(shares) > 0 else user_samples.dtype.type(count)
         samples = int(user_samples[user] * share + uniform(mix(state)))
@@ -151,9 +147,7 @@ def _stratum(
         for entry in range(begin, begin + count):
             marks[slots[entry]] = number
         visit = Visit(g, user, start, size, begin, count, number, samples)
-        state, visit_loss, visit_hits = train_visit(
-            rates, weights, users, items, bias, extra, dim, slots, shares, marks, visit, state
-        )
+        state, visit_loss, visit_hits = train_visit(rates, rows, dim, draws, visit, state)
         loss += visit_loss
         hits += visit_hits
         triples += samples
@@ -162,38 +156,27 @@ def _stratum(
 
 def run_rounds(
     rates: Any,
-    weights: Array,
-    rows: Rows,
+    rows: Rows[Any],
     dim: int,
     strata: Strata,
     user_samples: Array,
-    seed: int,
-    epoch: int,
-    begin: int,
-    end: int,
+    rounds: Rounds,
     totals: Array,
 ) -> None:
-    """Run the rounds begin..end-1: in round r, group g meets block (g + r) modulo the blocks.
+    """Run some rounds: in round r, group g meets block (g + r) modulo the blocks.
 
     Args:
         rates: step sizes; the class picks the model.
-        weights: what steps look up: their weight by the number of violations among the negatives,
-            (negatives + 1,), or whatever else the model says.
         rows: what training changes.
         dim: length of one vector in a row, a multiple of `LANES`.
         strata: this epoch's strata, with at least as many blocks as groups.
         user_samples: samples of a user per unit of weight (1 on average), (n_users,).
-        seed: the run's seed.
-        epoch: number of the epoch.
-        begin: first round.
-        end: one after the last round, at most the number of blocks.
+        rounds: which of them, at most as many as there are blocks.
         totals: out, (loss, hits, triples) per stratum, (n_groups * n_blocks, 3) float64.
     """
     n_groups = len(strata.groups) - 1
-    work = partial(
-        _take_part, rates, weights, rows, dim, strata, user_samples, seed, epoch, begin, end,
-        totals, np.zeros(1 + n_groups, np.int64),
-    )  # fmt: skip
+    counters = np.zeros(1 + n_groups, np.int64)
+    work = partial(_take_part, rates, rows, dim, strata, user_samples, rounds, totals, counters)
     share_tickets(work, most=n_groups)
 
 
@@ -213,8 +196,8 @@ def _may_start(counters: Array, r: int, g: int, n_groups: int, n_blocks: int) ->
 
 @compiled
 def _take_part(
-    rates: Any, weights: Array, rows: Rows, dim: int, strata: Strata, user_samples: Array,
-    seed: int, epoch: int, begin: int, end: int, totals: Array, counters: Array, ticket: int,
+    rates: Any, rows: Rows[Any], dim: int, strata: Strata, user_samples: Array, rounds: Rounds,
+    totals: Array, counters: Array, ticket: int,
 ) -> int:  # fmt: skip
     """Take strata, round by round and group by group, and train them; see `share_tickets`.
 
@@ -223,17 +206,17 @@ def _take_part(
     n_groups, n_blocks = len(strata.groups) - 1, len(strata.starts) - 1
     if ticket == NONE:
         ticket = add_to(counters, 0, 1)
-    while ticket < (end - begin) * n_groups:
+    while ticket < (rounds.end - rounds.begin) * n_groups:
         r, g = ticket // n_groups, ticket % n_groups
         looks = 0
         while not _may_start(counters, r, g, n_groups, n_blocks):
             looks += 1
             if looks > PATIENCE:
                 return ticket
-        b = (g + begin + r) % n_blocks
+        b = (g + rounds.begin + r) % n_blocks
         s = g * n_blocks + b
-        state = stream(seed, epoch, TRAINING, s)
-        _stratum(rates, weights, rows, dim, strata, user_samples, g, b, state, totals[s])
+        state = stream(rounds.seed, rounds.epoch, TRAINING, s)
+        _stratum(rates, rows, dim, strata, user_samples, g, b, state, totals[s])
         add_to(counters, 1 + g, 1)
         ticket = add_to(counters, 0, 1)
     return NONE

@@ -37,6 +37,18 @@ class Strata(NamedTuple):
     shares: Array
 
 
+class Draws(NamedTuple):
+    """What a stratum draws from.
+
+    `slots` and `shares` are those of the strata; `marks`, (size of the block,), hold the stamp of
+    the latest visit of somebody who has the item.
+    """
+
+    slots: Array
+    shares: Array
+    marks: Array
+
+
 class Visit(NamedTuple):
     """One user together with their items in a block, and how many triples to draw.
 
@@ -151,42 +163,40 @@ def _fill_groups(
 
 
 @inlined
-def draw_own(word: np.uint64, slots: Array, shares: Array, visit: Visit) -> int:
+def draw_own(word: np.uint64, draws: Draws, visit: Visit) -> int:
     """One of a visit's items by its weight (a slot), from the upper half of a random word."""
-    begin, count = visit.begin, visit.own
+    begin, count, shares = visit.begin, visit.own, draws.shares
     if len(shares) == 0:
-        return slots[begin + below(word, count)]
+        return draws.slots[begin + below(word, count)]
     wanted = upper_half(word) * shares[begin + count - 1]
     entry = begin
     while entry < begin + count - 1 and shares[entry] <= wanted:
         entry += 1
-    return slots[entry]
+    return draws.slots[entry]
 
 
 @inlined
-def draw_pair(
-    state: np.uint64, slots: Array, shares: Array, marks: Array, visit: Visit
-) -> tuple[np.uint64, int, int]:
+def draw_pair(draws: Draws, visit: Visit, state: np.uint64) -> tuple[np.uint64, int, int]:
     """One of the visit's items, and one of the block's that the user does not have (two slots).
 
-    The user's own items carry the visit's stamp in `marks`; at least one item must not.
+    The user's own items carry the visit's stamp; at least one item must not.
     """
     state = advance(state)
     word = mix(state)
-    positive = draw_own(word, slots, shares, visit)
+    positive = draw_own(word, draws, visit)
     negative = below_low(word, visit.size)
-    while marks[negative] == visit.stamp:
+    while draws.marks[negative] == visit.stamp:
         state = advance(state)
         negative = below(mix(state), visit.size)
     return state, positive, negative
 
 
 @inlined
-def draw_negative(state: np.uint64, marks: Array, visit: Visit) -> tuple[np.uint64, int]:
+def draw_negative(draws: Draws, visit: Visit, state: np.uint64) -> tuple[np.uint64, int]:
     """One more of the block's items that the user does not have (a slot)."""
     state = advance(state)
     negative = below(mix(state), visit.size)
-    while marks[negative] == visit.stamp:
+    while draws.marks[negative] == visit.stamp:
         state = advance(state)
         negative = below(mix(state), visit.size)
     return state, negative

@@ -15,8 +15,8 @@ from . import Array, inlined
 from .lanes import LANES, fill, load, nothing, store, sum_lanes
 from .neighborhood import prefetch_row
 from .rng import advance, below, mix
-from .rounds import costs_of, hardest, visits_of
-from .sampling import Visit, draw_pair
+from .rounds import Nearest, Rows, costs_of, hardest, visits_of
+from .sampling import Draws, Visit, draw_pair
 
 
 class Rates(NamedTuple):
@@ -32,6 +32,18 @@ class Rates(NamedTuple):
     bias_decay: np.floating[Any]
     negatives: int
     item_bias: bool
+
+
+class TranslationExtra(NamedTuple):
+    """What else steps read and write.
+
+    Attributes:
+        pending: steps of q that wait for an item, one row for each group, (n_groups, dim).
+        rank_weights: weight of a step by the number of violations, (negatives + 1,).
+    """
+
+    pending: Array
+    rank_weights: Array
 
 
 class Translation(Rates):
@@ -198,47 +210,39 @@ def step_item(items: Array, i: int, pending: Array, dim: int, factor: Any) -> No
 @costs_of(*FORMS.values())
 @inlined
 def _cost_at_place(
-    rates: Rates, users: Array, user: int, items: Array, place: int, dim: int
+    rates: Rates, rows: Rows[TranslationExtra], dim: int, user: int, place: int
 ) -> Any:
-    return cost_of(rates, users, 2 * dim * user, items, 3 * dim * place, dim)
+    return cost_of(rates, rows.users, 2 * dim * user, rows.items, 3 * dim * place, dim)
 
 
 @visits_of(*FORMS.values())
 @inlined
 def _visit(
-    rates: Rates,
-    weights: Array,
-    users: Array,
-    items: Array,
-    bias: Array,
-    extra: Array,
-    dim: int,
-    slots: Array,
-    shares: Array,
-    marks: Array,
-    visit: Visit,
+    rates: Rates, rows: Rows[TranslationExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
-) -> tuple[np.uint64, float, int]:
+) -> tuple[np.uint64, float, int]:  # fmt: skip
+    users, items, bias, extra = rows
+    slots, shares, _ = draws
     u, start, begin, count = 2 * dim * visit.user, visit.start, visit.begin, visit.own
-    pending = extra[visit.group]
+    pending = extra.pending[visit.group]
     width, rate, loss, active = 3 * dim, rates.learning_rate, 0.0, 0
     is_weighted = len(shares) > 0
     even = pending.dtype.type(count / shares[begin + count - 1] if is_weighted else 1.0)
     for k in range(dim):
         pending[k] = 0
-    state, i_next, j_next = draw_pair(state, slots, shares, marks, visit)
+    state, i_next, j_next = draw_pair(draws, visit, state)
     for _ in range(visit.samples):
         i, j = start + i_next, start + j_next
         # One sample ahead: the rows can travel, and the last draw receives the last pending step.
-        state, i_next, j_next = draw_pair(state, slots, shares, marks, visit)
+        state, i_next, j_next = draw_pair(draws, visit, state)
         prefetch_row(items, width * (start + i_next), width)
         prefetch_row(items, width * (start + j_next), width)
         near, far, spread = costs(rates, users, u, items, width * i, width * j, dim)
         reach = rates.margin + near - bias[i]
         state, j, far, violations = hardest(
-            rates, users, items, bias, dim, marks, visit, reach, j, far - bias[j], state
+            rates, rows, dim, draws, visit, reach, Nearest(j, far - bias[j]), state
         )
-        weight = weights[violations]
+        weight = extra.rank_weights[violations]
         loss += rates.reg_distance * near + rates.reg_neighborhood * spread
         pull = rate * (weight + rates.reg_distance)
         if violations > 0:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import bound_rows
-from transcf.kernels.pairwise import HingeRates
+from transcf.kernels.pairwise import HingeExtra, HingeRates
 from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
 from transcf.models._gram import weighted_gram
 from transcf.models._triples import Problem, rank_weights
@@ -58,9 +59,9 @@ class HingeSolver(PairwiseSolver):
             bounds_steps=loss.bound_after == "step",
         )
 
-    def _prepare(self) -> Array:
+    def _prepare(self, dtype: npt.DTypeLike) -> HingeExtra:
         n_items = len(self._problem.active_items) if self._loss.rank_weighting else None
-        return rank_weights(self._loss.negatives, n_items)
+        return HingeExtra(rank_weights(self._loss.negatives, n_items).astype(dtype))
 
     def _finish(self, users: Array, items: Array, triples: int) -> None:
         if self._loss.covariance:

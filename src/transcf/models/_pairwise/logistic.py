@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from transcf.kernels import Array
-from transcf.kernels.pairwise import LogisticRates
-from transcf.kernels.ranked_draws import RankedRates, rank_by_factors
+from transcf.kernels.pairwise import LogisticRates, NoExtra
+from transcf.kernels.ranked_draws import RankedRates, Rankings, rank_by_factors
 from transcf.models._triples import Problem
 
 from .solver import PairwiseSolver, Start
@@ -45,8 +45,8 @@ class LogisticSolver(PairwiseSolver):
             bias_keep=number(bias_keep),
         )
 
-    def _prepare(self) -> Array:
-        return np.empty(0)
+    def _prepare(self, dtype: npt.DTypeLike) -> NoExtra | Rankings:
+        return NoExtra()
 
 
 class AdaptiveSolver(LogisticSolver):
@@ -63,8 +63,7 @@ class AdaptiveSolver(LogisticSolver):
         """Prepare; `rank_share` is the scale of the ranks as a share of the items."""
         super().__init__(problem, start, loss, **layout)
         self._rank_share = rank_share
-        n_active = len(problem.active_items)
-        self._rows = self._rows._replace(extra=np.zeros((start.dim, n_active), np.int32))
+        self._rankings = np.zeros((start.dim, len(problem.active_items)), np.int32)
 
     def _rates(self, number: type[np.floating[Any]]) -> RankedRates:
         share = self._rank_share
@@ -78,9 +77,8 @@ class AdaptiveSolver(LogisticSolver):
         cuts: list[int] = np.unique(np.linspace(0, n_blocks, renewals + 1).astype(int)).tolist()
         return cuts
 
-    def _prepare(self) -> Array:
+    def _prepare(self, dtype: npt.DTypeLike) -> Rankings:
         items = self._rows.items
-        rank_by_factors(items, self._dim, self._dealer.strata.starts, self._rows.extra)
+        rank_by_factors(items, self._dim, self._dealer.strata.starts, self._rankings)
         vectors = items.reshape(-1, self._dim)[:, : self._start.dim]
-        spreads: Array = vectors.std(axis=0, dtype=np.float64)
-        return spreads
+        return Rankings(self._rankings, vectors.std(axis=0, dtype=np.float64).astype(dtype))

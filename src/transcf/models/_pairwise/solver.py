@@ -15,11 +15,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.pairwise import HingeRates, LogisticRates
-from transcf.kernels.ranked_draws import RankedRates
-from transcf.kernels.rounds import Rows, run_rounds
+from transcf.kernels.pairwise import HingeExtra, HingeRates, LogisticRates, NoExtra
+from transcf.kernels.ranked_draws import RankedRates, Rankings
+from transcf.kernels.rounds import Rounds, Rows, run_rounds
 from transcf.kernels.rows import padded_width, unpadded
 from transcf.models._triples import BLOCK_BYTES, Dealer, Problem, first_vectors
 from transcf.training.trainable import EpochStats, Tensors
@@ -66,11 +67,11 @@ class PairwiseSolver:
         self._dim = padded_width(start.dim)
         self._dealer = Dealer(problem, self._dim, samples, block_bytes)
         n_active = len(problem.active_items)
-        self._rows = Rows(
+        self._rows: Rows[NoExtra] = Rows(
             users=aligned_zeros((problem.n_users * self._dim,), dtype),
             items=aligned_zeros((n_active * self._dim,), dtype),
             bias=np.zeros(n_active, dtype),
-            extra=np.empty((0, n_active), np.int32),
+            extra=NoExtra(),
         )
 
     def tensors(self) -> Tensors:
@@ -90,11 +91,9 @@ class PairwiseSolver:
         rates = self._rates(dtype.type)
         totals = np.zeros((len(strata.visits) - 1, 3))
         for begin, end in pairwise(self._cuts()):
-            weights = self._prepare().astype(dtype)
-            run_rounds(
-                rates, weights, self._rows, self._dim, strata, self._samples_per_item,
-                self._start.seed, number, begin, end, totals,
-            )  # fmt: skip
+            rows = Rows(*self._rows[:3], extra=self._prepare(dtype))
+            rounds = Rounds(self._start.seed, number, begin, end)
+            run_rounds(rates, rows, self._dim, strata, self._samples_per_item, rounds, totals)
         loss, _, triples = totals.sum(axis=0)
         self._unpack(order, int(triples))
         return EpochStats(loss / max(1, triples), int(triples))
@@ -110,8 +109,8 @@ class PairwiseSolver:
         return [0, len(self._dealer.strata.starts) - 1]
 
     @abstractmethod
-    def _prepare(self) -> Array:
-        """Get ready for the next rounds; return the weights that steps look up."""
+    def _prepare(self, dtype: npt.DTypeLike) -> NoExtra | HingeExtra | Rankings:
+        """Get ready for the next rounds; return what else their steps look up."""
 
     def _finish(self, users: Array, items: Array, triples: int) -> None:
         """Change the vectors of users and of dealt items once more at the end, in place."""

@@ -15,9 +15,9 @@ import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import average_items, average_users, push_to_users
-from transcf.kernels.rounds import Rows, run_rounds
+from transcf.kernels.rounds import Rounds, Rows, run_rounds
 from transcf.kernels.rows import padded_width
-from transcf.kernels.translation import FORMS, Rates
+from transcf.kernels.translation import FORMS, Rates, TranslationExtra
 from transcf.models._triples import BLOCK_BYTES, Dealer, Problem
 
 from .parameters import BIAS_RATE, EpochStats, Hyper, Parameters, bound
@@ -45,7 +45,7 @@ class FastSolver:
         # it is not to take longer than the training in between.
         affordable = triples * (1 + hyper.negatives) / (2 * max(1, nnz))
         self._renewals = min(hyper.refresh, max(1, int(affordable)))
-        self._rows: Rows | None = None
+        self._rows: Rows[TranslationExtra] | None = None
 
     def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
         """Train one epoch; `parameters` stay as they are, the result is new.
@@ -64,7 +64,7 @@ class FastSolver:
         totals = self._train(rows, order, places[self.problem.user_indices], number)
         return self._unpack(rows, parameters, order, totals)
 
-    def _pack(self, parameters: Parameters, order: Array) -> Rows:
+    def _pack(self, parameters: Parameters, order: Array) -> Rows[TranslationExtra]:
         """Copy the parameters into packed rows, items in dealt order."""
         dtype, dim = parameters.users.dtype, self.hyper.dim
         if self._rows is None or self._rows.users.dtype != dtype:
@@ -73,7 +73,10 @@ class FastSolver:
                 users=aligned_zeros((self.problem.n_users * 2 * self._dim,), dtype),
                 items=aligned_zeros((len(order) * 3 * self._dim,), dtype),
                 bias=np.zeros(len(order), dtype),
-                extra=aligned_zeros((n_groups, self._dim), dtype),
+                extra=TranslationExtra(
+                    pending=aligned_zeros((n_groups, self._dim), dtype),
+                    rank_weights=self.hyper.rank_weights(len(order)).astype(dtype),
+                ),
             )
         rows = self._rows
         rows.users.reshape(-1, 2, self._dim)[:, 0, :dim] = parameters.users
@@ -81,11 +84,13 @@ class FastSolver:
         rows.bias[:] = parameters.item_bias[order]
         return rows
 
-    def _train(self, rows: Rows, order: Array, places: Array, number: int) -> Array:
+    def _train(
+        self, rows: Rows[TranslationExtra], order: Array, places: Array, number: int
+    ) -> Array:
         """Run all rounds, renewing the neighbourhoods in between; returns the totals."""
         problem, hyper, dim, strata = self.problem, self.hyper, self._dim, self._strata
         dtype = rows.users.dtype
-        rates, weights = self._rates(dtype, number), hyper.rank_weights(len(order)).astype(dtype)
+        rates = self._rates(dtype, number)
         user_share, item_share = (
             (1 / np.maximum(1, np.diff(indptr))).astype(dtype)
             for indptr in (problem.user_indptr, problem.item_indptr)
@@ -98,10 +103,8 @@ class FastSolver:
         for begin, end in pairwise(cuts.tolist()):
             average_items(rows.users, rows.items, dim, problem.user_indptr, places, user_share)
             average_users(rows.users, rows.items, dim, strata, item_share)
-            run_rounds(
-                rates, weights, rows, dim, strata, user_samples,
-                hyper.seed, number, begin, end, totals,
-            )  # fmt: skip
+            rounds = Rounds(hyper.seed, number, begin, end)
+            run_rounds(rates, rows, dim, strata, user_samples, rounds, totals)
             push_to_users(rows.users, rows.items, dim, problem.user_indptr, places, item_share)
         return totals
 
@@ -123,7 +126,7 @@ class FastSolver:
         )
 
     def _unpack(
-        self, rows: Rows, before: Parameters, order: Array, totals: Array
+        self, rows: Rows[TranslationExtra], before: Parameters, order: Array, totals: Array
     ) -> tuple[Parameters, EpochStats]:
         """Copy the vectors out, bounded to the ball; items never dealt stay as they were."""
         dim = self.hyper.dim
