@@ -19,7 +19,7 @@ import numpy as np
 from transcf.threads import share
 
 from . import Array, compiled, inlined
-from .lanes import LANES, fill, load, nothing, store
+from .lanes import LANES, fill, load, store, zeros
 from .rows import add_scaled, copy, dot
 
 #: Rows whose products with G are computed together: four rows of sums fit the registers.
@@ -168,7 +168,7 @@ def _conjugate_blocks(
 def _multiply_batch(gram: Array, width: int, vectors: Array, products: Array) -> None:
     """Set products = vectors G for `BATCH` rows."""
     for start in range(0, width, LANES):
-        a = nothing(load(gram, start))
+        a = zeros(load(gram, start))
         b, c, d = a, a, a
         for k in range(width):
             column = load(gram, k * width + start)
@@ -198,7 +198,7 @@ def _residual(
     """Set r = b - A x, given q = (s G + ridge I) x; returns the row's part of the loss at x."""
     loss = np.float64(dot(x, at, q, at, width))
     for k in range(at, at + width, LANES):
-        store(r, k, nothing(load(q, k)) - load(q, k))
+        store(r, k, zeros(load(q, k)) - load(q, k))
     one = others.dtype.type(1)
     for j in neighbors:
         score = dot(others, j * width, x, at, width)

@@ -13,7 +13,7 @@ from transcf.threads import share
 
 from . import Array, compiled, inlined
 from .als import Side
-from .lanes import LANES, load, nothing, sum_lanes
+from .lanes import LANES, load, sum_lanes, zeros
 from .rows import add_scaled, dot
 
 
@@ -142,7 +142,7 @@ def descend(
 def _slope(room: Room, at: int, length: int) -> tuple[float, float]:
     """Sums of (w_j - v_j score_j) y_jk and of v_j y_jk^2."""
     columns, targets, weights, scores, product = room
-    pull = nothing(load(product, 0))
+    pull = zeros(load(product, 0))
     curve = pull
     for j in range(0, length, LANES):
         column, weight = load(columns, at + j), load(weights, j)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import Array, inlined
-from .lanes import LANES, fill, load, nothing, store, sum_lanes
+from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .neighborhood import prefetch_row
 from .ranked_draws import RankedRates, draw, draws_of
 from .rounds import Nearest, Rows, costs_of, hardest, visits_of
@@ -59,7 +59,7 @@ class HingeExtra(NamedTuple):
 @inlined
 def _preference(users: Array, u: int, items: Array, i: int, j: int, dim: int) -> Any:
     """x_u . (y_i - y_j)."""
-    total = nothing(load(users, u))
+    total = zeros(load(users, u))
     for k in range(0, dim, LANES):
         total = total + load(users, u + k) * (load(items, i + k) - load(items, j + k))
     return sum_lanes(total)
@@ -127,7 +127,7 @@ def _logistic_visit(
 @inlined
 def _distance(users: Array, u: int, items: Array, i: int, dim: int) -> Any:
     """|x_u - y_i|^2."""
-    total = nothing(load(users, u))
+    total = zeros(load(users, u))
     for k in range(0, dim, LANES):
         e = load(users, u + k) - load(items, i + k)
         total = total + e * e
@@ -156,7 +156,7 @@ def _hinge_step(
 @inlined
 def _into_ball(rows: Array, start: int, dim: int) -> None:
     """Bring a row onto the unit sphere if it lies outside."""
-    total = nothing(load(rows, start))
+    total = zeros(load(rows, start))
     for k in range(0, dim, LANES):
         total = total + load(rows, start + k) * load(rows, start + k)
     squared_norm = sum_lanes(total)

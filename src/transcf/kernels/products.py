@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit
 from numba.core import types
 from numba.core.cgutils import gep
 from numba.extending import intrinsic
 
-from transcf.kernels import compiled
+from transcf.kernels import compiled, compiled_strictly
 from transcf.kernels.lanes import LANES, Lanes, fill, load, sum_lanes
 
 Floats = npt.NDArray[np.float32]
@@ -62,7 +61,7 @@ def prefetch(vector: Floats) -> None:
         _ask_for(vector, start)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator, unused-ignore]
+@compiled_strictly
 def pair_score(user: Floats, item: Floats, constant: np.float32) -> Any:
     """Inner product of two vectors plus a constant, in float64, rounded once to float32."""
     size = len(user)

@@ -5,7 +5,7 @@ from functools import partial
 from transcf.threads import share
 
 from . import Array, aligned_zeros, compiled, inlined
-from .lanes import LANES, fill, load, nothing, store, sum_lanes
+from .lanes import LANES, fill, load, store, sum_lanes, zeros
 
 
 def padded_width(dim: int) -> int:
@@ -45,7 +45,7 @@ def _multiply_rows(
     """The rows first..end-1 of `multiply_rows`."""
     for at in range(first * width, end * width, width):
         for start in range(0, width, LANES):
-            total = nothing(load(matrix, start))
+            total = zeros(load(matrix, start))
             for k in range(width):
                 total = total + fill(rows[at + k]) * load(matrix, k * width + start)
             store(products, at + start, total)

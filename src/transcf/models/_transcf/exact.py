@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from transcf.kernels import Array
 from transcf.models._triples import Problem
 
+from .forms import FORMS
 from .parameters import EpochStats, Form, Hyper, Parameters, bound
 
 BATCH = 1000
@@ -46,30 +47,14 @@ def _averaging(indptr: Array, indices: Array, n_columns: int) -> sp.csr_array:
 
 def pair_cost(form: Form, a: Array, q: Array, b: Array, n: Array) -> Array:
     """-s(u, i) of vectors in the last axis, bias left out."""
-    if form == "dot":
-        return np.asarray(-((a + q * n) * b).sum(-1))
-    return np.asarray((_error(form, a, q, b, n) ** 2).sum(-1))
+    return np.asarray(FORMS[form].cost(a, q, b, n).sum(-1))
 
 
 def pair_slope(
     form: Form, g: Array, a: Array, q: Array, b: Array, n: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Return g times the gradient of -s(u, i) by a, q, b and n."""
-    g = g[..., None]
-    if form == "dot":
-        return -g * b, -g * n * b, -g * (a + q * n), -g * q * b
-    x = 2 * g * _error(form, a, q, b, n)
-    if form == "translation":
-        return x, x * n, -x, x * q
-    none = np.zeros_like(x)
-    if form == "still":
-        return x, none, -x, none
-    return x * (1 + b), none, x * (a - 1), none
-
-
-def _error(form: Form, a: Array, q: Array, b: Array, n: Array) -> Array:
-    translation: dict[str, Array | float] = {"translation": q * n, "alt": a * b, "still": 0.0}
-    return np.asarray(a + translation[form] - b)
+    return FORMS[form].slope(g[..., None], a, q, b, n)
 
 
 @dataclass(frozen=True)

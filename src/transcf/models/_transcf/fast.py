@@ -17,9 +17,10 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import average_items, average_users, push_to_users
 from transcf.kernels.rounds import Rounds, Rows, run_rounds
 from transcf.kernels.rows import padded_width
-from transcf.kernels.translation import FORMS, Rates, TranslationExtra
+from transcf.kernels.translation import Rates, TranslationExtra
 from transcf.models._triples import BLOCK_BYTES, Dealer, Problem
 
+from .forms import FORMS
 from .parameters import BIAS_RATE, EpochStats, Hyper, Parameters, bound
 
 
@@ -112,7 +113,7 @@ class FastSolver:
         hyper, number = self.hyper, dtype.type
         rate = hyper.rate_at(epoch)
         tie = 2 * rate * hyper.reg_neighborhood
-        return FORMS[hyper.form](
+        return FORMS[hyper.form].rates(
             learning_rate=number(rate),
             margin=number(hyper.margin),
             reg_distance=number(hyper.reg_distance),
