@@ -105,7 +105,7 @@ def library(tmp_path: Path) -> Path:
 def run(script: str, *folders: Path) -> str:
     paths = os.pathsep.join(map(str, folders))
     command = [sys.executable, "-B", "-c", script]
-    environment = os.environ | {"PYTHONPATH": paths}
+    environment = os.environ | {"PYTHONPATH": paths, "NUMBA_OPT": "0"}  # quick to compile
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return done.stdout
 

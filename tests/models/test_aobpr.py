@@ -139,7 +139,7 @@ def stretched(solver: AdaptiveSolver) -> Tensors:
 
 def assert_ranked(solver: AdaptiveSolver, items: Array) -> None:
     """Within every block the rankings sort its items (n_dealt, dim) by each factor."""
-    starts, rankings = solver._dealer.strata.starts, solver._rows.extra
+    starts, rankings = solver._dealer.strata.starts, solver._rankings
     for begin, end in pairwise(starts):
         expected = np.argsort(items[begin:end], axis=0, kind="stable")
         np.testing.assert_array_equal(rankings[:, begin:end], expected.T)
@@ -152,7 +152,7 @@ def test_preparing_ranks_the_blocks_and_weighs_factors_by_their_standard_deviati
     solver.load_tensors(tensors)
     order = solver._dealer.deal(seed=0, epoch=1)
     solver._pack(order)
-    weights = solver._prepare()
+    weights = solver._prepare(np.float32).importance
     trained = np.array([*range(1, 52), 53])
     assert sorted(order) == trained.tolist()
     vectors = tensors["item_vectors"]
@@ -174,13 +174,13 @@ def test_every_renewal_ranks_the_items_as_they_are_by_then() -> None:
     renewed: list[Array] = []
 
     class Watched(AdaptiveSolver):
-        def _prepare(self) -> Array:
-            weights = super()._prepare()
+        def _prepare(self, dtype: type) -> Rankings:
+            rankings = super()._prepare(dtype)
             items = self._rows.items.reshape(-1, LANES)[:, :3].copy()
-            np.testing.assert_allclose(weights, np.std(items, axis=0), rtol=1e-6)
+            np.testing.assert_allclose(rankings.importance, np.std(items, axis=0), rtol=1e-6)
             assert_ranked(self, items)
-            renewed.append(self._rows.extra.copy())
-            return weights
+            renewed.append(rankings.slots.copy())
+            return rankings
 
     halves = [list(range(0, 64, 2)), list(range(1, 64, 2))]
     solver = solver_of(halves * 6, 64, blocks=4, samples=96, rate=0.1, kind=Watched)

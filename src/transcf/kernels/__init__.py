@@ -16,41 +16,51 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Sums may be reassociated and multiply-adds fused, but NaN and infinity keep their meaning:
 # divergence has to stay visible.
-_OPTIONS: dict[str, Any] = {
+_RELAXED: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"contract", "reassoc", "nsz", "arcp"},
 }
+#: For functions that Python calls. Nobody hands them to other kernels, as pointers.
+_CALLED: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
+#: For functions that only kernels call: the way in from Python takes as long to compile as many a
+#: function.
+_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+#: For the pieces of a hot loop: a call would cost as much as the work. They make no arrays, and
+#: those they are given outlive them, so that counting references (an atomic step for every array of
+#: every call) is left out.
+INLINED: dict[str, Any] = {"forceinline": True, "_nrt": False, **_INNER, **_RELAXED}
 _keeper = Keeper(lambda: sources_in(Path(__file__).parent, __name__))
-#: For functions that make no arrays: those they are given outlive them, so that counting references
-#: (an atomic step for every array of every call) is left out.
-BORROWING: dict[str, Any] = {"_nrt": False}
-#: For the pieces of a hot loop: a call would cost as much as the work.
-INLINED: dict[str, Any] = {"forceinline": True, **BORROWING, **_OPTIONS}
 
 
 def compiled(function: Function) -> Function:
     """Compile a function to machine code on first use and keep the result on disk."""
-    return cast(Function, _keeper.keep(numba.njit(nogil=True, **_OPTIONS)(function)))
+    return cast(Function, _keeper.keep(numba.njit(**_CALLED, **_RELAXED)(function)))
 
 
 def compiled_strictly(function: Function) -> Function:
     """Like `compiled`, but nothing about the arithmetic is relaxed."""
-    return cast(Function, _keeper.keep(numba.njit(nogil=True, error_model="numpy")(function)))
+    return cast(Function, _keeper.keep(numba.njit(**_CALLED, error_model="numpy")(function)))
+
+
+def inner(function: Function) -> Function:
+    """Compile a function that only other kernels call, into these."""
+    return cast(Function, numba.njit(**_INNER, **_RELAXED)(function))
+
+
+def pasted(function: Function) -> Function:
+    """Like `inner`, for a function with one caller: it is compiled as part of its text."""
+    return cast(Function, numba.njit(inline="always", **_INNER, **_RELAXED)(function))
 
 
 def inlined(function: Function) -> Function:
-    """Like `compiled`, for the pieces of a hot loop; they make no arrays."""
-    return cast(Function, _keeper.keep(numba.njit(**INLINED)(function)))
+    """Like `inner`, for the pieces of a hot loop; they make no arrays."""
+    return cast(Function, numba.njit(**INLINED)(function))
 
 
 def part_of_kernels(function: Function) -> Function:
-    """Like `inlined`, for a function of another room that kernels call.
-
-    It is not kept on disk by itself, but kernels that have it in them are, until its module
-    changes.
-    """
+    """Like `inlined`, for a function of another room: kernels are kept until its module changes."""
     watch_source(function.__module__)
-    return cast(Function, numba.njit(**INLINED)(function))
+    return inlined(function)
 
 
 def watch_source(module: str) -> None:

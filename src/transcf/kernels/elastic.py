@@ -16,13 +16,13 @@ import numpy as np
 
 from transcf.threads import share
 
-from . import Array, compiled, inlined
+from . import Array, compiled, inlined, inner
 
 #: Shares of the work: neighbouring targets go to different ones, which makes them alike.
 SLOTS = 64
 
 
-@compiled
+@inner
 def _candidates(
     target: int, by_item: tuple[Array, Array], by_user: tuple[Array, Array], l1: float,
     shared: Array, found: Array,
@@ -65,7 +65,7 @@ def _step(users: Array, residual: Array, weight: float, l1: float, l2: float) ->
     return best
 
 
-@compiled
+@inner
 def _sweep(
     items: Array, by_item: tuple[Array, Array], l1: float, l2: float,
     residual: Array, weights: Array, only_positive: bool,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import Array, compiled, inlined
+from . import Array, compiled, inlined, inner
 from .fism import (
     add_columns,
     begin_history,
@@ -111,7 +111,7 @@ def _has(rows: Array, item: int) -> bool:
     return begin < len(rows) and rows[begin] == item
 
 
-@compiled
+@inner
 def _draw(rows: Array, active: Array, drawn: Array, state: np.uint64) -> None:
     """Fill `drawn` with active items that are not among the user's rows."""
     for n in range(len(drawn)):
@@ -123,7 +123,7 @@ def _draw(rows: Array, active: Array, drawn: Array, state: np.uint64) -> None:
         drawn[n] = item
 
 
-@compiled
+@inner
 def _visit_pairs(
     rates: Rates, vectors: Vectors, own_history: Array, own_items: Array, own_bias: Array,
     drawn: Array, changes: Array, bias_changes: Array, working: Array, scales: Array, dim: int,
@@ -152,7 +152,7 @@ def _visit_pairs(
     return loss / 2
 
 
-@compiled
+@inner
 def _visit_points(
     rates: Rates, vectors: Vectors, own_history: Array, own_items: Array, own_bias: Array,
     drawn: Array, changes: Array, bias_changes: Array, working: Array, scales: Array, dim: int,
@@ -188,7 +188,7 @@ def _visit_points(
     return loss / 2
 
 
-@compiled
+@inner
 def _visit(
     rates: Rates, vectors: Vectors, dim: int, people: People, scales: Array, visits: Visits,
     v: int, begin: int, scratch: Scratch, seed: int, epoch: int,
@@ -232,7 +232,7 @@ def _visit(
     return loss
 
 
-@compiled
+@inner
 def _add_changes(
     vectors: Vectors, dim: int, visits: Visits, begin: int, end: int, scratch: Scratch, part: int
 ) -> None:

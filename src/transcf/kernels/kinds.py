@@ -1,7 +1,8 @@
 """Which function goes with which model: found by the class of its rates when kernels compile.
 
 Kernels are written once for all models. Where models differ they call a function that has no body
-of its own, and an overload puts the model's there.
+of its own, and an overload puts the model's there: functions are registered as they are written,
+and compiled as part of the kernels that call them.
 """
 
 from collections.abc import Callable
@@ -11,14 +12,14 @@ from . import Function
 
 
 class Kinds:
-    """Compiled functions by the class of rates that they are for."""
+    """Functions by the class of rates that they are for."""
 
     def __init__(self) -> None:
         """Know nothing yet."""
         self._functions: dict[type, Callable[..., Any]] = {}
 
     def register(self, *kinds: type) -> Callable[[Function], Function]:
-        """Let a compiled function serve rates of these classes, and of classes made from them."""
+        """Let a function serve rates of these classes, and of classes made from them."""
 
         def decorate(function: Function) -> Function:
             self._functions.update(dict.fromkeys(kinds, function))

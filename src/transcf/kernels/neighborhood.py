@@ -14,7 +14,7 @@ from transcf.threads import share
 
 from . import Array, compiled, inlined
 from .lanes import prefetch
-from .rows import add_scaled
+from .rows import add_scaled, clear
 from .sampling import Strata
 
 AHEAD = 8
@@ -95,7 +95,7 @@ def _average_items(
     last = len(places) - 1
     for user in range(first, end):
         q = 2 * dim * user + dim
-        users[q : q + dim] = 0
+        clear(users, q, dim)
         for position in range(indptr[user], indptr[user + 1]):
             prefetch_row(items, 3 * dim * places[min(position + AHEAD, last)], dim)
             add_scaled(users, q, items, 3 * dim * places[position], dim, user_share[user])
@@ -146,7 +146,7 @@ def _average_users(
     n_blocks = len(starts) - 1
     for b in range(first_block, end_block):
         for place in range(starts[b], starts[b + 1]):
-            items[(3 * place + 1) * dim : (3 * place + 3) * dim] = 0
+            clear(items, (3 * place + 1) * dim, 2 * dim)
         for g in range(len(groups) - 1):
             stratum = g * n_blocks + b
             for visit in range(visits[stratum], visits[stratum + 1]):

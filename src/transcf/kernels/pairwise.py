@@ -79,7 +79,6 @@ def _logistic_step(
 
 
 @draws_of(LogisticRates)
-@inlined
 def _draw_evenly(
     rates: LogisticRates, rows: Rows[NoExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
@@ -88,7 +87,6 @@ def _draw_evenly(
 
 
 @visits_of(LogisticRates, RankedRates)
-@inlined
 def _logistic_visit(
     rates: LogisticRates | RankedRates, rows: Rows[Any], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
@@ -135,7 +133,6 @@ def _distance(users: Array, u: int, items: Array, i: int, dim: int) -> Any:
 
 
 @costs_of(HingeRates)
-@inlined
 def _cost(rates: HingeRates, rows: Rows[HingeExtra], dim: int, user: int, place: int) -> Any:
     return _distance(rows.users, dim * user, rows.items, dim * place, dim)
 
@@ -167,7 +164,6 @@ def _into_ball(rows: Array, start: int, dim: int) -> None:
 
 
 @visits_of(HingeRates)
-@inlined
 def _hinge_visit(
     rates: HingeRates, rows: Rows[HingeExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,

@@ -49,7 +49,7 @@ _draws = Kinds()
 
 
 def draws_of(*kinds: type) -> Callable[[Function], Function]:
-    """Let a compiled function draw for rates of these classes; its arguments are those of `draw`.
+    """Let a function draw for rates of these classes; its arguments are those of `draw`.
 
     It returns the state, one of the visit's items and a negative (two slots).
     """
@@ -62,18 +62,12 @@ def draw(
     """What `draws_of` has found for the rates; only for kernels."""
 
 
-@overload(draw, jit_options=INLINED)
+@overload(draw, jit_options=INLINED, strict=False)
 def _choose_draw(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
-    function = _draws.find(rates)
-
-    def chosen(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
-        return function(rates, rows, dim, draws, visit, state)
-
-    return chosen
+    return _draws.find(rates)
 
 
 @draws_of(RankedRates)
-@inlined
 def _draw_by_rank(
     rates: RankedRates, rows: Rows[Rankings], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,

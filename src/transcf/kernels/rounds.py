@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numba.extending import overload
 
-from . import BORROWING, Array, Function, compiled, inlined
+from . import INLINED, Array, Function, compiled, inlined, pasted
 from .kinds import Kinds
 from .neighborhood import prefetch_row
 from .rng import advance, mix, stream, uniform
@@ -54,7 +54,7 @@ _visits, _costs = Kinds(), Kinds()
 
 
 def visits_of(*kinds: type) -> Callable[[Function], Function]:
-    """Let a compiled function train the visits of models with rates of these classes.
+    """Let a function train the visits of models with rates of these classes.
 
     Its arguments are those of `train_visit`. It draws the visit's triples and takes a step on each;
     it returns the state, the summed loss and the hits: triples whose negative was in the way.
@@ -63,7 +63,7 @@ def visits_of(*kinds: type) -> Callable[[Function], Function]:
 
 
 def costs_of(*kinds: type) -> Callable[[Function], Function]:
-    """Let a compiled function say what the item at a place costs: minus its score, bias left out.
+    """Let a function say what the item at a place costs: minus its score, bias left out.
 
     Its arguments are those of `cost_at`, with the user's row number and the item's place.
     """
@@ -80,24 +80,14 @@ def cost_at(rates: Any, rows: Rows[Any], dim: int, user: int, place: int) -> Any
     """What `costs_of` has found for the rates; only for kernels."""
 
 
-@overload(train_visit, jit_options=BORROWING)
+@overload(train_visit, jit_options=INLINED, strict=False)  # the functions have types
 def _choose_visit(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
-    function = _visits.find(rates)
-
-    def train(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
-        return function(rates, rows, dim, draws, visit, state)
-
-    return train
+    return _visits.find(rates)
 
 
-@overload(cost_at, jit_options=BORROWING)
+@overload(cost_at, jit_options=INLINED, strict=False)
 def _choose_cost(rates: Any, rows: Any, dim: Any, user: Any, place: Any) -> Any:
-    function = _costs.find(rates)
-
-    def cost(rates: Any, rows: Any, dim: Any, user: Any, place: Any) -> Any:
-        return function(rates, rows, dim, user, place)
-
-    return cost
+    return _costs.find(rates)
 
 
 @inlined
@@ -122,7 +112,7 @@ def hardest(
     return state, j, far, violations
 
 
-@compiled
+@pasted
 def _stratum(
     rates: Any, rows: Rows[Any], dim: int, strata: Strata, user_samples: Array, g: int, b: int,
     state: np.uint64, totals: Array,
@@ -130,7 +120,7 @@ def _stratum(
     """Train one stratum; `totals` receives the summed loss, the hits and all triples."""
     visitor, first, slots, shares = strata.visitor, strata.first, strata.slots, strata.shares
     start, size = strata.starts[b], strata.starts[b + 1] - strata.starts[b]
-    marks = np.full(size, -1, np.int64)
+    marks = np.zeros(size, np.int64)  # stamps begin with 1
     draws = Draws(slots, shares, marks)
     index = g * (len(strata.starts) - 1) + b
     width = len(rows.users) // len(user_samples)
@@ -145,8 +135,8 @@ def _stratum(
         if samples == 0 or count == size:
             continue
         for entry in range(begin, begin + count):
-            marks[slots[entry]] = number
-        visit = Visit(g, user, start, size, begin, count, number, samples)
+            marks[slots[entry]] = number + 1
+        visit = Visit(g, user, start, size, begin, count, number + 1, samples)
         state, visit_loss, visit_hits = train_visit(rates, rows, dim, draws, visit, state)
         loss += visit_loss
         hits += visit_hits

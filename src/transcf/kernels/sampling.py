@@ -85,7 +85,10 @@ def locate(order: Array, starts: Array, block: Array, slot: Array) -> None:
 def count_strata(
     indptr: Array, indices: Array, groups: Array, block: Array, visits: Array, entries: Array
 ) -> None:
-    """Count the visits and the interactions of every stratum, both (n_groups, n_blocks), out."""
+    """Count the visits and the interactions of every stratum.
+
+    Both, (n_groups, n_blocks), are zero before.
+    """
     work = partial(_count_groups, indptr, indices, groups, block, visits, entries)
     share(len(groups) - 1, work)
 
@@ -97,15 +100,13 @@ def _count_groups(
 ) -> None:  # fmt: skip
     """The groups first..end-1 of `count_strata`."""
     for g in range(first, end):
-        latest = np.full(visits.shape[1], -1, np.int64)
-        visits[g] = 0
-        entries[g] = 0
+        latest = np.zeros(visits.shape[1], np.int64)  # one more than the user, so none is 0
         for user in range(groups[g], groups[g + 1]):
             for position in range(indptr[user], indptr[user + 1]):
                 b = block[indices[position]]
                 entries[g, b] += 1
-                if latest[b] != user:
-                    latest[b] = user
+                if latest[b] != user + 1:
+                    latest[b] = user + 1
                     visits[g, b] += 1
 
 
@@ -142,19 +143,21 @@ def _fill_groups(
     groups, _, visits, visitor, first, slots, shares = strata
     n_blocks = len(strata.starts) - 1
     for g in range(first_group, end_group):
-        next_visit = visits[g * n_blocks : (g + 1) * n_blocks].copy()
-        next_entry = entries[g * n_blocks : (g + 1) * n_blocks].copy()
-        latest = np.full(n_blocks, -1, np.int64)
+        next_visit, next_entry = np.zeros(n_blocks, np.int64), np.zeros(n_blocks, np.int64)
+        latest = np.zeros(n_blocks, np.int64)  # one more than the user, so none is 0
+        for b in range(n_blocks):
+            next_visit[b], next_entry[b] = visits[g * n_blocks + b], entries[g * n_blocks + b]
         for user in range(groups[g], groups[g + 1]):
             for position in range(indptr[user], indptr[user + 1]):
                 item = indices[position]
                 b = block[item]
                 entry = next_entry[b]
                 if len(weights) > 0:
-                    before = shares[entry - 1] if latest[b] == user else weights.dtype.type(0)
+                    is_next = latest[b] == user + 1
+                    before = shares[entry - 1] if is_next else weights.dtype.type(0)
                     shares[entry] = before + weights[position]
-                if latest[b] != user:
-                    latest[b] = user
+                if latest[b] != user + 1:
+                    latest[b] = user + 1
                     visitor[next_visit[b]] = user
                     first[next_visit[b]] = entry
                     next_visit[b] += 1

@@ -23,7 +23,7 @@ from numba.core import types
 from numba.core.cgutils import gep
 from numba.extending import intrinsic
 
-from transcf.kernels import compiled
+from transcf.kernels import compiled, inner
 from transcf.kernels.lanes import LANES, fill, load, store
 from transcf.kernels.products import pair_score, prefetch
 
@@ -70,6 +70,21 @@ def gather_finite(block: Floats, columns: Rows, out: Floats) -> bool:
     return sound
 
 
+@inner
+def _first_from(items: Rows, start: int, stop: int, lowest: int) -> int:
+    """The first place from `start` on, and before `stop`, whose item is not below `lowest`.
+
+    NumPy's search takes a second to compile.
+    """
+    while start < stop:
+        middle = (start + stop) // 2
+        if items[middle] < lowest:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
 @compiled
 def hide(
     scores: Floats,
@@ -85,7 +100,7 @@ def hide(
     lowest, highest = columns[first], columns[first + width - 1]
     for row in range(len(users)):
         start, stop = indptr[users[row]], indptr[users[row] + 1]
-        place = start + np.searchsorted(items[start:stop], lowest)
+        place = _first_from(items, start, stop, lowest)
         while place < stop and items[place] <= highest:
             column = column_of[items[place]]
             if column >= 0:
@@ -93,7 +108,7 @@ def hide(
             place += 1
 
 
-@compiled
+@inner
 def _find(values: Floats, place: int) -> Any:
     """What stands at a place once values are in order; Hoare's FIND, which reorders them.
 
@@ -116,7 +131,7 @@ def _find(values: Floats, place: int) -> Any:
     return values[place]
 
 
-@compiled
+@inner
 def _kth_largest(values: Floats, k: int) -> Any:
     if 2 * k > GROUPS:
         return _find(values.copy(), len(values) - k)
@@ -146,7 +161,7 @@ def _larger(typing: Any, left: Any, right: Any) -> Any:
     return left(left, right), generate
 
 
-@compiled
+@inner
 def _group_threshold(line: Floats, k: int, best: Floats) -> Any:
     """A score that at least k entries reach: the k-th largest of the maxima of GROUPS groups."""
     a = b = c = d = fill(_HIDDEN)
@@ -190,7 +205,7 @@ def _lowest_bit(typing: Any, bits: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@compiled
+@inner
 def _prune(
     scores: Floats, columns: Rows, count: int, k: int, error: np.float32
 ) -> tuple[int, np.float32]:
@@ -215,7 +230,7 @@ def _prune(
     return kept, threshold
 
 
-@compiled
+@inner
 def _keep(
     score: np.float32,
     column: int,
@@ -238,7 +253,7 @@ def _keep(
     return count, threshold
 
 
-@compiled
+@inner
 def _collect_row(
     line: Floats,
     first: int,
@@ -296,21 +311,27 @@ def collect(
         )
 
 
-@compiled
+@inner
 def _order(scores: Floats, columns: Rows, count: int) -> None:
-    """Sort candidates by descending score; equal scores stay in ascending order of columns."""
-    if count > 2 * GROUPS:
-        order = np.argsort(-scores[:count], kind="mergesort")
-        sorted_scores, sorted_columns = scores[order], columns[order]
-        for n in range(count):
-            scores[n], columns[n] = sorted_scores[n], sorted_columns[n]
-        return
-    for n in range(1, count):
-        score, column, place = scores[n], columns[n], n
-        while place > 0 and scores[place - 1] < score:
-            scores[place], columns[place] = scores[place - 1], columns[place - 1]
-            place -= 1
-        scores[place], columns[place] = score, column
+    """Sort candidates by descending score, equal scores by ascending column; Shell's sort.
+
+    Most lists are short, and it is an insertion sort for them. NumPy's sorts take seconds to
+    compile.
+    """
+    gap = 1
+    while gap * GROUPS < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for n in range(gap, count):
+            score, column, place = scores[n], columns[n], n
+            while place >= gap and (
+                scores[place - gap] < score
+                or (scores[place - gap] == score and columns[place - gap] > column)
+            ):
+                scores[place], columns[place] = scores[place - gap], columns[place - gap]
+                place -= gap
+            scores[place], columns[place] = score, column
+        gap //= 3
 
 
 @compiled

@@ -199,7 +199,6 @@ def step_item(items: Array, i: int, pending: Array, dim: int, factor: Any) -> No
 
 
 @costs_of(Rates)
-@inlined
 def _cost_at_place(
     rates: Rates, rows: Rows[TranslationExtra], dim: int, user: int, place: int
 ) -> Any:
@@ -207,7 +206,6 @@ def _cost_at_place(
 
 
 @visits_of(Rates)
-@inlined
 def _visit(
     rates: Rates, rows: Rows[TranslationExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,

@@ -67,7 +67,7 @@ class Dot(Rates):
 
 
 def _dot_cost(a: Any, q: Any, b: Any, n: Any) -> Any:
-    return -(a + q * n) * b
+    return -((a + q * n) * b)
 
 
 def _dot_slope(g: Any, a: Any, q: Any, b: Any, n: Any) -> tuple[Any, Any, Any, Any]:
