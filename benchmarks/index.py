@@ -24,7 +24,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,27 +34,13 @@ from transcf.models._transcf.linear import item_vectors, user_vectors
 from transcf.retrieval.index import ItemIndex
 from transcf.retrieval.scorer import LinearForm
 from transcf.retrieval.topk import top_k
+from transcf.retrieval.views import FormView
 
 DIM, PER_USER, PER_SHELF = 64, 20, 25
 RECALL_BAR, SPEED_BAR, K = 0.95, 10.0, 10
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 Floats = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Model:
-    """A linear form that the exact engine can rank."""
-
-    form: LinearForm
-
-    @property
-    def rankable(self) -> npt.NDArray[np.bool_]:
-        """All items."""
-        return np.ones(len(self.form.item_vectors), dtype=bool)
-
-    def _linear_form(self) -> LinearForm:
-        return self.form
 
 
 def on_sphere(vectors: Floats) -> Floats:
@@ -119,7 +104,8 @@ def compare(items: int, queries: int, repeats: int) -> list[dict[str, object]]:
         form.user_vectors[queries:], form.item_vectors, form.user_constants[queries:]
     )
     building, index = timed(lambda: ItemIndex.build(others))
-    model, users = Model(form), np.arange(queries, dtype=np.int32)
+    everything = np.ones(len(form.item_vectors), dtype=bool)
+    model, users = FormView("exact", everything, form), np.arange(queries, dtype=np.int32)
     top_k(model, users[:1], K)  # loads the compiled code
     seconds: dict[str, list[float]] = {"ours": [], "peer": []}
     for _ in range(repeats):

@@ -16,7 +16,6 @@ from transcf.errors import DataError, ParameterError, UnknownIdError, Unsupporte
 from transcf.models.base import Recommender
 from transcf.models.registry import available, model_class
 from transcf.models.scoring import RowScorer
-from transcf.retrieval.scorer import linear_form_of
 
 USERS, ITEMS = 30, 20
 FITTED: dict[str, Recommender] = {}
@@ -44,7 +43,7 @@ def brute_force(
 
 
 LINEAR = [
-    name for name in available() if model_class(name)._linear_form is not RowScorer._linear_form
+    name for name in available() if model_class(name).linear_form is not RowScorer.linear_form
 ]
 
 
@@ -118,7 +117,7 @@ def test_filters_agree_with_brute_force(
             left &= np.isin(np.arange(len(item_ids)), allowed)
         left &= ~np.isin(np.arange(len(item_ids)), denied)
         row = np.array([who], dtype=np.int32)
-        form = linear_form_of(model)
+        form = model.linear_form()
         columns = np.arange(len(item_ids), dtype=np.int32)
         scores = model.score_block(row)[0]
         if form is not None:

@@ -87,6 +87,7 @@ def test_only_users_with_training_interactions_are_ranked(protocol) -> None:
 def test_a_model_is_not_judged_by_what_it_was_fitted_on(split) -> None:
     both = split.known_items("test")
     everything = replace(scorer_for(split), name="greedy")
+    everything.users_, everything.items_ = split.train.users, split.train.items
     for seen, part, count in (
         (both, "validation", len(split.validation)),
         (split.touched_items(), "test", len(split.test)),

@@ -57,7 +57,7 @@ def test_scores_are_the_formula(log: Interactions, form: str) -> None:
     np.testing.assert_allclose(model.score_pairs(users, items), expected, atol=1e-5)
     block = model.score_block(np.arange(log.n_users, dtype=np.int32))
     np.testing.assert_allclose(block.ravel(), expected, atol=1e-5)
-    assert (model._linear_form() is not None) == (form == "gmf")
+    assert (model.linear_form() is not None) == (form == "gmf")
     widths = {"neumf": 15, "gmf": 3, "mlp": 12}
     assert model.user_vectors_.shape == (log.n_users, widths[form])
 

@@ -48,7 +48,7 @@ class Factors(Recommender):
         constants = random.standard_normal(sizes[0], dtype=np.float32)
         self.form_ = LinearForm(users, items, constants)
 
-    def _linear_form(self) -> LinearForm:
+    def linear_form(self) -> LinearForm:
         return self.form_
 
     def _state(self) -> Any:
@@ -262,7 +262,7 @@ def test_index_file_answers_as_the_model(model: Recommender, tmp_path: Path) -> 
     from transcf.retrieval.index import ItemIndex
 
     done = export_index(model, tmp_path / "items.index")
-    index, form = ItemIndex.load(tmp_path / "items.index"), model._linear_form()
+    index, form = ItemIndex.load(tmp_path / "items.index"), model.linear_form()
     assert (len(index.rows), done.items) == (59, 59)
     rows = np.flatnonzero(model.seen_.counts)
     found = index.search(form.user_vectors[rows], 10, constants=form.user_constants[rows])

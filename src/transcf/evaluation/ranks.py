@@ -24,7 +24,7 @@ from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation.metrics import Ranks
 from transcf.evaluation.tasks import Mask, Task, full_task, sampled_task
 from transcf.kernels.ranking import count_better, count_better_candidates
-from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, name_of
+from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
 from transcf.retrieval.threads import share_rows
 from transcf.retrieval.tiles import Block, Tiles
 from transcf.retrieval.topk import Lists, hide, lists_blocks
@@ -198,7 +198,7 @@ def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) ->
         values = np.asarray(scorer.score_pairs(pair_users, pair_items), dtype=np.float32)
         if not np.isfinite(values).all():
             raise EvaluationError(
-                f"{name_of(scorer)} gives NaN or infinite scores to items that are to be ranked, "
+                f"{scorer.name} gives NaN or infinite scores to items that are to be ranked, "
                 "and such scores have no order: check that its training converged."
             )
         scores[own] = values[: len(targets.indices)]

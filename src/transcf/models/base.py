@@ -1,7 +1,7 @@
 """`Recommender`: what every model does, whatever it learns.
 
 A model class states its hyper-parameters as keyword-only constructor arguments, what each one
-allows in `rules`, and fills in `_learn`, `_state`, `_restore` and either `_linear_form` or
+allows in `rules`, and fills in `_learn`, `_state`, `_restore` and either `linear_form` or
 `score_block`. Parameters, fitting and files are handled here, scores of rows in `scoring`, and
 ids, filters and tables in `answers`.
 """

@@ -169,7 +169,7 @@ class NeuMF(VectorRecommender):
 
     # -- scoring -----------------------------------------------------------------------------
 
-    def _linear_form(self) -> LinearForm | None:
+    def linear_form(self) -> LinearForm | None:
         """Return the inner products of GMF; the other forms have none."""
         if self.form != "gmf":
             return None

@@ -16,7 +16,7 @@ from transcf.retrieval.views import BlockView
 
 
 class RowScorer(ABC):
-    """Scores of users against items, by row; a model has `_linear_form` or `score_block`."""
+    """Scores of users against items, by row; a model has `linear_form` or `score_block`."""
 
     #: Short name in tables and on the command line.
     name: str
@@ -40,19 +40,19 @@ class RowScorer(ABC):
         """(n_items,) items with training interactions."""
         return self.item_counts_ > 0
 
-    def _linear_form(self) -> LinearForm | None:
+    def linear_form(self) -> LinearForm | None:
         """Return the score as inner products, if it is one."""
         return None
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        form = self._linear_form()
+        form = self.linear_form()
         assert form is not None, f"{type(self).__name__} has neither a linear form nor score_block"
         return form.score_block(users)
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,). Models with a direct formula override this."""
-        form = self._linear_form()
+        form = self.linear_form()
         if form is not None:
             return form.score_pairs(users, items)
         scores = np.empty(len(users), dtype=np.float32)

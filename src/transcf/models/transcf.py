@@ -250,7 +250,8 @@ class TransCF(ServedTransCF):
 
     # -- scoring -----------------------------------------------------------------------------
 
-    def _linear_form(self) -> LinearForm:
+    def linear_form(self) -> LinearForm:
+        """Return the score as inner products, users when they are asked for."""
         if self._linear is None:
             form, a, q = self._form, self.user_vectors_, self.user_neighborhoods_
             y = item_vectors(form, self.item_vectors_, self.item_neighborhoods_, self.item_bias_)

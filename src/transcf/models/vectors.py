@@ -54,7 +54,8 @@ class VectorRecommender(IterativeRecommender):
         make = dot_form if self.geometry == "dot" else distance_form
         return make(users, self.item_vectors_, self.item_bias_)
 
-    def _linear_form(self) -> LinearForm | None:
+    def linear_form(self) -> LinearForm | None:
+        """Return the score as inner products."""
         if self._linear is None:
             self._linear = self._form_for(self.user_vectors_)
         return self._linear

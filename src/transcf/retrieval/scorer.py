@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.ids import Rows
+from transcf.data.csr import Csr
+from transcf.data.ids import IdMap, Rows
 
 Scores: TypeAlias = npt.NDArray[np.float32]
 
@@ -19,21 +20,39 @@ BLOCK_BYTES = 64 * 2**20
 
 
 class Scorer(Protocol):
-    """Anything that scores users against items; every fitted model is one.
+    """Anything that scores users against items; every fitted model is one."""
 
-    A scorer may also have `_linear_form() -> LinearForm | None`; ranking then uses matrix
-    products instead of `score_block`.
-    """
+    @property
+    def name(self) -> str:
+        """What tables and errors call it."""
 
     @property
     def rankable(self) -> npt.NDArray[np.bool_]:
         """(n_items,) which items may be ranked: those with training interactions."""
+
+    def linear_form(self) -> LinearForm | None:
+        """Return the scores as inner products, which rank fastest; None if they are not."""
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some users: (n, n_items), higher is better."""
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score (user, item) pairs: (n,)."""
+
+
+@runtime_checkable
+class KnowsIds(Protocol):
+    """A scorer that knows whom and what its rows stand for, and what it was fitted on.
+
+    Attributes:
+        users_: User ids, one for each user row.
+        items_: Item ids, one for each item row.
+        seen_: Items of each user row that it has learned from.
+    """
+
+    users_: IdMap
+    items_: IdMap
+    seen_: Csr
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,17 +135,6 @@ class LazyForm(LinearForm):
         vectors, constants = self.of_users(distinct)
         few = LinearForm(vectors, self.item_vectors, constants)
         return few.score_pairs(places.astype(np.int32), items)
-
-
-def linear_form_of(scorer: Scorer) -> LinearForm | None:
-    """Return the linear form of a scorer, or None if it has none."""
-    make = getattr(scorer, "_linear_form", None)
-    return None if make is None else cast("LinearForm | None", make())
-
-
-def name_of(scorer: Scorer) -> str:
-    """Return what tables and errors call a scorer."""
-    return str(getattr(scorer, "name", type(scorer).__name__))
 
 
 def block_length(n_items: int, block_bytes: int = BLOCK_BYTES) -> int:

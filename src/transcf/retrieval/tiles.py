@@ -17,14 +17,7 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.errors import EvaluationError
 from transcf.kernels.products import exact_rows, pair_scores, row_norms
 from transcf.kernels.topk import gather_finite
-from transcf.retrieval.scorer import (
-    LinearForm,
-    Scorer,
-    Scores,
-    block_length,
-    linear_form_of,
-    name_of,
-)
+from transcf.retrieval.scorer import LinearForm, Scorer, Scores, block_length
 from transcf.retrieval.threads import share_rows
 
 #: Memory of one tile; few wide tiles cost least, and below 32 MB an allocator hands it out again
@@ -72,7 +65,7 @@ class Tiles:
         self.column_of[self.columns] = np.arange(len(self.columns), dtype=np.int32)
         self.n_columns = len(self.columns)
         self._scorer = scorer
-        self._form: LinearForm | None = linear_form_of(scorer)
+        self._form: LinearForm | None = scorer.linear_form()
         self._buffer: Scores = np.empty(0, dtype=np.float32)
         self._longest = 0.0
         if self._form is not None and self.n_columns:
@@ -156,7 +149,7 @@ class Tiles:
 
     def _not_finite(self) -> EvaluationError:
         return EvaluationError(
-            f"{name_of(self._scorer)} gives NaN or infinite scores to items that are to be ranked, "
+            f"{self._scorer.name} gives NaN or infinite scores to items that are to be ranked, "
             "and such scores have no order: check that its training converged."
         )
 

@@ -30,6 +30,9 @@ class BlockView:
     score: Callable[[Rows], Scores]
     sparse: bool = False
 
+    def linear_form(self) -> None:
+        """Return nothing: what a function computes need not be an inner product."""
+
     def score_block(self, users: Rows) -> Scores:
         """Score everything for some rows: (n, n_columns)."""
         return self.score(users)
@@ -54,7 +57,8 @@ class FormView:
     rankable: npt.NDArray[np.bool_]
     form: LinearForm
 
-    def _linear_form(self) -> LinearForm:
+    def linear_form(self) -> LinearForm:
+        """Return the vectors."""
         return self.form
 
     def score_block(self, users: Rows) -> Scores:

@@ -49,7 +49,8 @@ class ServedTransCF(IterativeRecommender):
         """Settings of the training."""
 
     @abstractmethod
-    def _linear_form(self) -> LinearForm: ...
+    def linear_form(self) -> LinearForm:
+        """Return the score as inner products."""
 
     # -- new people and things ---------------------------------------------------------------
 
@@ -156,7 +157,7 @@ class ServedTransCF(IterativeRecommender):
     def _guests(self, histories: list[Rows], steps: int = 0) -> FormView:
         a, q = self._fold_in(histories, steps)
         x, constants = user_vectors(self._form, a.astype(np.float32), q.astype(np.float32))
-        return FormView(self.name, self.rankable, self._linear_form().for_users(x, constants))
+        return FormView(self.name, self.rankable, self.linear_form().for_users(x, constants))
 
     def _fold_in(self, histories: list[Rows], steps: int) -> tuple[Array, Array]:
         """Place people by their item rows, oldest first: a and q, (n, dim)."""
