@@ -23,7 +23,7 @@ from _turns import in_turn, use_one_thread
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks
-from transcf.retrieval import LinearForm, top_k
+from transcf.retrieval import StoredForm, top_k
 from transcf.retrieval.scorer import Scores
 from transcf.retrieval.views import BlockView, FormView
 
@@ -43,7 +43,7 @@ def dense_blocks(n_items: int) -> BlockView:
 
 def random_vectors(n_users: int, n_items: int, width: int) -> FormView:
     rng = np.random.default_rng(0)
-    form = LinearForm(
+    form = StoredForm(
         rng.standard_normal((n_users, width), dtype=np.float32),
         rng.standard_normal((n_items, width), dtype=np.float32),
         rng.standard_normal(n_users, dtype=np.float32),

@@ -32,7 +32,7 @@ import scipy.sparse as sp
 
 from transcf.models._transcf.linear import item_vectors, user_vectors
 from transcf.retrieval.index import ItemIndex
-from transcf.retrieval.scorer import LinearForm
+from transcf.retrieval.scorer import LinearForm, StoredForm
 from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
 
@@ -87,7 +87,7 @@ def make_form(items: int, users: int, seed: int = 0) -> LinearForm:
     bias = 0.08 * np.log1p(counts) - 0.25 + 0.1 * random.standard_normal(items)
     x, constants = user_vectors("translation", a, q)
     y = item_vectors("translation", b, n.astype(np.float32), bias.astype(np.float32))
-    return LinearForm(x, y, constants)
+    return StoredForm(x, y, constants)
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -100,7 +100,7 @@ def compare(items: int, queries: int, repeats: int) -> list[dict[str, object]]:
     form = make_form(items, max(2 * queries, items // 5))
     vectors, constants = form.user_vectors[:queries], form.user_constants[:queries]
     # The users that are asked for play no part in the building.
-    others = LinearForm(
+    others = StoredForm(
         form.user_vectors[queries:], form.item_vectors, form.user_constants[queries:]
     )
     building, index = timed(lambda: ItemIndex.build(others))

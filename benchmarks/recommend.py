@@ -18,7 +18,7 @@ from implicit.cpu.als import AlternatingLeastSquares
 
 from _turns import in_turn, use_one_thread
 from transcf.data.csr import Csr
-from transcf.retrieval import LinearForm, top_k
+from transcf.retrieval import StoredForm, top_k
 from transcf.retrieval.views import FormView
 
 USERS, ITEMS, WIDTH, FACTORS, SEEN, K = 6760, 11166, 257, 64, 22, 10
@@ -26,7 +26,7 @@ BAR = 1.15
 
 
 def random_vectors(rng: np.random.Generator) -> FormView:
-    form = LinearForm(
+    form = StoredForm(
         rng.standard_normal((USERS, WIDTH), dtype=np.float32),
         rng.standard_normal((ITEMS, WIDTH), dtype=np.float32),
         rng.standard_normal(USERS, dtype=np.float32),

@@ -13,7 +13,7 @@ from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation import candidate_ranks, evaluate, full_ranks
 from transcf.retrieval import tiles
-from transcf.retrieval.scorer import LinearForm
+from transcf.retrieval.scorer import StoredForm
 
 TIES = ["pessimistic", "realistic", "optimistic"]
 WEIGHTS = {"pessimistic": 1.0, "realistic": 0.5, "optimistic": 0.0}
@@ -72,7 +72,7 @@ def test_linear_forms_rank_like_exact_arithmetic(seed, ties) -> None:
     y = rng.integers(-2, 3, size=(30, 9)).astype(np.float32)
     constants = rng.integers(-3, 4, size=12).astype(np.float32)
     rankable = np.bincount(split.train.item_rows, minlength=30) > 0
-    scorer = ProductScorer(LinearForm(x, y, constants), rankable)
+    scorer = ProductScorer(StoredForm(x, y, constants), rankable)
     found = full_ranks(
         scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
     ).ranks
@@ -92,7 +92,7 @@ def test_linear_forms_rank_as_in_float64(monkeypatch, ties, threads) -> None:
     constants = rng.standard_normal(120).astype(np.float32)
     table = (x.astype(float) @ y.astype(float).T + constants[:, None]).astype(np.float32)
     rankable = np.bincount(split.train.item_rows, minlength=200) > 0
-    scorer = ProductScorer(LinearForm(x, y, constants), rankable)
+    scorer = ProductScorer(StoredForm(x, y, constants), rankable)
     found = full_ranks(
         scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
     ).ranks

@@ -30,7 +30,7 @@ from transcf.retrieval.exports import (
     export_pgvector,
     vectors,
 )
-from transcf.retrieval.scorer import LinearForm
+from transcf.retrieval.scorer import LinearForm, StoredForm
 
 
 class Factors(Recommender):
@@ -46,7 +46,7 @@ class Factors(Recommender):
         sizes = (len(train.users), len(train.items))
         users, items = (random.standard_normal((n, self.width), dtype=np.float32) for n in sizes)
         constants = random.standard_normal(sizes[0], dtype=np.float32)
-        self.form_ = LinearForm(users, items, constants)
+        self.form_ = StoredForm(users, items, constants)
 
     def linear_form(self) -> LinearForm:
         return self.form_

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from transcf.data.csr import Csr
 from transcf.errors import EvaluationError
-from transcf.retrieval import LinearForm, tiles, top_k
+from transcf.retrieval import StoredForm, tiles, top_k
 from transcf.retrieval.scorer import BLOCK_BYTES
 from transcf.retrieval.views import FormView
 
@@ -48,7 +48,7 @@ class Table:
 
 def product(x: np.ndarray, y: np.ndarray, constants: np.ndarray) -> FormView:
     """Scores from vectors."""
-    form = LinearForm(*(a.astype(np.float32) for a in (x, y, constants)))
+    form = StoredForm(*(a.astype(np.float32) for a in (x, y, constants)))
     return FormView("product", np.ones(len(y), dtype=bool), form)
 
 

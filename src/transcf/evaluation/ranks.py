@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
-from transcf.data.interactions import Interactions
+from transcf.data.interactions import Interactions, Mask
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation.metrics import Ranks
-from transcf.evaluation.tasks import Mask, Task, full_task, sampled_task
+from transcf.evaluation.tasks import Task, full_task, sampled_task
 from transcf.kernels.ranking import count_better, count_better_candidates
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
 from transcf.retrieval.threads import share_rows

@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import Rows
+from transcf.data.interactions import Mask
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
 Keys: TypeAlias = npt.NDArray[np.int64]
 
 NO_HISTORY = "users without training interactions"

@@ -8,13 +8,13 @@ from typing import Self
 import numpy as np
 
 from transcf.data.csr import Csr
-from transcf.data.interactions import Interactions
+from transcf.data.interactions import Interactions, Mask
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError
 from transcf.evaluation.metrics import check_metric, compute
 from transcf.evaluation.protocols import check_protocol, stored_candidates
 from transcf.evaluation.ranks import Ties, check_ties, rank
-from transcf.evaluation.tasks import Mask, Task, full_task, sampled_task
+from transcf.evaluation.tasks import Task, full_task, sampled_task
 from transcf.retrieval.scorer import Scorer
 
 

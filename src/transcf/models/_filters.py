@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
+from transcf.data.interactions import Mask
 from transcf.errors import ParameterError
 from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.topk import Mask, top_k
+from transcf.retrieval.topk import top_k
 
 OnUnknown: TypeAlias = Literal["raise", "skip"]
 

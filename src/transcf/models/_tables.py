@@ -9,6 +9,7 @@ import polars as pl
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, IdMap, Rows
+from transcf.data.interactions import Mask
 from transcf.errors import DataError, ParameterError, UnknownIdError
 from transcf.models._filters import (
     Filters,
@@ -20,7 +21,6 @@ from transcf.models._filters import (
     known_rows,
 )
 from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.topk import Mask
 
 if TYPE_CHECKING:
     from transcf.models.scoring import RowScorer

@@ -15,7 +15,7 @@ from transcf.models.base import State
 from transcf.models.iterative import ITERATION_RULES
 from transcf.models.rules import Choice, Number, Rule
 from transcf.models.vectors import VectorRecommender
-from transcf.retrieval.scorer import LinearForm, Scores
+from transcf.retrieval.scorer import Scores, StoredForm
 from transcf.retrieval.views import FormView
 
 
@@ -155,7 +155,7 @@ class FISM(VectorRecommender):
     def _item_similarity(self) -> FormView:
         # Row i: how much having item i speaks for each other item.
         nothing = np.zeros(len(self.items_), np.float32)
-        similarity = LinearForm(self.history_vectors_, self.item_vectors_, nothing)
+        similarity = StoredForm(self.history_vectors_, self.item_vectors_, nothing)
         return FormView(self.name, self.rankable, similarity)
 
     # -- files ---------------------------------------------------------------------------------

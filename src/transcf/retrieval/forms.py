@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from transcf.retrieval.scorer import LazyForm, LinearForm, Scores
+from transcf.retrieval.scorer import LazyForm, LinearForm, Scores, StoredForm
 
 
 def dot_form(users: Scores, items: Scores, item_bias: Scores) -> LinearForm:
@@ -47,4 +47,4 @@ def cosine_form(vectors: Scores) -> LinearForm:
     """The cosine between vectors (n, d) of one kind; 0 where one has no length."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     turned = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-    return LinearForm(turned, turned, np.zeros(len(vectors), np.float32))
+    return StoredForm(turned, turned, np.zeros(len(vectors), np.float32))

@@ -23,12 +23,13 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Mask
 from transcf.errors import EvaluationError, ParameterError
 from transcf.retrieval.lists import faiss_library, fill_lists
 from transcf.retrieval.projection import Projection
-from transcf.retrieval.scorer import LinearForm, Scores
+from transcf.retrieval.scorer import LinearForm, Scores, StoredForm
 from transcf.retrieval.threads import share_rows
-from transcf.retrieval.topk import Mask, top_k
+from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
 
 #: With fewer items than this the exact engine is as quick, and answers everything.
@@ -159,7 +160,7 @@ class ItemIndex:
             )
         if constants is None:
             constants = np.zeros(n, dtype=np.float32)
-        form = LinearForm(user_vectors, self.item_vectors, constants)
+        form = StoredForm(user_vectors, self.item_vectors, constants)
         request = _Request(
             form=form,
             queries=self.projection.users(user_vectors),

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Mask
 from transcf.errors import EvaluationError
 from transcf.kernels.products import exact_rows, pair_scores, row_norms
 from transcf.kernels.topk import gather_finite
@@ -58,7 +58,7 @@ class Tiles:
         column_of: (n_items,) column of each item row, -1 if it is not allowed.
     """
 
-    def __init__(self, scorer: Scorer, allowed: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, scorer: Scorer, allowed: Mask) -> None:
         """Find out which items take part and how they are scored."""
         self.columns: Rows = np.flatnonzero(allowed).astype(np.int32)
         self.column_of: Rows = np.full(len(allowed), UNKNOWN, dtype=np.int32)

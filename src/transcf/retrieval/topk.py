@@ -8,19 +8,15 @@ on their error, and the few candidates are scored again in float64.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Mask
 from transcf.kernels import topk as kernels
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
 from transcf.retrieval.threads import share_rows
 from transcf.retrieval.tiles import Block, Tiles
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 def top_k(

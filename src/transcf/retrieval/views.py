@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Mask
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
 from transcf.retrieval.topk import top_k
 
@@ -26,7 +26,7 @@ class BlockView:
     """
 
     name: str
-    rankable: npt.NDArray[np.bool_]
+    rankable: Mask
     score: Callable[[Rows], Scores]
     sparse: bool = False
 
@@ -54,7 +54,7 @@ class FormView:
     """
 
     name: str
-    rankable: npt.NDArray[np.bool_]
+    rankable: Mask
     form: LinearForm
 
     def linear_form(self) -> LinearForm:
