@@ -8,7 +8,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,6 +18,7 @@ from transcf.errors import EvaluationError
 from transcf.retrieval import StoredForm, tiles, top_k
 from transcf.retrieval.scorer import BLOCK_BYTES
 from transcf.retrieval.views import FormView
+from transcf.threads import use_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -184,12 +184,13 @@ def test_no_thread_count_changes_a_bit() -> None:
     assert len(found) == 1
 
 
-def test_numba_threads_share_rows(monkeypatch) -> None:
+def test_threads_share_rows() -> None:
     rng = np.random.default_rng(3)
     scorer, users = Table(rng.integers(9, size=(300, 80))), np.arange(300, dtype=np.int32)
     one = top_k(scorer, users, 5)
-    monkeypatch.setattr(numba, "get_num_threads", lambda: 4)
-    for mine, other in zip(one, top_k(scorer, users, 5), strict=True):
+    with use_threads(4):
+        shared = top_k(scorer, users, 5)
+    for mine, other in zip(one, shared, strict=True):
         np.testing.assert_array_equal(mine, other)
 
 

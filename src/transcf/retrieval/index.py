@@ -28,9 +28,9 @@ from transcf.errors import EvaluationError, ParameterError
 from transcf.retrieval.lists import faiss_library, fill_lists
 from transcf.retrieval.projection import Projection
 from transcf.retrieval.scorer import LinearForm, Scores, StoredForm
-from transcf.retrieval.threads import share_rows
 from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
+from transcf.threads import share
 
 #: With fewer items than this the exact engine is as quick, and answers everything.
 SMALLEST = 10_000
@@ -246,12 +246,12 @@ class ItemIndex:
             absent |= _contains(request.seen, users, items)
         scores = np.empty(items.shape, dtype=np.float32)
 
-        def work(part: slice) -> None:
-            owners = np.repeat(users[part], fetch)
-            found = request.form.score_pairs(owners, items[part].ravel())
-            scores[part] = found.reshape(-1, fetch)
+        def score(first: int, end: int) -> None:
+            owners = np.repeat(users[first:end], fetch)
+            found = request.form.score_pairs(owners, items[first:end].ravel())
+            scores[first:end] = found.reshape(-1, fetch)
 
-        share_rows(len(users), work)
+        share(len(users), score, least=32)
         scores[absent] = -np.inf
         k = min(request.k, fetch)
         order = np.lexsort((items, -scores), axis=-1)[:, :k]
