@@ -90,8 +90,8 @@ def kth_largest(values: Floats, count: int, k: int, scratch: Floats) -> Any:
     """The k-th largest of the first `count` values; what is behind them may be overwritten.
 
     It is the largest value that at least k values reach. Counting that for 32 values at a time
-    takes no branch that could be guessed wrong, which beats every method with fewer comparisons
-    for the usual short lists.
+    takes no branch that could be guessed wrong, which halves the time that an insertion into
+    the k largest so far takes for the usual short lists.
     """
     if count > _COUNTED:
         for n in range(count):
