@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from transcf.data.splits import leave_one_out, random_ratio, temporal_cut
     from transcf.data.synthetic import synthesize
     from transcf.errors import TransCFError
-    from transcf.evaluation import Evaluation, Validation, compare, evaluate, summarize_seeds
+    from transcf.evaluation import Evaluation, Validation, evaluate, paired_tests, summarize_seeds
+    from transcf.experiments.comparison import Comparison, compare
     from transcf.models.aobpr import AoBPR
     from transcf.models.base import Recommender
     from transcf.models.bpr import BPR
@@ -51,6 +52,7 @@ __all__ = [
     "IALS",
     "SLIM",
     "AoBPR",
+    "Comparison",
     "Evaluation",
     "Interactions",
     "InversePopularity",
@@ -75,6 +77,7 @@ __all__ = [
     "load",
     "open_data",
     "open_split",
+    "paired_tests",
     "paper_filter",
     "random_ratio",
     "read_interactions",
@@ -88,6 +91,7 @@ _HOMES = {
     "BPR": "models.bpr",
     "CDAE": "models.cdae",
     "CML": "models.cml",
+    "Comparison": "experiments.comparison",
     "EALS": "models.eals",
     "EASE": "models.ease",
     "Evaluation": "evaluation",
@@ -107,7 +111,7 @@ _HOMES = {
     "TransCFError": "errors",
     "Validation": "evaluation",
     "available": "models.registry",
-    "compare": "evaluation",
+    "compare": "experiments.comparison",
     "create": "models.registry",
     "draw_candidates": "data.candidates",
     "evaluate": "evaluation",
@@ -116,6 +120,7 @@ _HOMES = {
     "load": "models.storage",
     "open_data": "data.sources",
     "open_split": "data.sources",
+    "paired_tests": "evaluation",
     "paper_filter": "data.filters",
     "random_ratio": "data.splits",
     "read_interactions": "data.readers",

@@ -191,7 +191,7 @@ def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_fit")
 def test_nothing_is_fitted_in_vain(refusal: Refusal, log_file: Path, tmp_path: Path) -> None:
     for metric in ("H@5", "odd"):
-        assert f"--metric {metric} is not" in refusal("compare", log_file, "--metric", metric)
+        assert f"metric='{metric}' is not" in refusal("compare", log_file, "--metric", metric)
     file = tmp_path / "diary.txt"
     file.write_text("dear diary")
     fit = ("fit", log_file, "--model", "popularity", "--out")

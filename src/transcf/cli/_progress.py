@@ -20,7 +20,7 @@ class Steps:
         """Start with nothing done."""
         self._show, self._done, self._text = show, 0, ""
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Show what is being done now."""
         self._text = text
         self._show(self._done, text)

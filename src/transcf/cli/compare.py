@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,14 +31,14 @@ from transcf.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
-    from transcf.experiments.judging import Judging
     from transcf.experiments.runs import Contender
 
 
 def compare(
     data: Data,
     models: Annotated[
-        str, typer.Option(help="Names with commas between them, or 'all'; the floor joins them.")
+        str,
+        typer.Option(help="Names with commas between them, or 'all'; trivial baselines join them."),
     ] = "itemknn,ease",
     settings: Annotated[
         list[str] | None,
@@ -76,7 +77,7 @@ def compare(
 
     limit_threads(threads)
     judging = read_judging(protocol, ties, part, at)
-    _check_metric(metric, judging)
+    judging.check_metric(metric)
     contenders = _contenders(models, settings, budget, threads)
     if files and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
@@ -84,7 +85,7 @@ def compare(
     numbers = range(seed, seed + seeds)
     with show_steps(len(contenders)) as steps:
         found = compare_models(
-            data, steps.counted(contenders), split, judging, metric, numbers, steps.say
+            data, steps.counted(contenders), split, judging, metric, numbers, steps.report
         )
     if as_json:
         print_json(found.to_dict())
@@ -96,10 +97,10 @@ def compare(
 
 def print_comparison(comparison: Comparison) -> None:
     """Print one line per model: metrics with standard errors, the best marked, and the test."""
-    from transcf.experiments.report import sheet_of
+    from transcf.experiments.report import table_of
 
-    sheet = sheet_of(comparison)
-    print_table(sheet.title, sheet.columns, sheet.rows, notes=sheet.notes)
+    table = table_of(comparison)
+    print_table(table.title, table.columns, table.rows, notes=table.notes)
 
 
 def _write(comparison: Comparison, folder: Path) -> None:
@@ -116,29 +117,13 @@ def _write(comparison: Comparison, folder: Path) -> None:
 def _contenders(
     models: str, settings: list[str] | None, budget: str, threads: int | None
 ) -> list[Contender]:
-    from transcf.experiments.comparison import FLOOR
-    from transcf.experiments.runs import Contender
+    from transcf.experiments.comparison import TRIVIAL_BASELINES, contenders_of
     from transcf.models.registry import available, canonical_name
-    from transcf.tuning import settings_to_try
 
     asked = available() if models == "all" else map(canonical_name, models.split(","))
-    names = list(dict.fromkeys((*FLOOR, *asked)))
-    params = _params_of(names, settings)
-    return [
-        Contender(name, name, params[name], settings_to_try(name, budget, params[name]), threads)
-        for name in names
-    ]
-
-
-def _check_metric(metric: str, judging: Judging) -> None:
-    from transcf.evaluation.metrics import metric_names
-
-    judged = metric_names(judging.at)
-    if metric not in judged:
-        raise ParameterError(
-            f"--metric {metric} is not among what is judged ({', '.join(judged)}): choose one of "
-            "them, or other lengths with --at."
-        )
+    names = list(dict.fromkeys((*TRIVIAL_BASELINES, *asked)))
+    made = contenders_of(_params_of(names, settings).items(), budget)
+    return [replace(contender, threads=threads) for contender in made]
 
 
 def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, dict[str, Any]]:

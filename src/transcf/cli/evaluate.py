@@ -109,8 +109,7 @@ def _judge_saved(
     folder: str, protocol: str | None, ties: str, part: str, at: str
 ) -> tuple[str, Run]:
     """Open the data that a saved model was fitted on, and judge it there."""
-    from transcf.data.candidates import draw_candidates
-    from transcf.data.sources import open_split
+    from transcf.data.sources import as_split, open_split
     from transcf.experiments.runs import Run
     from transcf.models.storage import load
 
@@ -124,8 +123,7 @@ def _judge_saved(
     judging = read_judging(protocol or origin["protocol"], ties, part, at)
     split = open_split(dataset, origin["protocol"], seed=seed, **origin.get("reading", {}))
     _check_same_training(folder, dataset, fitted, split)
-    if judging.protocol != "strict" and split.candidates is None:
-        split = draw_candidates(split, seed=seed)
+    split = as_split(split, judging.protocol, seed=seed)
     judged = judging.judge(fitted, split)
     seconds = float(origin["seconds"])
     return dataset, Run(fitted.name, fitted, [judged], seconds, full=judging.beside(fitted, split))

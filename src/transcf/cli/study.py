@@ -29,7 +29,7 @@ def study(
 
     plan = load_study(name).only(_listed(datasets), _listed(models))
     with show_steps(len(plan.datasets) * len(plan.models)) as steps:
-        found = list(run_study(plan, steps.say, steps.counted))
+        found = list(run_study(plan, steps.report, steps.counted))
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -78,20 +78,46 @@ def open_split(
         seed: Of the random split and of the candidates.
         reading: As for `open_data`.
     """
-    if protocol not in _PROTOCOLS:
-        raise ParameterError(f"protocol={protocol!r} is not one of {', '.join(_PROTOCOLS)}.")
-    sampled = protocol != "strict"
+    _check_protocol(protocol)
     folder = None if reading else _folder(spec)  # `open_data` refuses to read folders so
+    found: Split | Interactions
     if folder is not None and is_saved_split(folder):
-        split = load_saved_split(folder)
-    elif folder is not None and sampled and is_prepared(folder):
-        split = read_prepared_split(folder)
+        found = load_saved_split(folder)
+    elif folder is not None and protocol != "strict" and is_prepared(folder):
+        found = read_prepared_split(folder)
     else:
-        log = open_data(spec, **reading)
+        found = open_data(spec, **reading)
+    return as_split(found, protocol, seed=seed)
+
+
+def as_split(data: Any, protocol: str = "strict", *, seed: int = 0) -> Split:
+    """Make a split that fits a protocol out of whatever there is.
+
+    Args:
+        data: A split, a log, a table that `read_interactions` takes, or what `open_data` takes.
+        protocol: As for `open_split`, which says how a log is split.
+        seed: Of the random split and of the candidates.
+
+    Example:
+        >>> as_split(synthesize(users=50, items=30, interactions=500))
+        Split(leave-one-out by time: train 400, validation 50, test 50, candidates none)
+    """
+    if isinstance(data, str | Path):
+        return open_split(data, protocol, seed=seed)
+    _check_protocol(protocol)
+    if isinstance(data, Split):
+        split = data
+    else:
+        log = data if isinstance(data, Interactions) else read_interactions(data)
         split = leave_one_out(log, "random" if log.timestamps is None else "time", seed=seed)
-    if sampled and split.candidates is None:
+    if protocol != "strict" and split.candidates is None:
         split = draw_candidates(split, seed=seed)
     return split
+
+
+def _check_protocol(protocol: str) -> None:
+    if protocol not in _PROTOCOLS:
+        raise ParameterError(f"protocol={protocol!r} is not one of {', '.join(_PROTOCOLS)}.")
 
 
 def _folder(spec: str | Path) -> Path | None:

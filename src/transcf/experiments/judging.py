@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from transcf.data.split import Split
+from transcf.errors import ParameterError
 from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
-from transcf.evaluation.protocols import Part, Protocol
-from transcf.evaluation.ranks import Ties
+from transcf.evaluation.metrics import check_lengths, metric_names
+from transcf.evaluation.protocols import Part, Protocol, check_protocol
+from transcf.evaluation.ranks import Ties, check_ties
 from transcf.models.base import Recommender
 from transcf.models.iterative import IterativeRecommender
 from transcf.training.options import FitOptions
@@ -28,6 +31,24 @@ class Judging:
     ties: Ties = "pessimistic"
     part: Part = "test"
     at: tuple[int, ...] = (10, 20)
+
+    def __post_init__(self) -> None:
+        """Refuse rules that there cannot be before anything is fitted."""
+        check_protocol(self.protocol)
+        check_ties(self.ties)
+        check_lengths(self.at)
+        if self.part not in get_args(Part):
+            allowed = " or ".join(map(repr, get_args(Part)))
+            raise ParameterError(f"part={self.part!r} is not allowed; it must be {allowed}.")
+
+    def check_metric(self, metric: str) -> None:
+        """Raise a `ParameterError` unless the figures will have the metric."""
+        judged = metric_names(self.at)
+        if metric not in judged:
+            raise ParameterError(
+                f"metric={metric!r} is not among what is judged ({', '.join(judged)}): choose one "
+                "of them, or other lengths of lists."
+            )
 
     def judge(self, model: Recommender, split: Split) -> Evaluation:
         """Evaluate a fitted model."""

@@ -15,7 +15,7 @@ from transcf.data.splits import leave_one_out
 from transcf.evaluation.protocols import Protocol
 from transcf.experiments.comparison import Comparison, run_all
 from transcf.experiments.judging import Judging
-from transcf.experiments.runs import Contender, Say
+from transcf.experiments.runs import Contender, OnProgress
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
 from transcf.models.presets import preset
 
@@ -24,7 +24,7 @@ Follow: TypeAlias = Callable[[Iterable[Contender]], Iterable[Contender]]
 
 
 def run_study(
-    study: Study, say: Say = lambda text: None, follow: Follow = iter
+    study: Study, on_progress: OnProgress = lambda text: None, follow: Follow = iter
 ) -> Iterator[Comparison]:
     """Run a study, dataset by dataset.
 
@@ -33,7 +33,7 @@ def run_study(
 
     Args:
         study: What to compare.
-        say: Told about every step.
+        on_progress: Called with one line of text at every step.
         follow: Passes the models of a dataset on, one by one.
 
     Raises:
@@ -45,16 +45,16 @@ def run_study(
     metric = study.compare or study.metrics[0]
     for dataset, contenders in plans:
         split = _split(dataset, study.protocol)
-        told = partial(_say_of, dataset.name, say)
-        done = run_all(follow(contenders), split, judging, range(study.seeds), told)
+        report = partial(_report_step, dataset.name, on_progress)
+        done = run_all(follow(contenders), split, judging, range(study.seeds), report)
         found = Comparison(dataset.name, judging, metric, *done)
         yield found
         if found.is_interrupted:
             return
 
 
-def _say_of(dataset: str, say: Say, step: str) -> None:
-    say(f"{dataset}: {step}")
+def _report_step(dataset: str, on_progress: OnProgress, step: str) -> None:
+    on_progress(f"{dataset}: {step}")
 
 
 def _contenders(study: Study, dataset: DatasetPlan) -> list[Contender]:

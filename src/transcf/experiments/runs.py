@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from transcf.data.split import Split
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
@@ -12,12 +12,14 @@ from transcf.evaluation import Evaluation, Validation, average_seeds, summarize_
 from transcf.experiments.judging import Judging
 from transcf.models.base import Recommender
 from transcf.models.iterative import IterativeRecommender
-from transcf.models.registry import create, model_class
+from transcf.models.registry import canonical_name, create, model_class
 from transcf.models.rules import check
 from transcf.training.options import FitOptions
 
-#: Told what is being done, as one line of text.
-Say: TypeAlias = Callable[[str], None]
+#: A model by its name, by its name and parameters, or as an object whose settings are taken.
+ModelSpec: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Recommender"
+#: Called with one line of text that tells what is being done.
+OnProgress: TypeAlias = Callable[[str], None]
 
 #: What every table of sampled figures has to say.
 SAMPLED_NOTE = (
@@ -48,10 +50,29 @@ class Contender:
     choices: Sequence[Mapping[str, Any]] = ({},)
     threads: int | None = None
 
+    @classmethod
+    def of(cls, spec: ModelSpec, name: str | None = None) -> Self:
+        """Make a contender of a name, of a name with parameters, or of a model object.
+
+        Of an object it takes the class and the parameters that differ from the defaults: these
+        count as set by hand, the others may be searched. The object itself is left alone.
+
+        Args:
+            spec: Which model.
+            name: Stands for it in tables; its name in the registry unless given.
+
+        Example:
+            >>> Contender.of(create("EASE", regularization=5.0)).params
+            {'regularization': 5.0}
+        """
+        model, params = _name_and_params(spec)
+        return cls(name or model, model, params)
+
     @property
     def takes_seed(self) -> bool:
-        """Whether a seed changes anything."""
-        return "random_state" in model_class(self.model).rules
+        """Whether the seed of a run changes anything."""
+        has_seed = "random_state" in model_class(self.model).rules
+        return has_seed and "random_state" not in self.params
 
     def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender:
         """Make the model; a seed or thread count that is set by name wins over the general one."""
@@ -145,7 +166,7 @@ def run(
     split: Split,
     judging: Judging,
     seeds: Sequence[int],
-    say: Say | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Run:
     """Choose settings on validation data (first seed), then fit and judge with every seed.
 
@@ -154,10 +175,11 @@ def run(
         split: Where; its test part is read by the final judging alone.
         judging: How.
         seeds: At least one; a model without chance is run once.
-        say: Told about every step; without it, epochs show on a terminal.
+        on_progress: Called with one line of text at every step; without it, epochs show on a
+            terminal.
     """
     validation = Validation.of(split, judging.protocol, judging.ties)
-    chosen, fitted, untrained = _choose(contender, split, validation, seeds[0], say)
+    chosen, fitted, untrained = _choose(contender, split, validation, seeds[0], on_progress)
     models: list[Recommender] = []
     evaluations, figures, seconds = [], [], []
     for seed in seeds if contender.takes_seed else seeds[:1]:
@@ -166,7 +188,7 @@ def run(
             evaluations.append(judging.judge(model, split))
         else:
             model = contender.make(seed, chosen)
-            options = _options(f"{contender.name}, seed {seed}", say)
+            options = _options(f"{contender.name}, seed {seed}", on_progress)
             evaluations.append(judging.fit_and_judge(model, split, validation, options))
             _check_finished(model)
         figures.append(validation(model))
@@ -185,8 +207,28 @@ def run(
     )
 
 
+def _name_and_params(spec: ModelSpec) -> tuple[str, dict[str, Any]]:
+    match spec:
+        case str():
+            return canonical_name(spec), {}
+        case (str() as name, Mapping() as params):
+            return canonical_name(name), dict(params)
+        case Recommender():
+            defaults = type(spec)().get_params()
+            given = spec.get_params().items()
+            changed = {name: value for name, value in given if value != defaults[name]}
+            return canonical_name(type(spec).__name__), changed
+    raise ParameterError(
+        f"{spec!r} is no model: give a name, a pair of a name and its parameters, or a model."
+    )
+
+
 def _choose(
-    contender: Contender, split: Split, validation: Validation, seed: int, say: Say | None
+    contender: Contender,
+    split: Split,
+    validation: Validation,
+    seed: int,
+    on_progress: OnProgress | None,
 ) -> tuple[Mapping[str, Any], Recommender | None, list[str]]:
     """Return the best choice on validation data, the test part unread, and its fitted model.
 
@@ -199,7 +241,7 @@ def _choose(
     best: tuple[float, Mapping[str, Any], Recommender] | None = None
     failures: list[TransCFError] = []
     for number, choice in enumerate(choices, start=1):
-        options = _options(f"{contender.name}, setting {number} of {len(choices)}", say)
+        options = _options(f"{contender.name}, setting {number} of {len(choices)}", on_progress)
         model = contender.make(seed, choice)
         try:
             figure = validation(model.fit(split.train, validation, options))
@@ -229,9 +271,13 @@ def _training_seconds(model: Recommender) -> float:
     return float(model.report_["seconds"])
 
 
-def _options(step: str, say: Say | None) -> FitOptions:
+def _options(step: str, on_progress: OnProgress | None) -> FitOptions:
     """Report a step and its epochs; without a listener, epochs have a bar of their own."""
-    if say is None:
+    if on_progress is None:
         return FitOptions()
-    say(step)
-    return FitOptions(progress=False, on_epoch=lambda number: say(f"{step}, epoch {number}"))
+    on_progress(step)
+
+    def on_epoch(number: int) -> None:
+        on_progress(f"{step}, epoch {number}")
+
+    return FitOptions(progress=False, on_epoch=on_epoch)
