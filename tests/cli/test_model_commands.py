@@ -323,7 +323,7 @@ title = "A small study"
 protocol = "paper"
 seeds = 2
 metrics = ["H@10"]
-compare = "N@10"
+paired_tests = "N@10"
 [[datasets]]
 name = "{folder}"
 published.random = {{ "H@10" = 0.1234 }}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +67,24 @@ def test_seeds_are_run_where_they_change_something(found: Comparison, split: Spl
     assert found.summaries["random"]["H@10"]["mean"] == pytest.approx(np.mean(means))
 
 
-def test_the_best_and_its_ties_follow_from_the_tests(found: Comparison) -> None:
+def test_the_best_is_told_apart_by_tests_of_all_pairs(found: Comparison) -> None:
     means = {name: entry["N@10"]["mean"] for name, entry in found.summaries.items()}
     assert means[found.best("N@10")] == max(means.values())
     figures = {done.name: done.averaged().per_user["N@10"].to_numpy() for done in found.runs}
-    best = figures.pop(found.best("N@10"))
-    p_values = sorted(wilcoxon(v[v != best] - best[v != best]).pvalue for v in figures.values())
-    corrected = [p_values[0] * 2, max(p_values[0] * 2, p_values[1])]
-    assert sorted(found.p_values.values()) == pytest.approx(corrected)
-    assert set(found.p_values) == set(figures)
-    assert found.ties == [name for name, p in found.p_values.items() if p >= LEVEL]
+    p_values = {
+        frozenset(pair): wilcoxon(*(figures[name] for name in pair), zero_method="wilcox").pvalue
+        for pair in combinations(figures, 2)
+    }
+    corrected, largest = {}, 0.0
+    for place, pair in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        largest = max(largest, p_values[pair] * (len(p_values) - place))
+        corrected[pair] = min(1.0, largest)
+    best = found.best("N@10")
+    others = [name for name in figures if name != best]
+    assert found.p_values == pytest.approx({n: corrected[frozenset({n, best})] for n in others})
+    told = [name for name in others if found.p_values[name] < LEVEL]
+    assert set(found.indistinguishable) == set(others) - set(told)
+    assert found.to_dict()["indistinguishable"] == found.indistinguishable
 
 
 def test_every_figure_of_the_table_is_the_right_one(found: Comparison) -> None:

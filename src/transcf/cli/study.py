@@ -37,9 +37,9 @@ def study(
         return
     for comparison in found:
         _print_runs(plan, comparison)
-        if plan.compare and len(comparison.tests):
+        if plan.paired_tests and len(comparison.tests):
             tests = comparison.tests
-            print_table(f"Paired tests of {plan.compare}", tests.columns, tests.rows())
+            print_table(f"Paired tests of {plan.paired_tests}", tests.columns, tests.rows())
 
 
 def _listed(names: str | None) -> list[str] | None:

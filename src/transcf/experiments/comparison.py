@@ -17,7 +17,7 @@ from transcf.evaluation import paired_tests
 from transcf.evaluation.protocols import Part, Protocol
 from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
-from transcf.evaluation.significance import LEVEL, holm
+from transcf.evaluation.significance import LEVEL
 from transcf.experiments.judging import Judging
 from transcf.experiments.report import table_of
 from transcf.experiments.runs import Contender, ModelSpec, OnProgress, Run, run
@@ -72,18 +72,22 @@ class Comparison:
 
     @cached_property
     def p_values(self) -> dict[str, float]:
-        """Each other model against the best: Wilcoxon, corrected for the number of these tests."""
+        """Each other model against the best: Wilcoxon, corrected for the number of all pairs.
+
+        The same figures choose the best model and test it, so that any pair might have come up:
+        a correction for the pairs that did would be too small.
+        """
         if self.tests.is_empty():
             return {}
         winner = self.best(self.metric)
         is_a, is_b = pl.col("model_a") == winner, pl.col("model_b") == winner
         tests = self.tests.filter(is_a | is_b)
         rivals = tests.select(pl.when(is_a).then("model_b").otherwise("model_a")).to_series()
-        return dict(zip(rivals, holm(tests["p_wilcoxon"].to_numpy()).tolist(), strict=True))
+        return dict(zip(rivals, tests["p_holm"], strict=True))
 
     @property
-    def ties(self) -> list[str]:
-        """Models that the paired test cannot tell apart from the best one."""
+    def indistinguishable(self) -> list[str]:
+        """Models that the paired tests cannot tell apart from the best one."""
         return [name for name, p in self.p_values.items() if p >= LEVEL]
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +96,7 @@ class Comparison:
             "dataset": self.dataset,
             "metric": self.metric,
             "best": self.best(self.metric) if self.runs else None,
-            "ties": self.ties,
+            "indistinguishable": self.indistinguishable,
             "models": [done.to_dict() for done in self.runs],
             "failures": {name: str(error) for name, error in self.failures.items()},
             "tests": self.tests.to_dicts(),

@@ -157,7 +157,8 @@ def _notes(comparison: Comparison) -> list[str]:
     metric = comparison.metric
     legend = (
         f"Best: *; ± standard error over users; p: {metric} against {comparison.best(metric)}, "
-        f"Wilcoxon signed-rank with Holm's correction; = not told apart from the best at {LEVEL}."
+        f"Wilcoxon signed-rank with Holm's correction for all pairs; = not told apart from the "
+        f"best at {LEVEL}."
     )
     tried = max(done.tried for done in comparison.runs)
     if tried > 1:

@@ -42,7 +42,7 @@ def run_study(
     """
     plans = [(dataset, _contenders(study, dataset)) for dataset in study.datasets]
     judging = Judging(cast(Protocol, study.protocol), part=study.part, at=study.lengths())
-    metric = study.compare or study.metrics[0]
+    metric = study.paired_tests or study.metrics[0]
     for dataset, contenders in plans:
         split = _split(dataset, study.protocol)
         report = partial(_report_step, dataset.name, on_progress)
