@@ -149,8 +149,6 @@ def dataset_name(data: str) -> str:
 
 def lasting_name(data: str) -> str:
     """Write DATA such that it means the same from any folder."""
-    from transcf.data.catalog import names
-    from transcf.data.sources import SYNTHETIC
+    from transcf.data.places import is_name
 
-    is_path = data not in (SYNTHETIC, *names()) and Path(data).exists()
-    return str(Path(data).resolve()) if is_path else data
+    return data if is_name(data) else str(Path(data).resolve())

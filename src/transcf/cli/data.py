@@ -37,9 +37,11 @@ def info(
     For a name of the catalog, say what to cite and on what terms the data is given, too.
     """
     from transcf.data import catalog
+    from transcf.data.places import SYNTHETIC, is_name
 
     log = _open(data, filter_name, read_reading(columns, ratings))
-    about = _entry(catalog.describe(data)) if data in catalog.names() else {}
+    is_listed = is_name(data) and data != SYNTHETIC
+    about = _entry(catalog.describe(data)) if is_listed else {}
     facts = {**about, **_facts(log)}
     if as_json:
         print_json({"dataset": data, **facts, "report": log.report.to_list()})
