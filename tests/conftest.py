@@ -19,7 +19,10 @@ settings.load_profile("transcf")
 
 numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
 
-ROOT = Path(__file__).resolve().parents[1]
+# As the Makefile does it, for those who call pytest by themselves.
+_DATASETS = Path(__file__).resolve().parents[2] / "shared" / "datasets"
+if _DATASETS.is_dir():
+    os.environ.setdefault("TRANSCF_DATA", str(_DATASETS))
 
 
 @pytest.fixture(scope="session")
@@ -27,10 +30,9 @@ def real_data() -> Callable[[str], Path]:
     """Return the folder of a real dataset, or skip the test when it is not there."""
 
     def find(name: str) -> Path:
-        places = [os.environ.get("TRANSCF_DATA"), ROOT.parent / "shared" / "datasets"]
-        for place in filter(None, places):
-            if (folder := Path(place) / name).is_dir():
-                return folder
+        root = os.environ.get("TRANSCF_DATA")
+        if root and (folder := Path(root) / name).is_dir():
+            return folder
         pytest.skip(f"real dataset {name!r} is not here: set TRANSCF_DATA to its parent folder")
 
     return find
