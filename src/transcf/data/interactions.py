@@ -38,6 +38,7 @@ class Interactions:
         report: What was merged or left out on the way here.
 
     Example:
+        >>> from transcf import read_interactions
         >>> log = read_interactions(pl.DataFrame({"user": ["ann", "bob"], "item": [7, 9]}))
         >>> len(log), log.by_user.row(1).tolist()
         (2, [1])

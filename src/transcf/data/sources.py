@@ -34,7 +34,10 @@ def open_data(spec: str | Path, **reading: Unpack[Reading]) -> Interactions:
         reading: Columns and rule of ratings, as for `read_interactions`; for files only.
 
     Example:
-        >>> open_data("events.csv", user="who", item="what")  # doctest: +SKIP
+        >>> import polars as pl
+        >>> pl.DataFrame({"who": [1, 2], "what": ["tea", "cups"]}).write_csv("events.csv")
+        >>> open_data("events.csv", user="who", item="what")
+        Interactions(2 users, 2 items, 2 interactions, density 50 %)
     """
     source = resolve(spec)
     if reading and (isinstance(source, str) or source.is_dir()):

@@ -28,11 +28,13 @@ class EpochRecorder:
         at: Lengths N of the lists.
 
     Example:
-        >>> recorder = EpochRecorder(model, split)  # doctest: +SKIP
-        >>> options = FitOptions(on_epoch=recorder)  # doctest: +SKIP
-        >>> model.fit(split.train, split.validation, options)  # doctest: +SKIP
-        >>> recorder.result().metrics["H@10"].mean  # doctest: +SKIP
-        0.2641
+        >>> from transcf import BPR, open_split
+        >>> from transcf.training import FitOptions
+        >>> model, split = BPR(dim=8, epochs=2), open_split("synthetic", "paper")
+        >>> recorder = EpochRecorder(model, split)
+        >>> _ = model.fit(split.train, split.validation, FitOptions(on_epoch=recorder))
+        >>> print(recorder.result().note)
+        Optimistic: for each metric the best test value over all epochs.
     """
 
     def __init__(

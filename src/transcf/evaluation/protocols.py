@@ -59,7 +59,11 @@ def evaluate(
             NaN or infinite scores, or a model with other ids or fitted on what it is judged by.
 
     Example:
-        >>> print(evaluate(Popularity().fit(split.train), split))  # doctest: +SKIP
+        >>> from transcf import Popularity, open_split
+        >>> split = open_split("synthetic")
+        >>> found = evaluate(Popularity().fit(split.train), split, at=[10])
+        >>> list(found.metrics)
+        ['H@10', 'N@10', 'MRR@10', 'R@10', 'P@10', 'MAP@10']
     """
     check_protocol(protocol)
     check_ties(ties)

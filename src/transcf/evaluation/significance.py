@@ -48,7 +48,12 @@ def paired_tests(
         EvaluationError: Results do not pair: other rules, metrics or users.
 
     Example:
-        >>> paired_tests([evaluate(m, split) for m in models], "N@10")  # doctest: +SKIP
+        >>> from transcf import EASE, Popularity, evaluate, open_split
+        >>> split = open_split("synthetic")
+        >>> models = [EASE().fit(split.train), Popularity().fit(split.train)]
+        >>> tests = paired_tests([evaluate(model, split) for model in models], "N@10")
+        >>> tests.select("model_a", "model_b", pl.col("p_holm") < 0.05).row(0)
+        ('ease', 'popularity', True)
     """
     _check(results, metric, resamples, confidence)
     values = [result.per_user[metric].to_numpy().astype(np.float64) for result in results]

@@ -29,9 +29,11 @@ class Validation:
         ties: How to count equal scores.
 
     Example:
-        >>> judge = Validation(split.validation, known=split.train.by_user)  # doctest: +SKIP
-        >>> judge(model)  # doctest: +SKIP
-        0.0711
+        >>> from transcf import EASE, Popularity, open_split
+        >>> split = open_split("synthetic")
+        >>> judge = Validation(split.validation, known=split.train.by_user)
+        >>> judge(EASE().fit(split.train)) > judge(Popularity().fit(split.train))
+        True
     """
 
     def __init__(

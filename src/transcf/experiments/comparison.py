@@ -247,8 +247,9 @@ def compare_models(
         TransCFError: None could be run; the reason of the first failure.
 
     Example:
-        >>> contenders = [Contender(name, name) for name in ("ease", "bpr")]  # doctest: +SKIP
-        >>> compare_models("mine", contenders, split, Judging("strict"), "N@10")  # doctest: +SKIP
+        >>> contenders, split = contenders_of(["ease", "itemknn"]), as_split("synthetic")
+        >>> compare_models("mine", contenders, split, Judging("strict"), "N@10").best("N@10")
+        'ease'
     """
     runs, failures = run_all(contenders, split, judging, seeds, on_progress)
     if failures and not runs:

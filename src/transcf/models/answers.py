@@ -46,9 +46,16 @@ class Answers(RowScorer):
             id, ascending.
 
         Example:
-            >>> model.recommend("ann", k=3, exclude=["x"])  # doctest: +SKIP
-            >>> model.recommend(["ann", "bob"], items={"ann": ["x"], "bob": ["x", "y"]})
-            ... # doctest: +SKIP
+            >>> import polars as pl
+            >>> from transcf import EASE, read_interactions
+            >>> log = read_interactions(pl.DataFrame(
+            ...     {"user": ["ann", "ann", "bob", "cid"], "item": ["x", "y", "x", "z"]}))
+            >>> model = EASE().fit(log)
+            >>> model.recommend("bob", k=3, exclude=["z"])["item_id"].to_list()
+            ['y']
+            >>> mine = {"ann": ["z"], "bob": ["x", "y"]}
+            >>> model.recommend(["ann", "bob"], items=mine)["item_id"].to_list()
+            ['z', 'y']
         """
         self._check_fitted()
         filters = Filters(exclude_seen, items, exclude, on_unknown)
@@ -79,7 +86,9 @@ class Answers(RowScorer):
             on_unknown: "raise" or "skip".
 
         Example:
-            >>> model.recommend_all("recs.parquet", k=20)  # doctest: +SKIP
+            >>> from transcf import EASE, synthesize
+            >>> print(EASE().fit(synthesize()).recommend_all("recs.parquet", k=20))
+            recs.parquet
         """
         from transcf.models._streams import write_recommendations
 
@@ -112,7 +121,10 @@ class Answers(RowScorer):
             Table `item_id, score, rank`, ordered as in `recommend`.
 
         Example:
-            >>> model.recommend_for(["x", "y"], k=3)  # doctest: +SKIP
+            >>> from transcf import EASE, synthesize
+            >>> model = EASE().fit(synthesize())
+            >>> model.recommend_for(model.items_.series[:2].to_list(), k=3).shape
+            (3, 3)
         """
         self._check_fitted()
         rows = _tables.history_rows(self, history, on_unknown)

@@ -48,7 +48,11 @@ def top_k(
         EvaluationError: A score among the allowed items is NaN or infinite.
 
     Example:
-        >>> items, scores = top_k(model, rows, 10, seen=model.seen_)  # doctest: +SKIP
+        >>> from transcf import EASE, synthesize
+        >>> model = EASE().fit(synthesize())
+        >>> items, scores = top_k(model, np.arange(5), 10, seen=model.seen_)
+        >>> items.shape, scores.shape
+        ((5, 10), (5, 10))
     """
     mask = scorer.rankable if allowed is None else allowed
     items = np.full((len(users), k), UNKNOWN, dtype=np.int32)

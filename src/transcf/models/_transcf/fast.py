@@ -26,11 +26,12 @@ from .parameters import BIAS_RATE, EpochStats, Hyper, Parameters, bound
 class FastSolver:
     """Trains TransCF and its ablations in epochs; holds the memory that epochs share.
 
-    Example:
-        >>> solver = FastSolver(problem, hyper)
-        >>> parameters = initial_parameters(problem, hyper)
-        >>> for epoch in range(40):
-        ...     parameters, stats = solver.epoch(parameters, epoch)
+    Example::
+
+        solver = FastSolver(problem, hyper)
+        parameters = initial_parameters(problem, hyper)
+        for epoch in range(40):
+            parameters, stats = solver.epoch(parameters, epoch)
     """
 
     def __init__(self, problem: Problem, hyper: Hyper, block_bytes: int = BLOCK_BYTES) -> None:
