@@ -83,7 +83,7 @@ def compare(
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
     split = open_split(data, protocol, seed=seed, **read_reading(columns, ratings))
     numbers = range(seed, seed + seeds)
-    with show_steps(len(contenders)) as steps:
+    with show_steps(len(contenders), "models") as steps:
         found = compare_models(
             data, steps.counted(contenders), split, judging, metric, numbers, steps.report
         )

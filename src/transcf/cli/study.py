@@ -28,7 +28,7 @@ def study(
     from transcf.experiments import load_study, run_study
 
     plan = load_study(name).only(_listed(datasets), _listed(models))
-    with show_steps(len(plan.datasets) * len(plan.models)) as steps:
+    with show_steps(len(plan.datasets) * len(plan.models), "models") as steps:
         found = list(run_study(plan, steps.report, steps.counted))
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))

@@ -16,7 +16,7 @@ from transcf.models.base import Held
 from transcf.models.rules import Number, Rule
 from transcf.retrieval.scorer import block_length
 from transcf.training.options import FitOptions
-from transcf.training.progress import EpochBar
+from transcf.training.progress import ProgressBar
 from transcf.training.threads import kernel_threads
 
 #: A column is done when a sweep over its weights changes none by more than this.
@@ -74,7 +74,7 @@ class SLIM(ItemWeights):
         by_user = (train.by_user.indptr, train.by_user.indices)
         step = block_length(train.n_items)
         blocks, solved = [], 0
-        bar = EpochBar(self.name, train.n_items, options.progress)
+        bar = ProgressBar(self.name, train.n_items, "items", options.progress)
         with kernel_threads(self.n_threads), bar:
             for first in range(0, train.n_items, step):
                 last = min(first + step, train.n_items)

@@ -15,7 +15,7 @@ from transcf.errors import DivergenceError
 from transcf.training.checkpoint import Checkpoint, CheckpointFile
 from transcf.training.interrupt import stop_on_interrupt
 from transcf.training.options import FitOptions
-from transcf.training.progress import EpochBar
+from transcf.training.progress import ProgressBar
 from transcf.training.trainable import EpochStats, Tensors, Trainable
 
 Ending: TypeAlias = Literal["finished", "early", "interrupted", "diverged"]
@@ -130,7 +130,8 @@ def train(
         run = _Run(stored.history, stored.best)
         trainable.load_tensors(stored.current)
     ending: Ending = "finished"
-    with stop_on_interrupt() as request, EpochBar(plan.title, plan.epochs, options.progress) as bar:
+    progress = ProgressBar(plan.title, plan.epochs, "epochs", options.progress)
+    with stop_on_interrupt() as request, progress as bar:
         while run.epoch < plan.epochs and not run.is_out_of_patience(plan):
             _one_epoch(trainable, plan, run, validate, bar)
             if options.on_epoch is not None:
@@ -155,7 +156,7 @@ def _one_epoch(
     plan: Plan,
     run: _Run,
     validate: Callable[[], float] | None,
-    bar: EpochBar,
+    bar: ProgressBar,
 ) -> None:
     """Run and record one epoch; keep its tensors if it is the best so far."""
     # Without validation the state before the epoch is what to fall back on.
