@@ -15,7 +15,7 @@ import pytest
 from transcf import datasets
 from transcf.data import leave_one_out, open_data, open_split, synthesize
 from transcf.data.download import fetch
-from transcf.data.places import find_folder, is_name
+from transcf.data.locations import find_folder, is_name
 from transcf.data.published import CATALOG, Remote
 from transcf.errors import DataError, MissingExtraError, ParameterError
 

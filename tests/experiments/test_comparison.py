@@ -82,8 +82,8 @@ def test_the_best_is_told_apart_by_tests_of_all_pairs(found: Comparison) -> None
     best = found.best("N@10")
     others = [name for name in figures if name != best]
     assert found.p_values == pytest.approx({n: corrected[frozenset({n, best})] for n in others})
-    told = [name for name in others if found.p_values[name] < LEVEL]
-    assert set(found.indistinguishable) == set(others) - set(told)
+    behind = {name for name in others if found.p_values[name] < LEVEL}
+    assert set(found.indistinguishable) == set(others) - behind
     assert found.to_dict()["indistinguishable"] == found.indistinguishable
 
 
@@ -180,7 +180,7 @@ def test_compare_splits_logs_and_tables_as_the_command_line_does(tmp_path: Path)
     assert len({json.dumps(each.summaries) for each in found}) == 1
     assert compare("random", path).dataset == str(path)
     sampled = compare("popularity", leave_one_out(log), protocol="paper")
-    assert sampled.runs[0].full is not None
+    assert sampled.runs[0].full_ranking is not None
     assert [c.model for c in contenders_of("all")] == list(available())
 
 
@@ -253,11 +253,11 @@ def test_ties_are_counted_alike_when_choosing_and_when_judging(split: Split) -> 
     assert done.validation == pytest.approx(done.summary()["N@10"]["mean"])
 
 
-def test_steps_are_told(split: Split) -> None:
-    told: list[str] = []
+def test_progress_is_reported_step_by_step(split: Split) -> None:
+    steps: list[str] = []
     contender = Contender("mine", "transcf", {"epochs": 2, "dim": 4}, [{}, {"dim": 8}])
-    run(contender, split, Judging("strict"), [0, 1], told.append)
-    assert told == [
+    run(contender, split, Judging("strict"), [0, 1], steps.append)
+    assert steps == [
         "mine, setting 1 of 2", "mine, setting 1 of 2, epoch 1", "mine, setting 1 of 2, epoch 2",
         "mine, setting 2 of 2", "mine, setting 2 of 2, epoch 1", "mine, setting 2 of 2, epoch 2",
         "mine, seed 1", "mine, seed 1, epoch 1", "mine, seed 1, epoch 2",
@@ -270,8 +270,8 @@ def test_sampled_figures_stand_beside_the_full_ranking(split: Split) -> None:
     sampled = draw_candidates(split, n=20)
     done = run(Contender("popularity", "popularity"), sampled, Judging("paper"), [0])
     direct = evaluate(Popularity().fit(split.train), split)
-    assert done.full is not None
-    assert done.full.metrics["N@10"].mean == pytest.approx(direct.metrics["N@10"].mean)
+    assert done.full_ranking is not None
+    assert done.full_ranking.metrics["N@10"].mean == pytest.approx(direct.metrics["N@10"].mean)
     assert any("rank rare items first" in note for note in done.notes())
 
 

@@ -67,7 +67,7 @@ Threads: TypeAlias = Annotated[
 ]
 
 
-def read_reading(columns: list[str] | None, ratings: str | None) -> Reading:
+def parse_reading(columns: list[str] | None, ratings: str | None) -> Reading:
     """Read `--column ROLE=NAME` and `--ratings RULE`, as `open_data` takes them."""
     from transcf.data.columns import ROLES
 
@@ -147,8 +147,8 @@ def dataset_name(data: str) -> str:
     return folder if folder in names() else data
 
 
-def lasting_name(data: str) -> str:
+def absolute_name(data: str) -> str:
     """Write DATA such that it means the same from any folder."""
-    from transcf.data.places import is_name
+    from transcf.data.locations import is_name
 
     return data if is_name(data) else str(Path(data).resolve())

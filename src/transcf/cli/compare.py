@@ -21,9 +21,9 @@ from transcf.cli._options import (
     Threads,
     Ties,
     limit_threads,
+    parse_reading,
     read_judging,
     read_params,
-    read_reading,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._progress import show_steps
@@ -81,7 +81,7 @@ def compare(
     contenders = _contenders(models, settings, budget, threads)
     if files and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
-    split = open_split(data, protocol, seed=seed, **read_reading(columns, ratings))
+    split = open_split(data, protocol, seed=seed, **parse_reading(columns, ratings))
     numbers = range(seed, seed + seeds)
     with show_steps(len(contenders), "models") as steps:
         found = compare_models(

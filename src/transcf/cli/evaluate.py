@@ -20,9 +20,9 @@ from transcf.cli._options import (
     Threads,
     Ties,
     limit_threads,
+    parse_reading,
     read_judging,
     read_params,
-    read_reading,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.errors import DataError, ParameterError
@@ -82,7 +82,7 @@ def evaluate(
 
         params = read_params(model, settings, preset, data)
         judging = read_judging(protocol or "strict", ties, part, at)
-        reading = read_reading(columns, ratings)
+        reading = parse_reading(columns, ratings)
         split = open_split(data, judging.protocol, seed=seed, **reading)
         numbers = range(seed, seed + seeds)
         contender = Contender(model, model, params, threads=threads)
@@ -125,8 +125,8 @@ def _judge_saved(
     _check_same_training(folder, dataset, fitted, split)
     split = as_split(split, judging.protocol, seed=seed)
     judged = judging.judge(fitted, split)
-    seconds = float(origin["seconds"])
-    return dataset, Run(fitted.name, fitted, [judged], seconds, full=judging.beside(fitted, split))
+    seconds, full = float(origin["seconds"]), judging.full_ranking(fitted, split)
+    return dataset, Run(fitted.name, fitted, [judged], seconds, full_ranking=full)
 
 
 def _check_same_training(folder: str, dataset: str, fitted: Recommender, split: Split) -> None:

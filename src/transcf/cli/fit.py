@@ -17,10 +17,10 @@ from transcf.cli._options import (
     Seed,
     Settings,
     Threads,
-    lasting_name,
+    absolute_name,
     limit_threads,
+    parse_reading,
     read_params,
-    read_reading,
 )
 from transcf.cli._output import JsonFlag, print_facts, print_json
 
@@ -55,7 +55,7 @@ def fit(
     params = read_params(model, settings, preset, data)
     made = Contender(model, model, params, threads=threads).make(seed)
     check_replaceable(out.absolute())
-    reading = read_reading(columns, ratings)
+    reading = parse_reading(columns, ratings)
     split = open_split(data, protocol, seed=seed, **reading)
     known_protocol: Any = protocol  # `open_split` has checked it
     checkpoints = out.with_name(f"{out.name}.checkpoint")
@@ -63,7 +63,7 @@ def fit(
         typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)
     options = FitOptions(checkpoint=checkpoints, resume=resume)
     made.fit(split.train, Validation.of(split, known_protocol), options)
-    made.report_ |= {"dataset": lasting_name(data), "protocol": protocol, "split_seed": seed}
+    made.report_ |= {"dataset": absolute_name(data), "protocol": protocol, "split_seed": seed}
     if reading:
         made.report_["reading"] = reading
     made.save(out)

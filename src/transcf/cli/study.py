@@ -70,7 +70,9 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         summary = comparison.summaries[done.name]
         about = [done.name, done.evaluations[0].users, len(done.evaluations), done.validation]
         figures = [_figure(summary[metric]) for metric in plan.metrics]
-        full = [] if done.full is None else [f"{done.full.metrics[plan.metrics[0]].mean:.4f}"]
+        full = []
+        if done.full_ranking is not None:
+            full = [f"{done.full_ranking.metrics[plan.metrics[0]].mean:.4f}"]
         chosen = ", ".join(f"{name}={value}" for name, value in done.chosen.items())
         lines.append([*about, *figures, *full, round(done.seconds, 2), chosen])
         if known := published.get(done.name):

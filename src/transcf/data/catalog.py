@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Literal
 
 from transcf.data.interactions import Interactions
+from transcf.data.locations import download_folder, find_folder, resolve
 from transcf.data.parsers import find_file
-from transcf.data.places import download_folder, find_folder, resolve
 from transcf.data.prepared import is_prepared, read_prepared, read_prepared_split
 from transcf.data.published import CATALOG, Dataset
 from transcf.data.split import Split
 from transcf.errors import DataError
 
-Form = Literal["prepared", "raw"]
+Variant = Literal["prepared", "raw"]
 
 
 def names() -> list[str]:
@@ -28,7 +28,9 @@ def describe(name: str) -> Dataset:
     return CATALOG[name]
 
 
-def load(name: str, folder: str | Path | None = None, *, form: Form | None = None) -> Interactions:
+def load(
+    name: str, folder: str | Path | None = None, *, variant: Variant | None = None
+) -> Interactions:
     """Load a dataset of the catalog.
 
     It is looked for in `folder`; else under its name in $TRANSCF_DATA, ./data, ./datasets and
@@ -37,7 +39,7 @@ def load(name: str, folder: str | Path | None = None, *, form: Form | None = Non
     Args:
         name: One of `names()`.
         folder: The folder with its files.
-        form: "prepared" for the pairs that the authors filtered and numbered, "raw" for the
+        variant: "prepared" for the pairs that the authors filtered and numbered, "raw" for the
             published log; None prefers the former where it is there.
 
     Example:
@@ -48,7 +50,7 @@ def load(name: str, folder: str | Path | None = None, *, form: Form | None = Non
     place = Path(folder) if folder is not None else find_folder(name) or download(name)
     if not place.is_dir():
         raise DataError(f"There is no folder {place} with {dataset.title}: check the path.")
-    if form == "prepared" or (form is None and is_prepared(place)):
+    if variant == "prepared" or (variant is None and is_prepared(place)):
         return read_prepared(place)
     return dataset.parse(place)
 

@@ -112,10 +112,10 @@ class Interactions:
             )
             if value is not None
         ]
-        beside = f", with {', '.join(known)}" if known else ""
+        with_known = f", with {', '.join(known)}" if known else ""
         return (
             f"Interactions({self.n_users:,} users, {self.n_items:,} items, {len(self):,} "
-            f"interactions, density {100 * self.density:.3g} %{beside})"
+            f"interactions, density {100 * self.density:.3g} %{with_known})"
         )
 
     @property

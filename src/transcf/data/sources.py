@@ -11,7 +11,7 @@ import numpy as np
 from transcf.data.candidates import draw_candidates
 from transcf.data.catalog import load, recognize
 from transcf.data.interactions import Interactions
-from transcf.data.places import SYNTHETIC, dataset_names, find_folder, resolve
+from transcf.data.locations import SYNTHETIC, dataset_names, find_folder, resolve
 from transcf.data.prepared import is_prepared, read_prepared, read_prepared_split
 from transcf.data.readers import Reading, read_interactions
 from transcf.data.split import Split

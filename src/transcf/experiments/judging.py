@@ -54,8 +54,8 @@ class Judging:
         """Evaluate a fitted model."""
         return evaluate(model, split, self.protocol, ties=self.ties, part=self.part, at=self.at)
 
-    def beside(self, model: Recommender, split: Split) -> Evaluation | None:
-        """Return the figures in full ranking that stand beside sampled ones."""
+    def full_ranking(self, model: Recommender, split: Split) -> Evaluation | None:
+        """Evaluate in full ranking where the protocol samples candidates, for comparison."""
         if self.protocol == "strict":
             return None
         return replace(self, protocol="strict").judge(model, split)

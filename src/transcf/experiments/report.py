@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transcf.data.atomic import whole_file
-from transcf.data.plain import to_json
+from transcf.data.json_text import to_json
 from transcf.errors import MissingExtraError
 from transcf.evaluation.significance import LEVEL
 from transcf.evaluation.validation import validation_metric
@@ -82,7 +82,7 @@ def table_of(comparison: Comparison) -> Table:
     shown += [] if metric in shown else [metric]
     searched = any(done.tried > 1 for done in comparison.runs)
     columns = ["model", *shown]
-    columns += [f"{metric} in full ranking"] if first.full is not None else []
+    columns += [f"{metric} in full ranking"] if first.full_ranking is not None else []
     columns += [f"p ({metric})", "fit seconds", "size"] + (["chosen"] if searched else [])
     title = (
         f"{comparison.dataset}: {judging.protocol} protocol, {judging.part}, "
@@ -131,8 +131,8 @@ def _row(comparison: Comparison, done: Run, shown: Sequence[str], searched: bool
         entry = comparison.summaries[done.name][name]
         mark = "*" if comparison.best(name) == done.name else " "
         cells.append(_figure(entry["mean"], entry["se"], mark))
-    if done.full is not None:
-        full = done.full.metrics[comparison.metric]
+    if done.full_ranking is not None:
+        full = done.full_ranking.metrics[comparison.metric]
         cells.append(_figure(full.mean, full.se))
     p = comparison.p_values.get(done.name)
     cells.append("-" if p is None else f"{p:.2g}{' =' if p >= LEVEL else ''}")

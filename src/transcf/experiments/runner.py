@@ -19,12 +19,12 @@ from transcf.experiments.runs import Contender, OnProgress
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
 from transcf.models.presets import preset
 
-#: Yields what it is given, and so learns what is being run.
-Follow: TypeAlias = Callable[[Iterable[Contender]], Iterable[Contender]]
+#: Yields what it is given and counts it, as progress bars do.
+Track: TypeAlias = Callable[[Iterable[Contender]], Iterable[Contender]]
 
 
 def run_study(
-    study: Study, on_progress: OnProgress = lambda text: None, follow: Follow = iter
+    study: Study, on_progress: OnProgress = lambda text: None, track: Track = iter
 ) -> Iterator[Comparison]:
     """Run a study, dataset by dataset.
 
@@ -34,7 +34,7 @@ def run_study(
     Args:
         study: What to compare.
         on_progress: Called with one line of text at every step.
-        follow: Passes the models of a dataset on, one by one.
+        track: Passes the models of a dataset on, one by one.
 
     Raises:
         ParameterError: A model, a preset or a parameter does not exist or is not allowed; before
@@ -46,7 +46,7 @@ def run_study(
     for dataset, contenders in plans:
         split = _split(dataset, study.protocol)
         report = partial(_report_step, dataset.name, on_progress)
-        done = run_all(follow(contenders), split, judging, range(study.seeds), report)
+        done = run_all(track(contenders), split, judging, range(study.seeds), report)
         found = Comparison(dataset.name, judging, metric, *done)
         yield found
         if found.is_interrupted:

@@ -102,7 +102,8 @@ class Run:
         chosen: The settings that validation data chose, of `tried` ones.
         tried: Settings that were tried and could be trained.
         untrained: Why others could not.
-        full: The model of the first seed in full ranking, where a protocol samples candidates.
+        full_ranking: The model of the first seed in full ranking, where a protocol samples
+            candidates.
     """
 
     name: str
@@ -113,14 +114,14 @@ class Run:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     tried: int = 1
     untrained: Sequence[str] = ()
-    full: Evaluation | None = None
+    full_ranking: Evaluation | None = None
 
     def notes(self) -> list[str]:
         """Warnings that belong to the figures."""
         first = self.evaluations[0]
         was_chosen = self.tried > 1 or isinstance(self.model, IterativeRecommender)
         notes = {
-            SAMPLED_NOTE: self.full is not None,
+            SAMPLED_NOTE: self.full_ranking is not None,
             CHOSEN_HERE_NOTE: first.part == "validation" and was_chosen,
             first.note: bool(first.note),
         }
@@ -137,7 +138,7 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
-        first = self.evaluations[0]
+        first, full = self.evaluations[0], self.full_ranking
         return {
             "model": self.name,
             "class": type(self.model).__name__,
@@ -157,7 +158,7 @@ class Run:
             "seconds": round(self.seconds, 3),
             "bytes": self.model.nbytes,
             "notes": self.notes(),
-            **({} if self.full is None else {"full_ranking": self.full.to_dict()["metrics"]}),
+            **({} if full is None else {"full_ranking": full.to_dict()["metrics"]}),
         }
 
 
@@ -203,7 +204,7 @@ def run(
         chosen=chosen,
         tried=len(contender.choices) - len(untrained),
         untrained=untrained,
-        full=judging.beside(models[0], split),
+        full_ranking=judging.full_ranking(models[0], split),
     )
 
 

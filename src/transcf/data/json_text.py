@@ -18,15 +18,15 @@ def to_json(value: Any) -> str:
           null
         ]
     """
-    return json.dumps(_plain(value), indent=2)
+    return json.dumps(_jsonable(value), indent=2)
 
 
-def _plain(value: Any) -> Any:
+def _jsonable(value: Any) -> Any:
     """Turn mappings, sequences and numpy scalars into what `json` knows."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): _jsonable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [_jsonable(entry) for entry in value]
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
