@@ -4,6 +4,11 @@ BIN := .venv/bin
 CORE := .venv/.core
 DEV := .venv/.dev
 
+# Tests, benchmarks and studies on real data: folders named as in the catalog, under TRANSCF_DATA.
+ifneq ($(wildcard ../shared/datasets),)
+export TRANSCF_DATA ?= $(abspath ../shared/datasets)
+endif
+
 .PHONY: demo test setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-defaults \
 	bench-baselines
 .DEFAULT_GOAL := demo

@@ -7,19 +7,24 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
-_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+from transcf.threads import use_threads
+
+_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_limited = ExitStack()
 
 
 def use_one_thread() -> None:
     """Start this program again with one thread for everything, unless it has one already.
 
-    Libraries read these settings when they are loaded, so setting them later is no use.
+    Peers read these settings when they are loaded, so setting them later is no use.
     """
     if any(os.environ.get(name) != "1" for name in _LIMITS):
         os.execve(
             sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(_LIMITS, "1")
         )
+    _limited.enter_context(use_threads(1))
 
 
 def in_turn(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:

@@ -15,20 +15,23 @@ import argparse
 import json
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
 from _peers import Timed, implicit_als, implicit_bpr
 from _sets import ciao, interactions, long_tail
 from _turns import use_one_thread
-from transcf.models._als import Solver, cholesky
+from transcf.learning.alternation import Alternation, cholesky
+from transcf.learning.first_vectors import first_vectors
 from transcf.models.bpr import BPR
-from transcf.models.eals import EALS
+from transcf.models.eals import EALS, EALSSettings, objective, weights_of_items
 from transcf.models.ials import IALS
-from transcf.models.iterative import IterativeRecommender
+from transcf.models.recommender import Recommender
 from transcf.models.registry import create
 
 Case = dict[str, Any]
@@ -36,19 +39,30 @@ Case = dict[str, Any]
 BATCH = 2048
 
 
-class ExactEALS(EALS):
-    """The objective of eALS, every row solved exactly in O(dim^3)."""
+def exact_eals(data: sp.csr_matrix, dim: int, epochs: int) -> Timed:
+    """Seconds per iteration: the objective of eALS, every row solved exactly in O(dim^3)."""
+    log, settings = interactions(data), EALSSettings(dim=dim)
+    weights = weights_of_items(settings, log.by_item.counts)
+    goal = objective(settings.regularization, weights, log.by_user.counts)
 
-    def _solver(self) -> Solver:
-        return cholesky()
+    def run() -> float:
+        start = first_vectors(data.shape, dim, 0.01, np.random.default_rng(0))
+        solver, seconds = Alternation(log.by_user, log.by_item, goal, cholesky(), *start), []
+        for number in range(1, epochs + 1):
+            begun = time.perf_counter()
+            solver.run_epoch(number)
+            seconds.append(time.perf_counter() - begun)
+        return median(seconds[1:])
+
+    return run
 
 
-def per_epoch(model: IterativeRecommender, data: sp.csr_matrix) -> Timed:
+def per_epoch(model: Recommender[Any], data: sp.csr_matrix) -> Timed:
     log = interactions(data)
     return lambda: float(median(model.fit(log).history_["seconds"][1:]))
 
 
-def per_sample(model: IterativeRecommender, data: sp.csr_matrix) -> Timed:
+def per_sample(model: Recommender[Any], data: sp.csr_matrix) -> Timed:
     log = interactions(data)
 
     def run() -> float:
@@ -85,16 +99,16 @@ def against_implicit(repeats: int, epochs: int) -> list[Case]:
     sets = {"Ciao": ciao(), "Amazon's size": long_tail(59_089, 17_969, 332_236)}
     cases = []
     for name, data in sets.items():
-        ours: Timed = per_sample(BPR(dim=64, epochs=epochs, n_threads=1), data)
+        ours: Timed = per_sample(BPR(dim=64, epochs=epochs), data)
         peer = implicit_bpr(data, 64, epochs)
         cases.append(case(f"{name}, dim 64: BPR / implicit, sample", ours, peer, repeats, 1 / 1.1))
         for dim in (64, 128):
-            ours = per_epoch(IALS(dim=dim, epochs=epochs, n_threads=1), data)
+            ours = per_epoch(IALS(dim=dim, epochs=epochs), data)
             peer = implicit_als(data, dim, epochs)
             title = f"{name}, dim {dim}: iALS / implicit, iteration"
             cases.append(case(title, ours, peer, repeats, 1 / 1.5))
-            ours = per_epoch(EALS(dim=dim, epochs=epochs, n_threads=1), data)
-            peer = per_epoch(ExactEALS(dim=dim, epochs=epochs, n_threads=1), data)
+            ours = per_epoch(EALS(dim=dim, epochs=epochs), data)
+            peer = exact_eals(data, dim, epochs)
             title = f"{name}, dim {dim}: eALS / exact solver, iteration"
             cases.append(case(title, ours, peer, repeats, 1.0))
     return cases
@@ -112,7 +126,6 @@ def against_recbole(python: Path, repeats: int, epochs: int) -> list[Case]:
             ("CDAE", 64, {"dropout": 0.5, "batch_size": BATCH}),
         ):
             ours = create(name, dim=dim, epochs=epochs + 1, device="cpu", **settings)
-            assert isinstance(ours, IterativeRecommender)
             peer = recbole(python, name, file, dim, epochs)
             title = f"Ciao, dim {dim}: {name} / RecBole, epoch"
             cases.append(case(title, per_epoch(ours, data), peer, repeats, 2.0))

@@ -20,47 +20,35 @@ import numpy as np
 import polars as pl
 
 from _turns import in_turn, use_one_thread
-from transcf.data.ids import IdMap
+from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks
-from transcf.retrieval import LinearForm, top_k
+from transcf.retrieval import StoredForm, top_k
+from transcf.retrieval.scorer import Scores
+from transcf.retrieval.views import BlockView, FormView
 
 MEMORY_BAR_GB, TIME_BAR = 1.0, 1.5
 ITEMS, ALL_USERS, SEEN = 25_687, 69_482, 100
 
 
-class Dense:
-    """Blocks of scores out of nowhere, one new array for each call."""
+def dense_blocks(n_items: int) -> BlockView:
+    """Scores out of nowhere, one new array for each call."""
 
-    name = "dense blocks"
-
-    def __init__(self, n_items: int) -> None:
-        """Let every item be ranked."""
-        self.rankable = np.ones(n_items, dtype=bool)
-
-    def score_block(self, users: np.ndarray) -> np.ndarray:
-        """Score all items for some users."""
+    def score(users: Rows) -> Scores:
         rng = np.random.default_rng(int(users[0]))
-        return rng.random((len(users), len(self.rankable)), dtype=np.float32)
+        return rng.random((len(users), n_items), dtype=np.float32)
+
+    return BlockView("dense blocks", np.ones(n_items, dtype=bool), score)
 
 
-class Linear:
-    """Random vectors of Ciao's shape."""
-
-    name = "random vectors"
-
-    def __init__(self, n_users: int, n_items: int, width: int) -> None:
-        """Draw the vectors."""
-        rng = np.random.default_rng(0)
-        self.form = LinearForm(
-            rng.standard_normal((n_users, width), dtype=np.float32),
-            rng.standard_normal((n_items, width), dtype=np.float32),
-            rng.standard_normal(n_users, dtype=np.float32),
-        )
-        self.rankable = np.ones(n_items, dtype=bool)
-
-    def _linear_form(self) -> LinearForm:
-        return self.form
+def random_vectors(n_users: int, n_items: int, width: int) -> FormView:
+    rng = np.random.default_rng(0)
+    form = StoredForm(
+        rng.standard_normal((n_users, width), dtype=np.float32),
+        rng.standard_normal((n_items, width), dtype=np.float32),
+        rng.standard_normal(n_users, dtype=np.float32),
+    )
+    return FormView("random vectors", np.ones(n_items, dtype=bool), form)
 
 
 def random_log(n_users: int, n_items: int, each: int) -> tuple[Interactions, Interactions]:
@@ -83,10 +71,10 @@ def peak_gb() -> float:
 def memory_worker(n_users: int) -> None:
     """Print how far the peak rises while some users are evaluated."""
     train, held_out = random_log(50, 60, 5)
-    full_ranks(Dense(60), held_out, train.by_user, "pessimistic", list_length=20)
+    full_ranks(dense_blocks(60), held_out, train.by_user, "pessimistic", list_length=20)
     train, held_out = random_log(n_users, ITEMS, SEEN)
     before = peak_gb()
-    full_ranks(Dense(ITEMS), held_out, train.by_user, "pessimistic", list_length=20)
+    full_ranks(dense_blocks(ITEMS), held_out, train.by_user, "pessimistic", list_length=20)
     print(json.dumps(peak_gb() - before))
 
 
@@ -105,7 +93,7 @@ def memory_case(n_users: int) -> dict[str, object]:
 
 def time_case(repeats: int) -> dict[str, object]:
     n_users, n_items = 6760, 11166
-    linear = Linear(n_users, n_items, 257)
+    linear = random_vectors(n_users, n_items, 257)
     train, held_out = random_log(n_users, n_items, 20)
     users, known = np.arange(n_users, dtype=np.int32), train.by_user
     found = in_turn(

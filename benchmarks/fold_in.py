@@ -12,18 +12,20 @@ Run: python benchmarks/fold_in.py [--data NAME] [--rounds N] [--json]
 from __future__ import annotations
 
 import argparse
-import copy
 import json
+from dataclasses import replace
 
 import numpy as np
 
 from _turns import use_one_thread
 from transcf import Split, k_core, leave_one_out, open_data
+from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks
 from transcf.evaluation.metrics import compute
 from transcf.models.transcf import TransCF
+from transcf.models.transcf.learned import Translated
 
 FIFTHS, TENTHS, BAR, METRIC = 5, 10, 0.9, "N@10"
 
@@ -32,26 +34,19 @@ def open_split(data: str) -> Split:
     return leave_one_out(k_core(open_data(data), 5, 5), "time")
 
 
-def histories_of(train: Interactions, users: Rows) -> list[Rows]:
-    """Training items of some users, oldest first."""
-    assert train.timestamps is not None
-    indptr = train.by_user.indptr
-    found = []
-    for user in users:
-        own = slice(indptr[user], indptr[user + 1])
-        found.append(train.item_rows[own][np.argsort(train.timestamps[own], kind="stable")])
-    return found
-
-
 class Guests:
     """The scorer of a batch of guests, under the rows that they have in the split."""
 
-    def __init__(self, model: TransCF, train: Interactions, users: Rows, steps: int) -> None:
+    def __init__(self, learned: Translated, train: Interactions, users: Rows, steps: int) -> None:
         """Fold everybody in."""
-        self.name, self.rankable = model.name, model.rankable
-        self._scorer = model._guests(histories_of(train, users), steps)
+        self.name, self.rankable = learned.name, learned.rankable
+        histories = Histories.of([train.histories[user] for user in users], train.n_items)
+        self._scorer = learned.guests(histories, steps)
         self._place = np.zeros(train.n_users, dtype=np.int32)
         self._place[users] = np.arange(len(users), dtype=np.int32)
+
+    def linear_form(self) -> None:
+        """Scores come in blocks."""
 
     def score_block(self, users: Rows) -> np.ndarray:
         """Score all items: (n, n_items)."""
@@ -73,7 +68,7 @@ def figures(scorer: object, split: Split, chosen: np.ndarray) -> np.ndarray:
 
 def measure(split: Split, rounds: int) -> list[dict[str, object]]:
     train = split.train
-    normal = TransCF(n_threads=1).fit(train)
+    normal = TransCF().fit(train)
     part = np.random.default_rng(0).permutation(train.n_users) % FIFTHS
     names = (
         "trained normally",
@@ -87,12 +82,14 @@ def measure(split: Split, rounds: int) -> list[dict[str, object]]:
         out = part == number
         rest = train.select(~out[train.user_rows])
         users = np.flatnonzero(out).astype(np.int32)
-        model = TransCF(n_threads=1).fit(rest)
-        flat = copy.copy(model).set_params(recency=0.0)
+        model = TransCF().fit(rest)
+        learned = model._translated()
+        settings = replace(model.settings, recency=0.0)
+        flat = Translated(learned.known, settings, learned.parameters)
         found[names[0]].append(figures(normal, split, out))
         found[names[1]].append(figures(Guests(flat, train, users, 0), split, out))
-        found[names[2]].append(figures(Guests(model, train, users, 0), split, out))
-        found[names[3]].append(figures(Guests(model, train, users, 10), split, out))
+        found[names[2]].append(figures(Guests(learned, train, users, 0), split, out))
+        found[names[3]].append(figures(Guests(learned, train, users, 10), split, out))
         model.partial_fit(train.select(out[train.user_rows]))
         found[names[4]].append(figures(model, split, out))
     means = {name: float(np.concatenate(values).mean()) for name, values in found.items()}
@@ -105,7 +102,7 @@ def measure(split: Split, rounds: int) -> list[dict[str, object]]:
 
 def measure_items(split: Split, rounds: int) -> list[dict[str, object]]:
     train = split.train
-    normal = TransCF(n_threads=1).fit(train)
+    normal = TransCF().fit(train)
     part = np.random.default_rng(1).permutation(train.n_items) % TENTHS
     held_out = np.full(train.n_users, -1)
     held_out[split.test.user_rows] = split.test.item_rows
@@ -113,7 +110,7 @@ def measure_items(split: Split, rounds: int) -> list[dict[str, object]]:
     found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in wanted}
     for number in range(rounds):
         new = part == number
-        model = TransCF(n_threads=1).fit(train.select(~new[train.item_rows]))
+        model = TransCF().fit(train.select(~new[train.item_rows]))
         model.partial_fit(train.select(new[train.item_rows]))
         for name, is_new in wanted.items():
             users = np.isin(held_out, np.flatnonzero(new)) == is_new

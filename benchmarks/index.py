@@ -24,38 +24,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from transcf.models._transcf.linear import item_vectors, user_vectors
+from transcf.learning.forms import FORMS
 from transcf.retrieval.index import ItemIndex
-from transcf.retrieval.scorer import LinearForm
+from transcf.retrieval.scorer import LinearForm, StoredForm
 from transcf.retrieval.topk import top_k
+from transcf.retrieval.views import FormView
+from transcf.threads import use_threads
 
 DIM, PER_USER, PER_SHELF = 64, 20, 25
 RECALL_BAR, SPEED_BAR, K = 0.95, 10.0, 10
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 Floats = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Model:
-    """A linear form that the exact engine can rank."""
-
-    form: LinearForm
-
-    @property
-    def rankable(self) -> npt.NDArray[np.bool_]:
-        """All items."""
-        return np.ones(len(self.form.item_vectors), dtype=bool)
-
-    def _linear_form(self) -> LinearForm:
-        return self.form
 
 
 def on_sphere(vectors: Floats) -> Floats:
@@ -100,9 +86,10 @@ def make_form(items: int, users: int, seed: int = 0) -> LinearForm:
     counts = taken.sum(axis=0)
     n = np.where(counts[:, None] > 0, taken.T @ a / np.maximum(counts, 1)[:, None], 0.6 * b)
     bias = 0.08 * np.log1p(counts) - 0.25 + 0.1 * random.standard_normal(items)
-    x, constants = user_vectors("translation", a, q)
-    y = item_vectors("translation", b, n.astype(np.float32), bias.astype(np.float32))
-    return LinearForm(x, y, constants)
+    form = FORMS["translation"]
+    x, constants = form.linear_users(a, q)
+    y = form.linear_items(b, n.astype(np.float32), bias.astype(np.float32)[:, None])
+    return StoredForm(x, y, constants)
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -115,11 +102,12 @@ def compare(items: int, queries: int, repeats: int) -> list[dict[str, object]]:
     form = make_form(items, max(2 * queries, items // 5))
     vectors, constants = form.user_vectors[:queries], form.user_constants[:queries]
     # The users that are asked for play no part in the building.
-    others = LinearForm(
+    others = StoredForm(
         form.user_vectors[queries:], form.item_vectors, form.user_constants[queries:]
     )
     building, index = timed(lambda: ItemIndex.build(others))
-    model, users = Model(form), np.arange(queries, dtype=np.int32)
+    everything = np.ones(len(form.item_vectors), dtype=bool)
+    model, users = FormView("exact", everything, form), np.arange(queries, dtype=np.int32)
     top_k(model, users[:1], K)  # loads the compiled code
     seconds: dict[str, list[float]] = {"ours": [], "peer": []}
     for _ in range(repeats):
@@ -162,7 +150,8 @@ def main() -> None:
         # Libraries read it when they are imported.
         command = [sys.executable, __file__, *sys.argv[1:]]
         sys.exit(subprocess.run(command, env=os.environ | ONE_THREAD).returncode)
-    cases = compare(options.items, options.queries, options.repeats)
+    with use_threads(1):
+        cases = compare(options.items, options.queries, options.repeats)
     if options.json:
         print(json.dumps(cases, indent=2))
         return

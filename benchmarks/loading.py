@@ -15,14 +15,18 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from transcf import EASE, Recommender
 from transcf.data.csr import Csr
+from transcf.data.histories import Histories
 from transcf.data.ids import IdMap
+from transcf.learning.known import Known
 from transcf.models.transcf import TransCF
+from transcf.storage.tensors import Arrays
 
 BAR = 2.0
 DIM, EVENTS = 64, 10
@@ -30,7 +34,8 @@ DIM, EVENTS = 64, 10
 PROGRAM = """
 import sys, time
 import transcf
-from transcf.models import base, storage, transcf as _
+from transcf.models import recommender, transcf as _
+from transcf.storage import folders
 start = time.perf_counter()
 model = transcf.load(sys.argv[1])
 loaded = time.perf_counter()
@@ -39,40 +44,42 @@ print(loaded - start, time.perf_counter() - start)
 """
 
 
-def remembering(model: Recommender, n_users: int, n_items: int) -> np.random.Generator:
-    """Give a model users, items and seen items without training."""
-    rng = np.random.default_rng(0)
+def untrained(model: Recommender[Any], known: Known, arrays: Arrays) -> Recommender[Any]:
+    """Give a model what it knows and has learned, without training."""
+    model.learned_, model.report_ = model._restore(arrays, known), {}
+    return model
+
+
+def random_known(rng: np.random.Generator, n_users: int, n_items: int) -> Known:
+    """Users, items and seen items."""
     indices = np.sort(rng.integers(0, n_items // EVENTS, (n_users, EVENTS)), axis=1)
     indices = indices * EVENTS + np.arange(EVENTS)  # distinct and ascending in each row
     indices.sort(axis=1)
     seen = Csr(
         np.arange(n_users + 1, dtype=np.int64) * EVENTS, indices.ravel().astype(np.int32), n_items
     )
-    model._remember(
-        IdMap(pl.Series(range(n_users), dtype=pl.Int64)),
-        IdMap(pl.Series(range(n_items), dtype=pl.Int64)),
-        seen,
-    )
-    return rng
+    users, items = (IdMap(pl.Series(range(n), dtype=pl.Int64)) for n in (n_users, n_items))
+    histories = Histories(seen.indptr, seen.indices, n_items)
+    return Known(users, items, seen, histories, timed=False)
 
 
-def large_transcf() -> Recommender:
+def large_transcf() -> Recommender[Any]:
     n_users, n_items = 1_900_000, 100_000
-    model = TransCF(dim=DIM)
-    rng = remembering(model, n_users, n_items)
+    rng = np.random.default_rng(0)
+    known = random_known(rng, n_users, n_items)
     sizes = {"user_vectors": n_users, "item_vectors": n_items}
     sizes |= {"user_neighborhoods": n_users, "item_neighborhoods": n_items}
     state = {name: rng.standard_normal((n, DIM), dtype=np.float32) for name, n in sizes.items()}
-    model._restore({**state, "item_bias": np.zeros(n_items, np.float32)})
-    return model
+    state["item_bias"] = np.zeros(n_items, np.float32)
+    return untrained(TransCF(dim=DIM), known, state)
 
 
-def large_ease() -> Recommender:
+def large_ease() -> Recommender[Any]:
     n_items = 16_384
-    model = EASE()
-    rng = remembering(model, 50_000, n_items)
-    model._restore({"weights": rng.standard_normal((n_items, n_items), dtype=np.float32)})
-    return model
+    rng = np.random.default_rng(0)
+    known = random_known(rng, 50_000, n_items)
+    weights = rng.standard_normal((n_items, n_items), dtype=np.float32)
+    return untrained(EASE(), known, {"weights": weights})
 
 
 def measure() -> list[dict[str, object]]:

@@ -18,28 +18,20 @@ from implicit.cpu.als import AlternatingLeastSquares
 
 from _turns import in_turn, use_one_thread
 from transcf.data.csr import Csr
-from transcf.retrieval import LinearForm, top_k
+from transcf.retrieval import StoredForm, top_k
+from transcf.retrieval.views import FormView
 
 USERS, ITEMS, WIDTH, FACTORS, SEEN, K = 6760, 11166, 257, 64, 22, 10
-BAR = 1.15
+BAR = 1.12
 
 
-class Linear:
-    """A scorer of random vectors."""
-
-    name = "random vectors"
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        """Draw the vectors."""
-        self.form = LinearForm(
-            rng.standard_normal((USERS, WIDTH), dtype=np.float32),
-            rng.standard_normal((ITEMS, WIDTH), dtype=np.float32),
-            rng.standard_normal(USERS, dtype=np.float32),
-        )
-        self.rankable = np.ones(ITEMS, dtype=bool)
-
-    def _linear_form(self) -> LinearForm:
-        return self.form
+def random_vectors(rng: np.random.Generator) -> FormView:
+    form = StoredForm(
+        rng.standard_normal((USERS, WIDTH), dtype=np.float32),
+        rng.standard_normal((ITEMS, WIDTH), dtype=np.float32),
+        rng.standard_normal(USERS, dtype=np.float32),
+    )
+    return FormView("random vectors", np.ones(ITEMS, dtype=bool), form)
 
 
 def random_peer(rng: np.random.Generator) -> AlternatingLeastSquares:
@@ -68,7 +60,7 @@ def case(name: str, ours: float, peer: float, ratio: float) -> dict[str, object]
 
 def measure(repeats: int) -> list[dict[str, object]]:
     rng = np.random.default_rng(0)
-    linear, peer, seen = Linear(rng), random_peer(rng), random_seen(rng)
+    linear, peer, seen = random_vectors(rng), random_peer(rng), random_seen(rng)
     users, seen_rows = np.arange(USERS, dtype=np.int32), sp.csr_matrix(seen.to_scipy())
     product = np.zeros((USERS, ITEMS), dtype=np.float32)
     form = linear.form

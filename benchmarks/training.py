@@ -23,8 +23,12 @@ import scipy.sparse as sp
 
 from _peers import implicit_bpr
 from _sets import ciao, long_tail
-from transcf.models._transcf import ExactSolver, FastSolver, Hyper, Problem, initial_parameters
-from transcf.training.threads import kernel_threads
+from transcf.learning.triples import Problem
+from transcf.models.transcf import TransCF
+from transcf.models.transcf.exact import ExactSolver
+from transcf.models.transcf.fast import FastSolver
+from transcf.models.transcf.parameters import first_parameters
+from transcf.threads import use_threads
 
 Case = dict[str, Any]
 
@@ -32,17 +36,17 @@ Case = dict[str, Any]
 def epochs(data: sp.csr_matrix, solver: type, dim: int, threads: int = 1) -> Callable[[], float]:
     """A function that trains one more epoch and returns its triples per second."""
     problem = Problem.from_csr(data.indptr, data.indices, data.shape[1])
-    hyper = Hyper(dim=dim)
-    engine, parameters, number = solver(problem, hyper), None, 0
+    settings = TransCF.paper(dim=dim, learning_rate=0.02, margin=2.0).settings
+    engine, parameters, number = solver(problem, settings), None, 0
 
     def run() -> float:
         nonlocal parameters, number
-        parameters = parameters or initial_parameters(problem, hyper)
+        parameters = parameters or first_parameters(problem, settings)
         number += 1
         start = time.perf_counter()
-        with kernel_threads(threads):
+        with use_threads(threads):
             parameters, stats = engine.epoch(parameters, number)
-        return float(stats.triples / (time.perf_counter() - start))
+        return float(stats.samples / (time.perf_counter() - start))
 
     run()
     return run

@@ -6,20 +6,22 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-# Tests of thread counts need threads to choose from, on a machine of any size.
-os.environ.setdefault("NUMBA_NUM_THREADS", "4")
-
-import numba
+import numpy as np
+import polars as pl
 import pytest
 from hypothesis import settings
+
+from transcf.data.ids import IdMap
+from transcf.data.interactions import Interactions
 
 # Kernels compile at first use: a time limit per example would judge the compiler.
 settings.register_profile("transcf", deadline=None)
 settings.load_profile("transcf")
 
-numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
-
-ROOT = Path(__file__).resolve().parents[1]
+# As the Makefile does it, for those who call pytest by themselves.
+_DATASETS = Path(__file__).resolve().parents[2] / "shared" / "datasets"
+if _DATASETS.is_dir():
+    os.environ.setdefault("TRANSCF_DATA", str(_DATASETS))
 
 
 @pytest.fixture(scope="session")
@@ -27,10 +29,20 @@ def real_data() -> Callable[[str], Path]:
     """Return the folder of a real dataset, or skip the test when it is not there."""
 
     def find(name: str) -> Path:
-        places = [os.environ.get("TRANSCF_DATA"), ROOT.parent / "shared" / "datasets"]
-        for place in filter(None, places):
-            if (folder := Path(place) / name).is_dir():
-                return folder
+        root = os.environ.get("TRANSCF_DATA")
+        if root and (folder := Path(root) / name).is_dir():
+            return folder
         pytest.skip(f"real dataset {name!r} is not here: set TRANSCF_DATA to its parent folder")
 
     return find
+
+
+@pytest.fixture(scope="session")
+def random_log() -> Interactions:
+    """A log of middling size, dense enough for every pair of items to matter."""
+    rng = np.random.default_rng(11)
+    popularity = rng.pareto(1.5, 60) + 0.1
+    items = rng.choice(60, size=900, p=popularity / popularity.sum())
+    user_ids, user_rows = IdMap.encode(pl.Series(rng.integers(0, 80, 900)))
+    item_ids, item_rows = IdMap.encode(pl.Series([f"item {n:02}" for n in items]))
+    return Interactions.from_rows(user_ids, item_ids, user_rows, item_rows)

@@ -8,129 +8,93 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from transcf.models.registry import HOMES as _MODELS
+
 if TYPE_CHECKING:
-    from transcf import datasets
-    from transcf.data.candidates import draw_candidates
-    from transcf.data.filters import k_core, paper_filter
-    from transcf.data.interactions import Interactions
-    from transcf.data.readers import read_interactions
-    from transcf.data.sources import open_data, open_split
-    from transcf.data.split import Split
-    from transcf.data.splits import leave_one_out, random_ratio, temporal_cut
-    from transcf.data.synthetic import synthesize
-    from transcf.errors import TransCFError
-    from transcf.evaluation import Evaluation, Validation, compare, evaluate, summarize_seeds
-    from transcf.models.aobpr import AoBPR
-    from transcf.models.base import Recommender
-    from transcf.models.bpr import BPR
-    from transcf.models.cdae import CDAE
-    from transcf.models.cml import CML
-    from transcf.models.eals import EALS
-    from transcf.models.ease import EASE
-    from transcf.models.fism import FISM
-    from transcf.models.ials import IALS
-    from transcf.models.itemknn import ItemKNN
-    from transcf.models.lightgcn import LightGCN
-    from transcf.models.neumf import NeuMF
-    from transcf.models.popularity import InversePopularity, Popularity
-    from transcf.models.random import Random
-    from transcf.models.registry import available, create
-    from transcf.models.slim import SLIM
-    from transcf.models.storage import load
-    from transcf.models.transcf import TransCF
+    from transcf import datasets as datasets
+    from transcf.data.candidates import draw_candidates as draw_candidates
+    from transcf.data.filters import k_core as k_core
+    from transcf.data.filters import paper_filter as paper_filter
+    from transcf.data.interactions import Interactions as Interactions
+    from transcf.data.readers import read_interactions as read_interactions
+    from transcf.data.sources import open_data as open_data
+    from transcf.data.sources import open_split as open_split
+    from transcf.data.split import Split as Split
+    from transcf.data.splits import leave_one_out as leave_one_out
+    from transcf.data.splits import random_ratio as random_ratio
+    from transcf.data.splits import temporal_cut as temporal_cut
+    from transcf.data.synthetic import synthesize as synthesize
+    from transcf.errors import TransCFError as TransCFError
+    from transcf.evaluation import Evaluation as Evaluation
+    from transcf.evaluation import Validation as Validation
+    from transcf.evaluation import evaluate as evaluate
+    from transcf.evaluation import paired_tests as paired_tests
+    from transcf.evaluation import summarize_seeds as summarize_seeds
+    from transcf.experiments.comparison import Comparison as Comparison
+    from transcf.experiments.comparison import compare as compare
+    from transcf.models.aobpr import AoBPR as AoBPR
+    from transcf.models.bpr import BPR as BPR
+    from transcf.models.cdae import CDAE as CDAE
+    from transcf.models.cml import CML as CML
+    from transcf.models.eals import EALS as EALS
+    from transcf.models.ease import EASE as EASE
+    from transcf.models.fism import FISM as FISM
+    from transcf.models.ials import IALS as IALS
+    from transcf.models.itemknn import ItemKNN as ItemKNN
+    from transcf.models.lightgcn import LightGCN as LightGCN
+    from transcf.models.neumf import NeuMF as NeuMF
+    from transcf.models.popularity import InversePopularity as InversePopularity
+    from transcf.models.popularity import Popularity as Popularity
+    from transcf.models.random import Random as Random
+    from transcf.models.recommender import Recommender as Recommender
+    from transcf.models.registry import available as available
+    from transcf.models.registry import create as create
+    from transcf.models.registry import load as load
+    from transcf.models.slim import SLIM as SLIM
+    from transcf.models.transcf import TransCF as TransCF
+    from transcf.threads import use_threads as use_threads
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BPR",
-    "CDAE",
-    "CML",
-    "EALS",
-    "EASE",
-    "FISM",
-    "IALS",
-    "SLIM",
-    "AoBPR",
-    "Evaluation",
-    "Interactions",
-    "InversePopularity",
-    "ItemKNN",
-    "LightGCN",
-    "NeuMF",
-    "Popularity",
-    "Random",
-    "Recommender",
-    "Split",
-    "TransCF",
-    "TransCFError",
-    "Validation",
-    "available",
-    "compare",
-    "create",
-    "datasets",
-    "draw_candidates",
-    "evaluate",
-    "k_core",
-    "leave_one_out",
-    "load",
-    "open_data",
-    "open_split",
-    "paper_filter",
-    "random_ratio",
-    "read_interactions",
-    "summarize_seeds",
-    "synthesize",
-    "temporal_cut",
-]
-
+#: Module of each name; models are listed in the registry.
 _HOMES = {
-    "AoBPR": "models.aobpr",
-    "BPR": "models.bpr",
-    "CDAE": "models.cdae",
-    "CML": "models.cml",
-    "EALS": "models.eals",
-    "EASE": "models.ease",
+    "Comparison": "experiments.comparison",
     "Evaluation": "evaluation",
-    "FISM": "models.fism",
-    "IALS": "models.ials",
     "Interactions": "data.interactions",
-    "InversePopularity": "models.popularity",
-    "ItemKNN": "models.itemknn",
-    "LightGCN": "models.lightgcn",
-    "NeuMF": "models.neumf",
-    "Popularity": "models.popularity",
-    "Random": "models.random",
-    "Recommender": "models.base",
-    "SLIM": "models.slim",
+    "Recommender": "models.recommender",
     "Split": "data.split",
-    "TransCF": "models.transcf",
     "TransCFError": "errors",
     "Validation": "evaluation",
     "available": "models.registry",
-    "compare": "evaluation",
+    "compare": "experiments.comparison",
     "create": "models.registry",
     "draw_candidates": "data.candidates",
     "evaluate": "evaluation",
     "k_core": "data.filters",
     "leave_one_out": "data.splits",
-    "load": "models.storage",
+    "load": "models.registry",
     "open_data": "data.sources",
     "open_split": "data.sources",
+    "paired_tests": "evaluation",
     "paper_filter": "data.filters",
     "random_ratio": "data.splits",
     "read_interactions": "data.readers",
     "summarize_seeds": "evaluation",
     "synthesize": "data.synthetic",
     "temporal_cut": "data.splits",
+    "use_threads": "threads",
 }
+
+__all__ = sorted([*_HOMES, *_MODELS, "datasets"])
 
 
 def __getattr__(name: str) -> Any:
     if name == "datasets":
         return import_module("transcf.datasets")
-    if name not in _HOMES:
+    home = f"models.{_MODELS[name]}" if name in _MODELS else _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module 'transcf' has no attribute {name!r}")
-    return getattr(import_module(f"transcf.{_HOMES[name]}"), name)
+    return getattr(import_module(f"transcf.{home}"), name)
 
 
 def __dir__() -> list[str]:

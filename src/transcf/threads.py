@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 
 _working = threading.local()
 _asked: int | None = None  # of the whole process, as the limits of BLAS and torch are
@@ -96,7 +97,7 @@ def share(n: int, work: Callable[[int, int], object], least: int = 1) -> None:
         return
     cuts = [n * part // threads for part in range(threads + 1)]
     pool = _pool.of(threads - 1)
-    others = [pool.submit(_run, work, *ends) for ends in zip(cuts[1:-1], cuts[2:], strict=True)]
+    others = [pool.submit(_run, work, *ends) for ends in pairwise(cuts[1:])]
     try:
         _run(work, cuts[0], cuts[1])
     finally:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,11 @@ import polars as pl
 import pytest
 from typer.testing import Result
 
+from transcf import load
 from transcf.data.catalog import describe
 from transcf.data.split import Split
+from transcf.data.splits import leave_one_out
+from transcf.data.synthetic import synthesize
 
 Answer = Callable[..., Any]
 Refusal = Callable[..., str]
@@ -130,3 +134,19 @@ def test_info_of_a_name_says_what_to_cite(
     found = answer("data", "info", "tradesy")
     assert (found["citation"], found["terms"]) == (known.citation, known.terms)
     assert known.terms in command("data", "info", "tradesy").stdout
+
+
+def test_a_path_that_hides_a_dataset_is_noted_in_one_line(
+    command: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    leave_one_out(synthesize(users=20, items=20, interactions=150)).save("ciao")
+    words = ("fit", "ciao", "--model", "popularity", "--out", "model")
+    result = command(*words)
+    assert result.exit_code == 0, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("transcf: note: ciao is a path here")
+    assert load(tmp_path / "model").report_["dataset"] == str(tmp_path / "ciao")
+    found = command("data", "info", "ciao", "--json")
+    assert found.stderr.startswith("transcf: note: ciao is a path here")
+    assert "citation" not in json.loads(found.stdout)

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import Result
 
 import transcf
-from transcf.cli._options import lasting_name
+from transcf.cli._options import absolute_name
 from transcf.data import leave_one_out, synthesize
 from transcf.data.candidates import draw_candidates
 from transcf.data.split import Split
@@ -191,7 +191,7 @@ def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_fit")
 def test_nothing_is_fitted_in_vain(refusal: Refusal, log_file: Path, tmp_path: Path) -> None:
     for metric in ("H@5", "odd"):
-        assert f"--metric {metric} is not" in refusal("compare", log_file, "--metric", metric)
+        assert f"metric='{metric}' is not" in refusal("compare", log_file, "--metric", metric)
     file = tmp_path / "diary.txt"
     file.write_text("dear diary")
     fit = ("fit", log_file, "--model", "popularity", "--out")
@@ -238,14 +238,14 @@ def test_an_interrupted_fit_can_be_resumed(
     assert "holds no checkpoint" in anew.stderr
 
 
-def test_a_name_wins_over_a_file_of_the_same_name(
+def test_paths_become_absolute_and_names_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("synthetic", "delicious", "own"):
+    for name in ("delicious", "own"):
         Path(name).touch()
-    assert [lasting_name(name) for name in ("synthetic", "delicious", "own")] == [
-        "synthetic", "delicious", str(tmp_path / "own")]  # fmt: skip
+    assert [absolute_name(name) for name in ("synthetic", "ciao", "delicious", "own")] == [
+        "synthetic", "ciao", str(tmp_path / "delicious"), str(tmp_path / "own")]  # fmt: skip
 
 
 def test_a_study_that_is_no_toml_gets_one_sentence(refusal: Refusal, tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ title = "A small study"
 protocol = "paper"
 seeds = 2
 metrics = ["H@10"]
-compare = "N@10"
+paired_tests = "N@10"
 [[datasets]]
 name = "{folder}"
 published.random = {{ "H@10" = 0.1234 }}

@@ -14,6 +14,7 @@ import pytest
 import transcf
 from transcf.cli.app import app
 from transcf.cli.doctor import EXTRAS
+from transcf.models.registry import HOMES
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("numpy", "polars", "numba", "scipy", "rich.table")
@@ -99,7 +100,8 @@ def test_public_names_exist_and_are_typed() -> None:
     for name in transcf.__all__:
         assert getattr(transcf, name) is not None
         assert name in head, f"{name} is missing under TYPE_CHECKING"
-    assert set(transcf._HOMES) == set(transcf.__all__) - {"datasets"}
+    assert {*transcf._HOMES, *HOMES} == set(transcf.__all__) - {"datasets"}
+    assert set(transcf._HOMES).isdisjoint(HOMES), "models are listed in the registry alone"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = transcf.nonsense
 

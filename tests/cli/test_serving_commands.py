@@ -88,7 +88,7 @@ def test_similar(command: Command, answer: Answer, refusal: Answer, folder: Path
     )
     assert "neighbor_id" in command("similar", folder, "--item", "i05").stdout
     assert "--item or --user" in refusal("similar", folder)
-    assert "Popularity has neither vectors nor weights" in refusal("similar", floor, "--item", 8)
+    assert "popularity has neither vectors nor weights" in refusal("similar", floor, "--item", 8)
 
 
 def test_explain(command: Command, answer: Answer, refusal: Answer, folder: Path,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +16,10 @@ from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, make
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError, UnknownIdError, UnsupportedError
-from transcf.models.base import Recommender
+from transcf.learning.known import Known
+from transcf.learning.learned import Learned
+from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
-from transcf.models.scoring import RowScorer
-from transcf.retrieval.scorer import linear_form_of
 
 USERS, ITEMS = 30, 20
 FITTED: dict[str, Recommender] = {}
@@ -24,7 +27,7 @@ FITTED: dict[str, Recommender] = {}
 
 def few_epochs(name: str, number: int) -> dict[str, int]:
     """Enough where answers are looked at, not accuracy."""
-    return {"epochs": number} if "epochs" in model_class(name).rules else {}
+    return {"epochs": number} if model_class(name).has_epochs() else {}
 
 
 def fitted(name: str) -> Recommender:
@@ -43,26 +46,45 @@ def brute_force(
     return [(ids[row], scores[row]) for row in order]
 
 
-LINEAR = [
-    name for name in available() if model_class(name)._linear_form is not RowScorer._linear_form
-]
+#: Models whose score is no inner product.
+NOT_LINEAR = FLOOR | {"itemknn", "ease", "slim", "neumf"}
 
 
-def in_float64(model: Recommender) -> Recommender:
-    """The same model with the learned arrays in double precision."""
-    double = copy.copy(model)
-    for name, value in vars(model).items():
-        if name.endswith("_") and isinstance(value, np.ndarray) and value.dtype == np.float32:
-            setattr(double, name, value.astype(np.float64))
+def in_float64(part: Any) -> Any:
+    """The same part of a model with all its arrays in double precision."""
+    if isinstance(part, np.ndarray) and part.dtype == np.float32:
+        return part.astype(np.float64)
+    if isinstance(part, tuple):
+        return tuple(map(in_float64, part))
+    if isinstance(part, dict):
+        return {name: in_float64(value) for name, value in part.items()}
+    if dataclasses.is_dataclass(part) and not isinstance(part, Known):
+        values = {entry.name: getattr(part, entry.name) for entry in dataclasses.fields(part)}
+        return dataclasses.replace(part, **{k: in_float64(v) for k, v in values.items()})
+    if not isinstance(part, Learned):
+        return part
+    double = copy.copy(part)
+    for name, value in vars(part).items():
+        if isinstance(getattr(type(part), name, None), cached_property):
+            delattr(double, name)  # worked out from the rest
+        else:
+            setattr(double, name, in_float64(value))
     return double
 
 
-@pytest.mark.parametrize("name", LINEAR)
+@EVERY_MODEL
+def test_the_score_is_an_inner_product_or_is_not(name: str) -> None:
+    assert (fitted(name).linear_form() is None) == (name in NOT_LINEAR)
+
+
+@pytest.mark.parametrize("name", [name for name in available() if name not in NOT_LINEAR])
 def test_lists_agree_with_the_direct_formula_in_float64(name: str) -> None:
     log = synthesize(users=120, items=90, interactions=2500, seed=5)
     model = make(name, **few_epochs(name, 4)).fit(log)
     users, items = np.indices((len(model.users_), len(model.items_)), dtype=np.int32)
-    direct = in_float64(model).score_pairs(users.ravel(), items.ravel()).reshape(users.shape)
+    double = in_float64(model.learned_)
+    assert all(array.dtype != np.float32 for array in double.arrays().values() if array.size)
+    direct = double.score_pairs(users.ravel(), items.ravel()).reshape(users.shape)
     direct[log.user_rows, log.item_rows] = -np.inf
     table = model.recommend(k=10)
     rows = model.users_.rows(table["user_id"]), model.items_.rows(table["item_id"])
@@ -118,7 +140,7 @@ def test_filters_agree_with_brute_force(
             left &= np.isin(np.arange(len(item_ids)), allowed)
         left &= ~np.isin(np.arange(len(item_ids)), denied)
         row = np.array([who], dtype=np.int32)
-        form = linear_form_of(model)
+        form = model.linear_form()
         columns = np.arange(len(item_ids), dtype=np.int32)
         scores = model.score_block(row)[0]
         if form is not None:
@@ -196,7 +218,7 @@ def test_items_without_training_interactions_do_not_count_in_a_history(
 @EVERY_MODEL
 def test_similar_things_are_found_or_refused(name: str) -> None:
     model = fitted(name)
-    has_users = type(model)._user_similarity is not RowScorer._user_similarity
+    has_users = type(model.learned_).user_similarity is not Learned.user_similarity
     for find, ids, what, has in (
         (model.similar_items, model.items_.series, "item_id", name not in FLOOR),
         (model.similar_users, model.users_.series, "user_id", has_users),

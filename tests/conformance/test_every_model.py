@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import doctest
 import inspect
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,9 +18,13 @@ import transcf
 from transcf.data import synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, NotFittedError, ParameterError, UnknownIdError
-from transcf.models.base import Recommender
+from transcf.learning.known import Known
+from transcf.learning.learned import Learned
+from transcf.learning.rules import Choice, Flag, Number, Rule
+from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, model_class
-from transcf.models.rules import Choice, Flag, Number, Rule
+from transcf.threads import use_threads
+from transcf.training import FitOptions
 
 #: Settings under which a model learns in a moment; a registered model must have an entry.
 QUICK: dict[str, dict[str, object]] = {
@@ -49,7 +55,7 @@ FLOOR = {"popularity", "inverse-popularity", "random"}
 
 
 def has(name: str, parameter: str) -> bool:
-    return parameter in model_class(name).rules
+    return parameter in model_class(name).rules()
 
 
 EVERY_MODEL = pytest.mark.parametrize("name", available())
@@ -67,20 +73,83 @@ def pairs_of(log: Interactions) -> set[tuple[object, object]]:
     return set(log.to_frame().select("user_id", "item_id").iter_rows())
 
 
-def _defined(kind: type[Recommender]) -> set[str]:
-    return {name for base in kind.__mro__ if base is not Recommender for name in vars(base)}
-
-
 @EVERY_MODEL
 def test_the_model_is_covered_and_well_made(name: str) -> None:
     assert name in QUICK, f"give {name!r} an entry in QUICK, so that this suite covers it"
     kind = model_class(name)
     assert create(name).name.lower() == name
-    assert set(kind.rules) == set(kind().get_params()), "every hyper-parameter has a rule"
-    assert not {"score_block", "_linear_form"}.isdisjoint(_defined(kind)), "it has scores"
+    assert set(kind.rules()) == set(kind().get_params()), "every hyper-parameter has a rule"
     for parameter in inspect.signature(kind).parameters.values():
         assert parameter.kind is parameter.KEYWORD_ONLY
         assert parameter.default is not parameter.empty
+
+
+def wrong_with_scores(learned: Learned) -> str:
+    """What keeps the scores of a learned part from ranking anything, or nothing."""
+    kind = type(learned)
+    own = {
+        method
+        for method in ("linear_form", "score_block")
+        if getattr(kind, method) is not getattr(Learned, method)
+    }
+    if not own:
+        return "neither linear_form nor score_block"
+    if "score_block" not in own and learned.linear_form() is None:
+        return "no linear form after all"
+    users = np.flatnonzero(learned.known.active).astype(np.int32)
+    block = learned.score_block(users)[:, learned.rankable]
+    if not np.isfinite(block).all():
+        return "not finite"
+    return "all items are equal" if (block == block[:, :1]).all() else ""
+
+
+@EVERY_MODEL
+def test_it_has_scores(name: str, tastes: tuple) -> None:
+    assert wrong_with_scores(make(name).fit(tastes[0]).learned_) == ""
+
+
+class Mute(Learned):
+    """Says nothing about scores."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {}
+
+
+class Empty(Mute):
+    """Promises a linear form."""
+
+    def linear_form(self) -> None:
+        return None
+
+
+class Flat(Mute):
+    """Finds everything equally good."""
+
+    value = 0.0
+
+    def score_block(self, users: np.ndarray) -> np.ndarray:
+        return np.full((len(users), len(self.known.items)), self.value, np.float32)
+
+
+class Wild(Flat):
+    """Finds nothing good or bad."""
+
+    value = np.nan
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (Mute, "neither linear_form nor score_block"),
+        (Empty, "no linear form after all"),
+        (Flat, "all items are equal"),
+        (Wild, "not finite"),
+    ],
+)
+def test_a_model_without_scores_would_be_noticed(
+    kind: type[Learned], expected: str, tastes: tuple
+) -> None:
+    assert wrong_with_scores(kind(Known.of(tastes[0]), "broken")) == expected
 
 
 @EVERY_MODEL
@@ -186,16 +255,35 @@ def test_the_same_seed_gives_the_same_bits(name: str, tastes: tuple) -> None:
         assert all_scores(make(name, random_state=1).fit(log)).tobytes() != first.tobytes()
 
 
-@pytest.mark.parametrize("name", [name for name in available() if has(name, "n_threads")])
-def test_any_number_of_threads_gives_the_same_bits(name: str) -> None:
+@EVERY_MODEL
+def test_any_number_of_threads_gives_the_same_bits(name: str, tmp_path: Path) -> None:
     """On items enough that there is work for three: a block of items is one thread's."""
     log = synthesize(users=200, items=700, interactions=4000, seed=3)
     short = {"epochs": 2} if has(name, "epochs") else {}
     first, *others = (
-        all_scores(make(name, n_threads=threads, **short).fit(log)).tobytes()
-        for threads in (1, 2, 3)
+        make(name, **short).fit(log, options=FitOptions(threads=threads)) for threads in (1, 2, 3)
     )
-    assert all(other == first for other in others)
+    for number, other in enumerate(others):
+        for array, expected in zip(arrays_of(other), arrays_of(first), strict=True):
+            assert array.tobytes() == expected.tobytes()
+        # Nothing is said of threads, and what took so long is all that differs.
+        assert described(other, tmp_path / str(number)) == described(first, tmp_path / "first")
+    assert "thread" not in (tmp_path / "0" / "model.json").read_text()
+    assert "thread" not in (tmp_path / "0" / "README.md").read_text()
+    with use_threads(2):
+        assert all_scores(others[1]).tobytes() == all_scores(first).tobytes()
+
+
+def arrays_of(model: Recommender) -> list[np.ndarray]:
+    return [array for _, array in sorted(model.learned_.arrays().items())]
+
+
+def described(model: Recommender, folder: Path) -> dict[str, Any]:
+    """What a folder says of a model, apart from what a clock said."""
+    about = json.loads((model.save(folder) / "model.json").read_text())
+    del about["sha256"]  # of the seconds, too
+    about["report"] = {k: v for k, v in about["report"].items() if not k.endswith("seconds")}
+    return about
 
 
 @EVERY_MODEL
@@ -235,7 +323,7 @@ def not_allowed(rule: Rule) -> list[object]:
 @EVERY_MODEL
 def test_bad_parameters_are_named(name: str, make_log: Callable) -> None:
     log = make_log([(1, 1), (2, 1), (2, 2)])
-    for parameter, rule in model_class(name).rules.items():
+    for parameter, rule in model_class(name).rules().items():
         for value in not_allowed(rule):
             model = make(name, **{parameter: value})
             with pytest.raises(ParameterError, match=rf"{parameter}=.*must be"):
@@ -251,7 +339,7 @@ def test_numbers_of_numpy_are_numbers(name: str, make_log: Callable, tmp_path: P
     short = {"epochs": 2} if has(name, "epochs") else {}
     plain = make(name, **short).get_params()
     typed = dict(plain)
-    for parameter, rule in model_class(name).rules.items():
+    for parameter, rule in model_class(name).rules().items():
         if isinstance(rule, Number) and plain[parameter] is not None:
             typed[parameter] = (np.int64 if rule.whole else np.float32)(plain[parameter])
             plain[parameter] = typed[parameter].item()  # what a float32 can hold

@@ -9,22 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, all_scores, hit_rate, make
+from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, hit_rate, make
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
 from transcf.data.synthetic import synthesize
+from transcf.errors import NotFittedError
 from transcf.evaluation import Validation
 from transcf.experiments.judging import Judging
 from transcf.experiments.runs import Contender, run
-from transcf.models.base import Held, Recommender
+from transcf.learning.fitting import Fit, Held
+from transcf.learning.learned import Learned
 from transcf.models.ease import EASE
-from transcf.models.iterative import IterativeRecommender
+from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
-from transcf.training.options import FitOptions
+from transcf.training import Epoch, FitOptions
 
-ITERATIVE = [name for name in available() if issubclass(model_class(name), IterativeRecommender)]
+ITERATIVE = [name for name in available() if model_class(name).has_epochs()]
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +35,22 @@ def split() -> Split:
 
 
 def digest(model: Recommender) -> str:
-    return hashlib.sha256(all_scores(model).tobytes()).hexdigest()
+    return digest_of(model.learned_)
+
+
+def digest_of(learned: Learned) -> str:
+    """All scores and all learned arrays in one string."""
+    everybody = np.arange(len(learned.known.users), dtype=np.int32)
+    summed = hashlib.sha256(learned.score_block(everybody).tobytes())
+    for name, array in sorted(learned.arrays().items()):
+        summed.update(name.encode() + array.tobytes())
+    return summed.hexdigest()
 
 
 def trail(model: Recommender, train: Interactions, validation: Held) -> list[str]:
-    """What a model is after each epoch and at the end of training without choosing an epoch."""
+    """What is learned after each epoch, or at the end of training without choosing an epoch."""
     seen: list[str] = []
-    options = FitOptions(on_epoch=lambda number: seen.append(digest(model)))
+    options = FitOptions(on_epoch=lambda epoch: seen.append(digest_of(epoch.snapshot)))
     model.fit(train, validation, options)
     return seen or [digest(model)]
 
@@ -69,12 +80,13 @@ def test_held_out_pairs_change_nothing_that_is_learned(name: str, split: Split) 
 class Cheat(EASE):
     """Learns from the validation part, too."""
 
-    def _learn(self, train: Interactions, validation: Held, options: FitOptions) -> None:
+    def _learn(self, fit: Fit) -> Learned:
+        train, validation = fit.train, fit.validation
         assert isinstance(validation, Interactions)
         users = np.concatenate([train.user_rows, validation.user_rows])
         items = np.concatenate([train.item_rows, validation.item_rows])
         both = Interactions.from_rows(train.users, train.items, users, items)
-        super()._learn(both, validation, options)
+        return super()._learn(replace(fit, train=both))
 
 
 def test_a_cheat_would_be_noticed(split: Split) -> None:
@@ -102,8 +114,8 @@ class KilledError(Exception):
 def test_a_killed_run_resumes_with_the_same_bits(name: str, split: Split, tmp_path: Path) -> None:
     whole = make(name, **few_epochs(name)).fit(split.train, Validation.of(split))
 
-    def die(number: int) -> None:
-        if number == 3:
+    def die(epoch: Epoch) -> None:
+        if epoch.number == 3:
             raise KilledError
 
     broken = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0, on_epoch=die)
@@ -112,8 +124,47 @@ def test_a_killed_run_resumes_with_the_same_bits(name: str, split: Split, tmp_pa
     going_on = FitOptions(checkpoint=tmp_path, resume=True)
     resumed = make(name, **few_epochs(name)).fit(split.train, Validation.of(split), going_on)
     assert digest(resumed) == digest(whole)
-    assert resumed.history_.drop("seconds").equals(whole.history_.drop("seconds"))
+    clock = ("seconds", "validation_seconds")
+    assert resumed.history_.drop(clock).equals(whole.history_.drop(clock))
     assert resumed.best_epoch_ == whole.best_epoch_
+
+
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("name", ITERATIVE)
+def test_training_does_not_touch_the_model(name: str, validated: bool, split: Split) -> None:
+    model = make(name, epochs=3)
+    told: list[tuple[int, Learned, str]] = []
+
+    def listen(epoch: Epoch) -> None:
+        assert not model.is_fitted
+        assert not [attribute for attribute in vars(model) if attribute.endswith("_")]
+        with pytest.raises(NotFittedError):
+            model.recommend()
+        told.append((epoch.number, epoch.snapshot, digest_of(epoch.snapshot)))
+
+    judge = Validation.of(split) if validated else None
+    model.fit(split.train, judge, FitOptions(on_epoch=listen))
+    assert [number for number, _, _ in told] == [1, 2, 3]
+    assert len({mark for _, _, mark in told}) == 3, "every epoch learns something"
+    for _, snapshot, mark in told:
+        assert digest_of(snapshot) == mark, "later epochs changed an earlier snapshot"
+    # The model takes over the epoch that was chosen, as it was then.
+    assert digest(model) == told[model.best_epoch_ - 1][2]
+    if judge is not None:
+        metrics = [judge(snapshot) for _, snapshot, _ in told]
+        assert model.history_["metric"].to_list() == metrics
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+def test_a_fitted_model_is_not_touched_by_later_work(name: str, split: Split) -> None:
+    """Not by a second fit of another model on the same data, nor by its own failed one."""
+    model = make(name, epochs=2).fit(split.train)
+    kept, mark = model.learned_, digest(model)
+    make(name, epochs=2, random_state=3).fit(split.train)
+    assert digest(model) == mark
+    model.set_params(random_state=4).fit(split.train)
+    assert digest_of(kept) == mark
+    assert digest(model) != mark
 
 
 class _AsGuests:
@@ -121,8 +172,7 @@ class _AsGuests:
 
     def __init__(self, model: Recommender) -> None:
         self.users_ = model.users_
-        histories = [model.seen_.row(row) for row in range(len(model.users_))]
-        self._guests = model._guests(histories)
+        self._guests = model.learned_.guests(model.histories_)
 
     def score_block(self, users: np.ndarray) -> np.ndarray:
         return np.array(self._guests.score_block(users))

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import io
 import threading
+import warnings
 import zipfile
 from dataclasses import replace
 from functools import partial
@@ -12,9 +13,9 @@ from functools import partial
 import pytest
 
 from transcf import datasets
-from transcf.data import open_data, open_split
-from transcf.data.catalog import find_folder
+from transcf.data import leave_one_out, open_data, open_split, synthesize
 from transcf.data.download import fetch
+from transcf.data.locations import find_folder, is_name
 from transcf.data.published import CATALOG, Remote
 from transcf.errors import DataError, MissingExtraError, ParameterError
 
@@ -120,15 +121,55 @@ def test_search_order(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TRANSCF_DATA", raising=False)
     assert find_folder("tradesy") is None
-    places = ["cache/transcf", "../datasets", "datasets", "data", "env"]
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    for place in ("../cache/transcf", *places[1:]):
+    write(tmp_path / "datasets" / "tradesy", "tradesy")  # next to this folder, not in it
+    assert find_folder("tradesy") is None
+    for place in ("../cache/transcf", "datasets", "data", "env"):
         folder = write(tmp_path / "work" / place / "tradesy", "tradesy")
         if place == "env":
             monkeypatch.setenv("TRANSCF_DATA", str(folder.parent))
         assert find_folder("tradesy").resolve() == folder.resolve()
     assert open_data("tradesy").to_frame().rows() == EXPECTED["tradesy"]
+
+
+@pytest.mark.parametrize("name", ["tradesy", "synthetic"])
+def test_a_path_wins_over_a_name_with_a_warning(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("TRANSCF_DATA", str(write(tmp_path / "env" / "tradesy", "tradesy").parent))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    mine = leave_one_out(synthesize(users=20, items=20, interactions=150))
+    mine.save(tmp_path / "work" / name)
+    n = len(mine.train) + len(mine.validation) + len(mine.test)
+    for opener, expected in (
+        (open_data, n),
+        (lambda spec: open_split(spec).train, len(mine.train)),
+    ):
+        with pytest.warns(UserWarning, match=f"^{name} is a path here") as caught:
+            assert len(opener(name)) == expected
+        assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(open_data(f"./{name}")) == len(open_data(tmp_path / "work" / name)) == n
+        assert not is_name(name)
+        monkeypatch.chdir(tmp_path)
+        assert is_name(name)
+        assert len(open_data(name)) != n
+
+
+def test_a_folder_that_is_the_dataset_hides_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRANSCF_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "tradesy", "tradesy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert open_data("tradesy").to_frame().rows() == EXPECTED["tradesy"]
+    monkeypatch.delenv("TRANSCF_DATA")
+    with (
+        pytest.warns(UserWarning, match="^tradesy is a path here"),
+        pytest.raises(DataError, match="LOO"),
+    ):
+        datasets.load_split("tradesy")
 
 
 def test_an_empty_folder_is_no_dataset(tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def test_prepared_folders(real_data, name):
 @pytest.mark.parametrize("name", ["delicious", "ciao", "bookcrossing"])
 def test_raw_logs_with_the_papers_filter(real_data, name):
     folder = real_data(name)
-    log = paper_filter(datasets.load(name, folder, form="raw"))
+    log = paper_filter(datasets.load(name, folder, variant="raw"))
     assert sizes(log) == COUNTS[name]
     if name != "bookcrossing":
         return
@@ -67,7 +67,7 @@ def test_raw_logs_with_the_papers_filter(real_data, name):
 
 def test_ratings_and_categories_of_ciao_follow_the_authors_numbers(real_data):
     log = datasets.load("ciao", real_data("ciao"))
-    raw = datasets.load("ciao", real_data("ciao"), form="raw")
+    raw = datasets.load("ciao", real_data("ciao"), variant="raw")
     assert log.categories["category"].n_unique() == 28
     assert "Household Appliances" in log.categories["category"]
     # The authors' numbers are by first appearance; a user's ratings are the same multiset.

@@ -22,6 +22,9 @@ class TableScorer:
     name: str = "table"
     block_sizes: list[int] = field(default_factory=list)
 
+    def linear_form(self) -> None:
+        return None
+
     def score_block(self, users: np.ndarray) -> np.ndarray:
         self.block_sizes.append(len(users))
         return self.table[users].astype(np.float32)
@@ -38,7 +41,7 @@ class ProductScorer:
     rankable: np.ndarray
     name: str = "product"
 
-    def _linear_form(self) -> LinearForm:
+    def linear_form(self) -> LinearForm:
         return self.form
 
     def score_block(self, users: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +12,8 @@ from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation import candidate_ranks, evaluate, full_ranks
 from transcf.retrieval import tiles
-from transcf.retrieval.scorer import LinearForm
+from transcf.retrieval.scorer import StoredForm
+from transcf.threads import use_threads
 
 TIES = ["pessimistic", "realistic", "optimistic"]
 WEIGHTS = {"pessimistic": 1.0, "realistic": 0.5, "optimistic": 0.0}
@@ -72,7 +72,7 @@ def test_linear_forms_rank_like_exact_arithmetic(seed, ties) -> None:
     y = rng.integers(-2, 3, size=(30, 9)).astype(np.float32)
     constants = rng.integers(-3, 4, size=12).astype(np.float32)
     rankable = np.bincount(split.train.item_rows, minlength=30) > 0
-    scorer = ProductScorer(LinearForm(x, y, constants), rankable)
+    scorer = ProductScorer(StoredForm(x, y, constants), rankable)
     found = full_ranks(
         scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
     ).ranks
@@ -81,9 +81,8 @@ def test_linear_forms_rank_like_exact_arithmetic(seed, ties) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("ties", TIES)
-def test_linear_forms_rank_as_in_float64(monkeypatch, ties, threads) -> None:
+def test_linear_forms_rank_as_in_float64(ties, threads) -> None:
     """Items come with near twins that a float32 product cannot tell apart."""
-    monkeypatch.setattr(numba, "get_num_threads", lambda: threads)
     split = random_split(4, n_users=120, n_items=200, density=0.2)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((120, 70)).astype(np.float32)
@@ -92,10 +91,11 @@ def test_linear_forms_rank_as_in_float64(monkeypatch, ties, threads) -> None:
     constants = rng.standard_normal(120).astype(np.float32)
     table = (x.astype(float) @ y.astype(float).T + constants[:, None]).astype(np.float32)
     rankable = np.bincount(split.train.item_rows, minlength=200) > 0
-    scorer = ProductScorer(LinearForm(x, y, constants), rankable)
-    found = full_ranks(
-        scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
-    ).ranks
+    scorer = ProductScorer(StoredForm(x, y, constants), rankable)
+    trained = split.train.by_user.counts > 0
+    known = split.known_items("test")
+    with use_threads(threads):
+        found = full_ranks(scorer, split.test, known, ties, trained=trained).ranks
     assert as_dict(found) == brute_force(table, rankable, split, ties)
 
 

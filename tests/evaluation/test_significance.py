@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from transcf.errors import EvaluationError
-from transcf.evaluation import Evaluation, compare, summarize_seeds
+from transcf.evaluation import Evaluation, paired_tests, summarize_seeds
 from transcf.evaluation.significance import holm, paired_bootstrap
 
 
@@ -32,12 +32,12 @@ def test_holm_is_the_textbook_rule() -> None:
     assert holm(p) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
-def test_compare_finds_what_is_there_and_not_what_is_not() -> None:
+def test_differences_are_found_where_there_are_any() -> None:
     rng = np.random.default_rng(0)
     base = rng.random(500)
     better = base + rng.normal(0.05, 0.1, 500)
     same = base + rng.normal(0.0, 0.1, 500)
-    table = compare(
+    table = paired_tests(
         [evaluation("better", better), evaluation("base", base), evaluation("same", same)]
     )
     rows = {(r["model_a"], r["model_b"]): r for r in table.to_dicts()}
@@ -51,20 +51,20 @@ def test_compare_finds_what_is_there_and_not_what_is_not() -> None:
 
 def test_equal_results_do_not_differ() -> None:
     values = np.random.default_rng(0).random(50)
-    row = compare([evaluation("a", values), evaluation("b", values)]).row(0, named=True)
+    row = paired_tests([evaluation("a", values), evaluation("b", values)]).row(0, named=True)
     assert (row["difference"], row["p_wilcoxon"], row["p_bootstrap"]) == (0.0, 1.0, 1.0)
 
 
 def test_only_paired_results_are_compared() -> None:
     values = np.random.default_rng(0).random(50)
     with pytest.raises(EvaluationError, match="same users"):
-        compare([evaluation("a", values), evaluation("b", values[1:])])
+        paired_tests([evaluation("a", values), evaluation("b", values[1:])])
     with pytest.raises(EvaluationError, match="same protocol"):
-        compare([evaluation("a", values), evaluation("b", values, protocol="paper")])
+        paired_tests([evaluation("a", values), evaluation("b", values, protocol="paper")])
     with pytest.raises(EvaluationError, match="at least two"):
-        compare([evaluation("a", values)])
+        paired_tests([evaluation("a", values)])
     with pytest.raises(EvaluationError, match="no metric 'H@3'"):
-        compare([evaluation("a", values), evaluation("b", values)], "H@3")
+        paired_tests([evaluation("a", values), evaluation("b", values)], "H@3")
 
 
 def test_seeds_are_summarized_with_both_kinds_of_spread() -> None:
@@ -88,9 +88,9 @@ def test_one_seed_has_no_spread_over_seeds() -> None:
 def test_the_seed_decides_the_bootstrap_and_nothing_else_does() -> None:
     rng = np.random.default_rng(0)
     results = [evaluation(name, rng.random(80)) for name in ("a", "a", "c")]
-    table = compare(results, random_state=4)
-    assert table.equals(compare(results, random_state=4))
-    other = compare(results, random_state=5)
+    table = paired_tests(results, random_state=4)
+    assert table.equals(paired_tests(results, random_state=4))
+    other = paired_tests(results, random_state=5)
     assert not table["ci_low"].equals(other["ci_low"])
     assert table["p_wilcoxon"].equals(other["p_wilcoxon"])
     assert table["model_a"].to_list() == ["a (1)", "a (1)", "a (2)"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +16,15 @@ from transcf.data.splits import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import NotFittedError, ParameterError
 from transcf.evaluation import Validation, evaluate
-from transcf.experiments.comparison import LEVEL, Comparison, compare_models
+from transcf.evaluation.significance import LEVEL
+from transcf.experiments.comparison import Comparison, compare, compare_models, contenders_of
 from transcf.experiments.judging import Judging
-from transcf.experiments.report import Sheet, sheet_of, write_report
+from transcf.experiments.report import Table, table_of, write_report
 from transcf.experiments.runs import Contender, run
 from transcf.models.ease import EASE
 from transcf.models.popularity import Popularity
 from transcf.models.random import Random
+from transcf.models.registry import available
 
 STRENGTHS = (1.0, 30.0, 1000.0)
 
@@ -63,30 +67,38 @@ def test_seeds_are_run_where_they_change_something(found: Comparison, split: Spl
     assert found.summaries["random"]["H@10"]["mean"] == pytest.approx(np.mean(means))
 
 
-def test_the_best_and_its_ties_follow_from_the_tests(found: Comparison) -> None:
+def test_the_best_is_told_apart_by_tests_of_all_pairs(found: Comparison) -> None:
     means = {name: entry["N@10"]["mean"] for name, entry in found.summaries.items()}
     assert means[found.best("N@10")] == max(means.values())
     figures = {done.name: done.averaged().per_user["N@10"].to_numpy() for done in found.runs}
-    best = figures.pop(found.best("N@10"))
-    p_values = sorted(wilcoxon(v[v != best] - best[v != best]).pvalue for v in figures.values())
-    corrected = [p_values[0] * 2, max(p_values[0] * 2, p_values[1])]
-    assert sorted(found.p_values.values()) == pytest.approx(corrected)
-    assert set(found.p_values) == set(figures)
-    assert found.ties == [name for name, p in found.p_values.items() if p >= LEVEL]
+    p_values = {
+        frozenset(pair): wilcoxon(*(figures[name] for name in pair), zero_method="wilcox").pvalue
+        for pair in combinations(figures, 2)
+    }
+    corrected, largest = {}, 0.0
+    for place, pair in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        largest = max(largest, p_values[pair] * (len(p_values) - place))
+        corrected[pair] = min(1.0, largest)
+    best = found.best("N@10")
+    others = [name for name in figures if name != best]
+    assert found.p_values == pytest.approx({n: corrected[frozenset({n, best})] for n in others})
+    behind = {name for name in others if found.p_values[name] < LEVEL}
+    assert set(found.indistinguishable) == set(others) - behind
+    assert found.to_dict()["indistinguishable"] == found.indistinguishable
 
 
 def test_every_figure_of_the_table_is_the_right_one(found: Comparison) -> None:
-    sheet = sheet_of(found)
-    for row, done in zip(sheet.rows, found.runs, strict=True):
-        cells = dict(zip(sheet.columns, row, strict=True))
+    table = table_of(found)
+    for row, done in zip(table.rows, found.runs, strict=True):
+        cells = dict(zip(table.columns, row, strict=True))
         for metric in ("H@10", "H@20", "N@10", "N@20"):
             entry = done.summary()[metric]
             mark = "*" if found.best(metric) == done.name else " "
             assert cells[metric] == f"{entry['mean']:.4f}{mark} ± {entry['se']:.4f}"
         assert cells["model"] == done.name
-    assert "regularization=" in sheet.rows[2][-1]
+    assert "regularization=" in table.rows[2][-1]
     weights = found.runs[2].model.weights_
-    assert f"{weights.nbytes / 1024:.1f} kB" in sheet.rows[2]
+    assert f"{weights.nbytes / 1024:.1f} kB" in table.rows[2]
 
 
 def test_files_hold_the_table_and_replace_nothing_else(found: Comparison, tmp_path: Path) -> None:
@@ -106,8 +118,97 @@ def test_files_hold_the_table_and_replace_nothing_else(found: Comparison, tmp_pa
     assert written[2].read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.fixture(scope="module")
+def by_library(split: Split) -> Comparison:
+    models = [EASE(regularization=5.0), "ItemKNN", ("ease", {"regularization": 50.0})]
+    return compare(models, split, metric="MRR@5", at=[5])
+
+
+def test_compare_takes_names_pairs_and_objects(by_library: Comparison, split: Split) -> None:
+    assert [done.name for done in by_library.runs] == [
+        "popularity", "inverse-popularity", "random", "ease (1)", "itemknn", "ease (2)",
+    ]  # fmt: skip
+    for name, strength in (("ease (1)", 5.0), ("ease (2)", 50.0)):
+        direct = evaluate(EASE(regularization=strength).fit(split.train), split, at=(5,))
+        found = by_library.summaries[name]["MRR@5"]
+        assert found["mean"] == pytest.approx(direct.metrics["MRR@5"].mean)
+    assert by_library.metric == "MRR@5"
+    assert len(by_library.tests) == 15
+
+
+def test_a_comparison_prints_as_its_table(by_library: Comparison) -> None:
+    lines = str(by_library).splitlines()
+    table = table_of(by_library)
+    assert repr(by_library) == str(by_library)
+    assert lines[0] == table.title
+    assert [line[: line.find("  ")] for line in lines[1:8]] == [
+        "model", *(done.name for done in by_library.runs),
+    ]  # fmt: skip
+    assert len(set(map(len, lines[1:8]))) == 1
+    assert lines[8:] == list(table.notes)
+    nothing = Comparison("data", Judging("strict"), "N@10", [], {"bad": ValueError("reasons")})
+    assert str(nothing) == "data: no model was run\nmodel\nbad is missing: reasons"
+
+
+def test_an_object_lends_its_settings_and_stays_as_it_is(split: Split) -> None:
+    mine = EASE(regularization=5.0)
+    found = compare({"mine": mine}, split, trivial_baselines=False)
+    (done,) = found.runs
+    assert (done.name, done.model.get_params()) == ("mine", mine.get_params())
+    assert done.model is not mine
+    with pytest.raises(NotFittedError):
+        mine.recommend()
+    # What is not set by hand may be searched, and nothing else.
+    fixed, free = contenders_of([mine, EASE()], "small", trivial_baselines=False)
+    assert (len(fixed.choices), len(free.choices)) == (1, 3)
+
+
+def test_a_seed_set_by_hand_is_run_once(split: Split) -> None:
+    models = {"one": Random(random_state=5), "several": "random"}
+    found = compare(models, split, seeds=2, seed=5, trivial_baselines=False)
+    one, several = found.runs
+    assert [len(done.evaluations) for done in (one, several)] == [1, 2]
+    first = several.evaluations[0].metrics["N@10"].mean
+    assert one.summary()["N@10"]["mean"] == pytest.approx(first)
+
+
+def test_compare_splits_logs_and_tables_as_the_command_line_does(tmp_path: Path) -> None:
+    log = synthesize(users=60, items=40, interactions=900, seed=1)
+    path = tmp_path / "events.parquet"
+    log.to_frame().write_parquet(path)
+    found = [compare("popularity", data, dataset="x") for data in (log, log.to_frame(), path)]
+    assert len({json.dumps(each.summaries) for each in found}) == 1
+    assert compare("random", path).dataset == str(path)
+    sampled = compare("popularity", leave_one_out(log), protocol="paper")
+    assert sampled.runs[0].full_ranking is not None
+    assert [c.model for c in contenders_of("all")] == list(available())
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "message"),
+    [
+        (["oracle"], {}, "no model 'oracle'"),
+        ([3], {}, "3 is no model: give a name"),
+        ([("ease", {"dim": 3})], {}, "no parameter 'dim'"),
+        (["popularity", EASE(regularization=-1.0)], {}, r"regularization=-1\.0"),
+        ("ease", {"metric": "N@3"}, "metric='N@3' is not among"),
+        ("ease", {"budget": "huge"}, "no budget 'huge'"),
+        ("ease", {"seeds": 0}, "seeds=0"),
+        ("ease", {"ties": "odd"}, "ties='odd'"),
+        ("ease", {"part": "train"}, "part='train'"),
+        ("ease", {"protocol": "lax"}, "protocol='lax'"),
+        ("ease", {"at": [0]}, r"at=\(0,\)"),
+    ],
+)
+def test_what_compare_cannot_do_is_refused_before_data_is_opened(
+    models: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        compare(models, "nowhere", **options)
+
+
 def test_a_bar_in_a_name_does_not_break_the_table() -> None:
-    text = Sheet("t", ["a", "b"], [["x|y", "1"]]).to_markdown()
+    text = Table("t", ["a", "b"], [["x|y", "1"]]).to_markdown()
     assert "| x\\|y | 1 |" in text
 
 
@@ -117,7 +218,7 @@ def test_one_failure_does_not_stop_the_others(split: Split) -> None:
     found = compare_models("data", [bad, *good], split, Judging("strict"), "N@10")
     assert [done.name for done in found.runs] == ["popularity", "random"]
     assert "regularization=-1.0" in str(found.failures["bad"])
-    assert any("bad is missing" in note for note in sheet_of(found).notes)
+    assert any("bad is missing" in note for note in table_of(found).notes)
     with pytest.raises(ParameterError, match=r"regularization=-1\.0"):
         compare_models("data", [bad], split, Judging("strict"), "N@10")
 
@@ -152,11 +253,11 @@ def test_ties_are_counted_alike_when_choosing_and_when_judging(split: Split) -> 
     assert done.validation == pytest.approx(done.summary()["N@10"]["mean"])
 
 
-def test_steps_are_told(split: Split) -> None:
-    told: list[str] = []
+def test_progress_is_reported_step_by_step(split: Split) -> None:
+    steps: list[str] = []
     contender = Contender("mine", "transcf", {"epochs": 2, "dim": 4}, [{}, {"dim": 8}])
-    run(contender, split, Judging("strict"), [0, 1], told.append)
-    assert told == [
+    run(contender, split, Judging("strict"), [0, 1], steps.append)
+    assert steps == [
         "mine, setting 1 of 2", "mine, setting 1 of 2, epoch 1", "mine, setting 1 of 2, epoch 2",
         "mine, setting 2 of 2", "mine, setting 2 of 2, epoch 1", "mine, setting 2 of 2, epoch 2",
         "mine, seed 1", "mine, seed 1, epoch 1", "mine, seed 1, epoch 2",
@@ -169,8 +270,8 @@ def test_sampled_figures_stand_beside_the_full_ranking(split: Split) -> None:
     sampled = draw_candidates(split, n=20)
     done = run(Contender("popularity", "popularity"), sampled, Judging("paper"), [0])
     direct = evaluate(Popularity().fit(split.train), split)
-    assert done.full is not None
-    assert done.full.metrics["N@10"].mean == pytest.approx(direct.metrics["N@10"].mean)
+    assert done.full_ranking is not None
+    assert done.full_ranking.metrics["N@10"].mean == pytest.approx(direct.metrics["N@10"].mean)
     assert any("rank rare items first" in note for note in done.notes())
 
 

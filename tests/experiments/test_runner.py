@@ -63,7 +63,7 @@ def test_a_study_of_the_validation_part_needs_no_test_part(folder, tmp_path) -> 
 
 
 def test_pairs_are_tested_by_a_metric_that_no_column_shows(folder) -> None:
-    (found,) = run_study(study(folder, compare="MRR@5"))
+    (found,) = run_study(study(folder, paired_tests="MRR@5"))
     assert found.tests.select("model_a", "model_b").rows() == [("popularity", "random")]
     split = Split.load(folder)
     means = [
@@ -103,7 +103,7 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
     ("changes", "message"),
     [
         ({"metrics": ["AUC"]}, "no metric 'AUC'"),
-        ({"compare": "N@0"}, "no metric 'N@0'"),
+        ({"paired_tests": "N@0"}, "no metric 'N@0'"),
         ({"part": "train"}, "part = 'train'"),
         ({"protocol": "lax"}, "protocol='lax'"),
         ({"seeds": 0}, "seeds = 0"),

@@ -5,15 +5,33 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
+from transcf.kernels import compiled
 from transcf.kernels.rng import advance, below, below_low, mix, permutation, stream, uniform
 
 
+@compiled
 def words(seed: int, epoch: int, purpose: int, index: int, count: int) -> np.ndarray:
-    state, drawn = stream(seed, epoch, purpose, index), []
-    for _ in range(count):
-        state = advance(np.uint64(state))
-        drawn.append(mix(np.uint64(state)))
-    return np.array(drawn, np.uint64)
+    state, drawn = stream(seed, epoch, purpose, index), np.empty(count, np.uint64)
+    for n in range(count):
+        state = advance(state)
+        drawn[n] = mix(state)
+    return drawn
+
+
+@compiled
+def uniforms(words: np.ndarray) -> np.ndarray:
+    drawn = np.empty(len(words))
+    for n in range(len(words)):
+        drawn[n] = uniform(words[n])
+    return drawn
+
+
+@compiled
+def integers(words: np.ndarray, bound: int, is_low: bool) -> np.ndarray:
+    drawn = np.empty(len(words), np.int64)
+    for n in range(len(words)):
+        drawn[n] = below_low(words[n], bound) if is_low else below(words[n], bound)
+    return drawn
 
 
 def test_a_stream_is_a_function_of_its_name() -> None:
@@ -27,20 +45,18 @@ def test_every_part_of_the_name_matters() -> None:
 
 
 def test_neighbouring_streams_are_uncorrelated() -> None:
-    x, y = (
-        np.array([uniform(np.uint64(w)) for w in words(0, 0, 2, index, 4000)]) for index in (0, 1)
-    )
+    x, y = (uniforms(words(0, 0, 2, index, 4000)) for index in (0, 1))
     assert abs(np.corrcoef(x, y)[0, 1]) < 5 / np.sqrt(4000)
     assert abs(np.corrcoef(x[1:], x[:-1])[0, 1]) < 5 / np.sqrt(4000)
 
 
 def test_draws_are_even() -> None:
     drawn = words(3, 1, 2, 0, 20_000)
-    for draw in (below, below_low):
-        counts = np.bincount([draw(np.uint64(w), 7) for w in drawn], minlength=7)
+    for is_low in (False, True):
+        counts = np.bincount(integers(drawn, 7, is_low), minlength=7)
         assert len(counts) == 7
         assert stats.chisquare(counts).pvalue > 1e-4
-    floats = np.array([uniform(np.uint64(w)) for w in drawn])
+    floats = uniforms(drawn)
     assert stats.kstest(floats, "uniform").pvalue > 1e-4
 
 

@@ -5,33 +5,33 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
 from scipy.stats import chisquare
 
 from transcf.kernels import Array, compiled
 from transcf.kernels.lanes import LANES
-from transcf.kernels.ranked_draws import RankedRates, draw_ranked, rank_by_factors
-from transcf.kernels.sampling import Visit
-from transcf.models._pairwise import AdaptiveSolver, LogisticLoss, Start
-from transcf.models._triples import Problem
-from transcf.training.trainable import Tensors
+from transcf.kernels.ranked_draws import RankedRates, Rankings, draw_ranked, rank_by_factors
+from transcf.kernels.rounds import Rows
+from transcf.kernels.sampling import Draws, Visit
+from transcf.learning.triples import Problem
+from transcf.models.aobpr import AdaptiveSolver, AoBPRSettings
+from transcf.storage.tensors import Arrays
 
 
 @compiled
 def draw_many(
     rates: RankedRates,
-    weights: Array,
-    users: Array,
-    rankings: Array,
+    rows: Rows[Rankings],
     dim: int,
-    marks: Array,
+    draws: Draws,
     visit: Visit,
     state: np.uint64,
     counts: Array,
 ) -> None:
     for _ in range(200_000):
-        state, slot = draw_ranked(rates, weights, users, rankings, dim, marks, visit, state)
+        state, slot = draw_ranked(rates, rows, dim, draws, visit, state)
         counts[slot] += 1
 
 
@@ -84,10 +84,10 @@ def test_ranks_are_geometric_on_factors_drawn_by_importance(rank_share: float) -
     counts = np.zeros(n, np.int64)
     one = np.float32(1)
     visit = Visit(group=0, user=1, start=start, size=n, begin=0, own=3, stamp=6, samples=1)
-    draw_many(
-        RankedRates(one, one, one, one, rank_share, -np.expm1(-1 / rank_share)), weights,
-        users.ravel(), rankings, dim, marks, visit, np.uint64(12345), counts,
-    )  # fmt: skip
+    rates = RankedRates(one, one, one, one, rank_share, -np.expm1(-1 / rank_share))
+    rows = Rows(users.ravel(), np.empty(0), np.empty(0), Rankings(rankings, weights))
+    draws = Draws(np.empty(0, np.int32), np.empty(0, np.float32), marks)
+    draw_many(rates, rows, dim, draws, visit, np.uint64(12345), counts)
     shares = expected_shares(x, block, weights, rank_share, seen)
     assert counts[list(seen)].sum() == 0
     assert_shares(counts, shares)
@@ -123,15 +123,17 @@ def solver_of(
         dense[user, items] = 1
     matrix = sp.csr_array(dense)
     problem = Problem.from_csr(matrix.indptr, matrix.indices, n_items)
-    start = Start(dim=3, samples_per_user=samples, init_scale=0.5, seed=0)
+    settings = AoBPRSettings(
+        dim=3, samples_per_user=samples, init_scale=0.5, learning_rate=rate, regularization=0,
+        bias_regularization=0, rank_share=0.3,
+    )  # fmt: skip
     room = -(-len(problem.active_items) // blocks) * LANES * 4
-    loss = LogisticLoss(rate, 0.0, True, 0.0)
-    solver = kind(problem, start, loss, rank_share=0.3, block_bytes=room)
+    solver = kind(problem, settings, block_bytes=room)
     assert len(solver._dealer.strata.starts) == blocks + 1
     return solver
 
 
-def stretched(solver: AdaptiveSolver) -> Tensors:
+def stretched(solver: AdaptiveSolver) -> Arrays:
     """The solver's tensors, with factors that vary by 0.25, 1 and 1.5."""
     tensors = solver.tensors()
     by = np.array([0.5, 2.0, 3.0], np.float32)
@@ -140,7 +142,7 @@ def stretched(solver: AdaptiveSolver) -> Tensors:
 
 def assert_ranked(solver: AdaptiveSolver, items: Array) -> None:
     """Within every block the rankings sort its items (n_dealt, dim) by each factor."""
-    starts, rankings = solver._dealer.strata.starts, solver._rows.extra
+    starts, rankings = solver._dealer.strata.starts, solver._rankings
     for begin, end in pairwise(starts):
         expected = np.argsort(items[begin:end], axis=0, kind="stable")
         np.testing.assert_array_equal(rankings[:, begin:end], expected.T)
@@ -153,7 +155,7 @@ def test_preparing_ranks_the_blocks_and_weighs_factors_by_their_standard_deviati
     solver.load_tensors(tensors)
     order = solver._dealer.deal(seed=0, epoch=1)
     solver._pack(order)
-    weights = solver._prepare()
+    weights = solver._prepare(np.float32).importance
     trained = np.array([*range(1, 52), 53])
     assert sorted(order) == trained.tolist()
     vectors = tensors["item_vectors"]
@@ -175,13 +177,13 @@ def test_every_renewal_ranks_the_items_as_they_are_by_then() -> None:
     renewed: list[Array] = []
 
     class Watched(AdaptiveSolver):
-        def _prepare(self) -> Array:
-            weights = super()._prepare()
+        def _prepare(self, dtype: npt.DTypeLike) -> Rankings:
+            rankings = super()._prepare(dtype)
             items = self._rows.items.reshape(-1, LANES)[:, :3].copy()
-            np.testing.assert_allclose(weights, np.std(items, axis=0), rtol=1e-6)
+            np.testing.assert_allclose(rankings.importance, np.std(items, axis=0), rtol=1e-6)
             assert_ranked(self, items)
-            renewed.append(self._rows.extra.copy())
-            return weights
+            renewed.append(rankings.slots.copy())
+            return rankings
 
     halves = [list(range(0, 64, 2)), list(range(1, 64, 2))]
     solver = solver_of(halves * 6, 64, blocks=4, samples=96, rate=0.1, kind=Watched)

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from transcf.data import synthesize
+from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DivergenceError
-from transcf.models._neural.cdae import CDAETraining, Hyper, hidden, pair_loss
-from transcf.models.cdae import CDAE
+from transcf.models.cdae import CDAE, CDAESettings
+from transcf.models.cdae.training import CDAETraining, hidden, pair_loss
 
 CPU = torch.device("cpu")
 
@@ -26,16 +27,16 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def hyper(**changes: object) -> Hyper:
-    settings = {
-        "dim": 5, "learning_rate": 0.02, "regularization": 0.0, "dropout": 0.4, "loss": "logistic",
-        "negatives": 3, "batch_size": 16, "init_scale": 0.3, "seed": 0,
+def made(**changes: object) -> CDAESettings:
+    plain = {
+        "dim": 5, "learning_rate": 0.02, "dropout": 0.4, "negatives": 3, "batch_size": 16,
+        "init_scale": 0.3,
     }  # fmt: skip
-    return Hyper(**(settings | changes))
+    return CDAESettings(**(plain | changes))
 
 
 def test_scores_are_those_of_the_autoencoder(log: Interactions) -> None:
-    training = CDAETraining(log.by_user, hyper(), CPU)
+    training = CDAETraining(log.by_user, made(), CPU)
     training.run_epoch(1)
     tensors = training.tensors()
     nodes, inputs = (tensors[f"{n}.rows"][:, :5].astype(float) for n in ("nodes", "inputs"))
@@ -52,7 +53,8 @@ def test_scores_are_those_of_the_autoencoder(log: Interactions) -> None:
     # A guest has the mean node, and nothing else that differs.
     own = log.by_user.row(3)
     h = sigmoid(inputs[own].sum(axis=0) + nodes.mean(axis=0) + bias)
-    guest = model._guests([own]).score_block(np.array([0], dtype=np.int32))[0]
+    guests = model.learned_.guests(Histories.of([own], log.n_items))
+    guest = guests.score_block(np.array([0], dtype=np.int32))[0]
     np.testing.assert_allclose(guest, outputs[:, :5] @ h + outputs[:, 5], atol=1e-5)
 
 
@@ -62,7 +64,7 @@ def test_guests_have_the_mean_node_of_everybody_with_interactions() -> None:
     users, items = zip(*pairs, strict=True)
     log = read_interactions(pl.DataFrame({"user": users, "item": items}))
     log = log.select(log.user_rows < 3)
-    training = CDAETraining(log.by_user, hyper(), CPU)
+    training = CDAETraining(log.by_user, made(), CPU)
     first = training.tensors()["nodes.rows"][:, :5].copy()
     training.run_epoch(1)
     tensors = training.tensors()
@@ -104,7 +106,7 @@ def test_the_loss_is_the_formula_and_its_gradient_is_right(loss: str) -> None:
 
 
 def test_an_epoch_shows_every_interaction_and_drops_some_of_the_input(log: Interactions) -> None:
-    training = CDAETraining(log.by_user, hyper(negatives=4, dropout=0.4), CPU)
+    training = CDAETraining(log.by_user, made(negatives=4, dropout=0.4), CPU)
     batches = list(training._batches(1))
     pairs = [
         (int(batch.users[place]), int(items[0]))
@@ -131,7 +133,7 @@ def test_an_epoch_shows_every_interaction_and_drops_some_of_the_input(log: Inter
 def test_gradients_are_those_of_the_written_loss_with_its_squares(
     log: Interactions, loss: str
 ) -> None:
-    training = CDAETraining(log.by_user, hyper(loss=loss, regularization=0.3), CPU)
+    training = CDAETraining(log.by_user, made(loss=loss, regularization=0.3), CPU)
     training.run_epoch(1)
     widths = {"nodes.rows": 5, "inputs.rows": 5, "outputs.rows": 6}
     tables = {name: training.tensors()[name][:, :width] for name, width in widths.items()}

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numba
 import numpy as np
 import polars as pl
 import pytest
@@ -19,10 +18,11 @@ from tests.models.test_ials import csr, matrix, random_start, vectors
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError, DivergenceError, ParameterError
+from transcf.learning.alternation import Alternation, Objective, cholesky, elementwise
 from transcf.models import eals
-from transcf.models._als import Alternation, Objective, cholesky, elementwise
-from transcf.models.eals import EALS
-from transcf.models.storage import load
+from transcf.models.eals import EALS, weights_of_items
+from transcf.models.registry import load
+from transcf.threads import thread_count, use_threads
 from transcf.training.options import FitOptions
 
 #: For a few hundred interactions; the defaults are for larger data.
@@ -38,7 +38,7 @@ def alternation(
 ) -> tuple[Alternation, Dense]:
     model = EALS(**settings)
     dense = dense_eals(R, model.unobserved_weight, model.popularity_power, model.regularization)
-    c = model._weights_of_items(R.sum(axis=0)).astype(np.float64)
+    c = weights_of_items(model.settings, R.sum(axis=0)).astype(np.float64)
     solver = cholesky() if exact else elementwise(start[0].shape[1])
     state = Alternation(csr(R), csr(R.T), objective_of(dense, c), solver, *start)
     # Weights are kept in float32: the oracle takes the same.
@@ -186,17 +186,15 @@ def test_guests_need_a_ridge(random_log: Interactions) -> None:
 
 
 def test_bits_hold_for_threads_and_resumption(random_log: Interactions, tmp_path: Path) -> None:
-    def fit(epochs: int, threads: int, options: FitOptions | None = None) -> bytes:
-        model = EALS(dim=20, epochs=epochs, n_threads=threads, **SMALL).fit(
-            random_log, options=options
-        )
+    def fit(epochs: int, threads: int, folder: Path | None = None) -> bytes:
+        options = FitOptions(checkpoint=folder, resume=True, threads=threads)
+        model = EALS(dim=20, epochs=epochs, **SMALL).fit(random_log, options=options)
         return model.user_vectors_.tobytes() + model.item_vectors_.tobytes()
 
     whole = fit(5, 1)
     assert fit(5, 2) == fit(5, 3) == whole
-    options = FitOptions(checkpoint=tmp_path, resume=True)
-    assert fit(2, 1, options) != whole
-    assert fit(5, 2, options) == whole
+    assert fit(2, 1, tmp_path) != whole
+    assert fit(5, 2, tmp_path) == whole
 
 
 # -- new interactions ------------------------------------------------------------------------
@@ -342,15 +340,16 @@ def test_new_interactions_use_so_many_threads(
     used, learn_log = [], eals.learn_log
 
     def spy(*args: object) -> object:
-        used.append(numba.get_num_threads())
+        used.append(thread_count())
         return learn_log(*args)
 
     monkeypatch.setattr(eals, "learn_log", spy)
-    before = numba.get_num_threads()
+    before = thread_count()
     for threads in (1, 3, None):
-        online_model.set_params(n_threads=threads).partial_fit(today([(1, f"new {threads}", 1)]))
+        with use_threads(threads):
+            online_model.partial_fit(today([(1, f"new {threads}", 1)]))
     assert used == [1, 3, before]
-    assert numba.get_num_threads() == before
+    assert thread_count() == before
 
 
 def test_a_model_that_takes_in_nothing_stays_as_it_is(online_model: EALS) -> None:

@@ -18,9 +18,8 @@ from transcf.errors import DivergenceError
 from transcf.kernels.fism_visits import WORTH_SHARING
 from transcf.kernels.rng import advance, below, mix, stream
 from transcf.kernels.sampling import TRAINING
-from transcf.models._fism import Hyper, Training
-from transcf.models.fism import FISM
-from transcf.models.storage import load
+from transcf.models.fism import FISM, FISMSettings
+from transcf.models.fism.training import Training
 from transcf.training import FitOptions
 
 LOSSES = ["auc", "rmse"]
@@ -41,13 +40,12 @@ def log() -> Interactions:
     return synthesize(users=300, items=150, interactions=5000, seed=3)
 
 
-def hyper(**changes: object) -> Hyper:
-    settings = {
-        "loss": "rmse", "dim": 5, "alpha": 0.5, "learning_rate": 0.05, "regularization": 0.0,
-        "bias_regularization": 0.0, "samples_per_user": None, "negatives": 1, "init_scale": 0.03,
-        "seed": 0,
+def made(**changes: object) -> FISMSettings:
+    plain = {
+        "dim": 5, "learning_rate": 0.05, "regularization": 0.0, "bias_regularization": 0.0,
+        "negatives": 1, "init_scale": 0.03,
     }  # fmt: skip
-    return Hyper(**(settings | changes))
+    return FISMSettings(**(plain | changes))
 
 
 def few_people() -> Interactions:
@@ -67,12 +65,12 @@ def first_place(seed: int, epoch: int, user: int, count: int) -> int:
 
 def visits_of(training: Training, epoch: int) -> list[list[Sample]]:
     """What the only batch of an epoch drew, visit by visit."""
-    h, visits, drawn = training._hyper, training._visits(epoch), training._scratch.drawn_rows
+    h, visits, drawn = training._settings, training._visits(epoch), training._scratch.drawn_rows
     everything = []
     for v, user in enumerate(visits.users):
         own = training._by_user.row(user).tolist()
         lists = drawn[visits.drawn[v] : visits.drawn[v + 1]].reshape(-1, h.negatives).tolist()
-        first = first_place(h.seed, epoch, user, len(own)) + visits.skipped[v]
+        first = first_place(h.random_state, epoch, user, len(own)) + visits.skipped[v]
         places = [(first + n) % len(own) for n in range(len(lists))]
         everything.append([Sample(own, own[n], js) for n, js in zip(places, lists, strict=True)])
     return everything
@@ -86,7 +84,7 @@ def score(at: Tensors, history: list[int], item: int, alpha: float) -> float:
     return at["item_bias"][item] + len(history) ** -alpha * total @ at["item_vectors"][item]
 
 
-def written_loss(at: Tensors, samples: list[Sample], h: Hyper) -> float:
+def written_loss(at: Tensors, samples: list[Sample], h: FISMSettings) -> float:
     """The losses of samples, summed up."""
 
     def penalty(*items: int) -> float:
@@ -110,7 +108,7 @@ def written_loss(at: Tensors, samples: list[Sample], h: Hyper) -> float:
     return total
 
 
-def trained(settings: Hyper) -> tuple[Training, Tensors, Tensors, float]:
+def trained(settings: FISMSettings) -> tuple[Training, Tensors, Tensors, float]:
     """One epoch of one batch in float64: the training, the tensors before and after, the loss."""
     training = Training(few_people(), settings, at_once=1000)
     generator = np.random.default_rng(0)
@@ -130,9 +128,9 @@ def test_a_small_step_follows_the_gradient_of_the_written_loss(
     loss: str, negatives: int, alpha: float
 ) -> None:
     rate = 1e-9
-    settings = hyper(
+    settings = made(
         loss=loss, alpha=alpha, learning_rate=rate, regularization=0.3, bias_regularization=0.2,
-        negatives=negatives, seed=4,
+        negatives=negatives, random_state=4,
     )  # fmt: skip
     training, at, after, reported = trained(settings)
     samples = [sample for visit in visits_of(training, 1) for sample in visit]
@@ -142,7 +140,7 @@ def test_a_small_step_follows_the_gradient_of_the_written_loss(
         assert positive in own
         assert not set(own) & set(drawn)
         assert 7 not in drawn, "nobody has it in training"
-    errors = written_loss(at, samples, hyper(loss=loss, alpha=alpha))
+    errors = written_loss(at, samples, made(loss=loss, alpha=alpha))
     assert reported == pytest.approx(errors, rel=1e-6)
     for name in NAMES:
         numeric = np.zeros_like(at[name])
@@ -156,7 +154,7 @@ def test_a_small_step_follows_the_gradient_of_the_written_loss(
         np.testing.assert_allclose((at[name] - after[name]) / rate, numeric, rtol=1e-4, atol=1e-5)
 
 
-def naive_visit(start: Tensors, visit: list[Sample], h: Hyper) -> Tensors:
+def naive_visit(start: Tensors, visit: list[Sample], h: FISMSettings) -> Tensors:
     """Step by step over the whole history, negatives as they were at the start: the changes."""
     at = {name: tensor.copy() for name, tensor in start.items()}
     drawn = {name: np.zeros_like(tensor) for name, tensor in start.items()}
@@ -200,9 +198,9 @@ def naive_visit(start: Tensors, visit: list[Sample], h: Hyper) -> Tensors:
 def test_long_steps_equal_those_over_whole_histories(
     loss: str, samples_per_user: int | None
 ) -> None:
-    settings = hyper(
+    settings = made(
         loss=loss, dim=20, learning_rate=0.05, regularization=0.1, bias_regularization=0.2,
-        samples_per_user=samples_per_user, negatives=2, seed=1,
+        samples_per_user=samples_per_user, negatives=2, random_state=1,
     )  # fmt: skip
     training, start, after, _ = trained(settings)
     expected = {name: tensor.copy() for name, tensor in start.items()}
@@ -245,15 +243,14 @@ def test_similar_items_are_those_that_an_item_speaks_for(log: Interactions) -> N
 def test_the_bits_are_the_same_for_any_threads_and_for_a_loaded_model(
     tmp_path: Path, loss: str
 ) -> None:
-    assert numba.config.NUMBA_NUM_THREADS >= 3, "see conftest: threads to choose from"
     pairs = np.random.default_rng(2).integers(0, 4000, (2, 12000)).astype(np.int32)
     ids = IdMap(pl.Series(range(4000)))
     log = Interactions.from_rows(ids, ids, *pairs)
     settings = {"loss": loss, "dim": 24, "epochs": 2, "samples_per_user": 10, "negatives": 2}
-    training = FISM(**settings)._trainable(log)
+    training = Training(log, FISMSettings(**settings))
     assert training._at_once * 10 * 2 >= WORTH_SHARING, "batches that threads share"
-    models = [FISM(**settings, n_threads=n).fit(log) for n in (1, 2, 3)]
-    loaded = load(models[0].save(tmp_path / "model"))
+    models = [FISM(**settings).fit(log, options=FitOptions(threads=n)) for n in (1, 2, 3)]
+    loaded = FISM.load(models[0].save(tmp_path / "model"))
     other = FISM(**settings, random_state=1).fit(log)
     for name in (*NAMES, "user_vectors"):
         bits = {getattr(model, f"{name}_").tobytes() for model in (*models, loaded)}
@@ -286,7 +283,7 @@ def test_whoever_lacks_few_items_comes_several_times() -> None:
     ids = IdMap(pl.Series(range(100))), IdMap(pl.Series(range(20)))
     dense = Interactions.from_rows(*ids, users, items)
     negatives = 3
-    visits = Training(dense, hyper(negatives=negatives))._visits(1)
+    visits = Training(dense, made(negatives=negatives))._visits(1)
     drawn = np.diff(visits.drawn)
     assert (drawn <= np.maximum(negatives, 20 - sizes[visits.users])).all()
     for user in range(100):

@@ -15,8 +15,8 @@ from tests.models.als_dense import Dense, dense_ials
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError
-from transcf.models._als import Alternation, cholesky, conjugate
-from transcf.models.ials import IALS
+from transcf.learning.alternation import Alternation, cholesky, conjugate
+from transcf.models.ials import IALS, objective
 from transcf.training.options import FitOptions
 
 
@@ -34,8 +34,9 @@ def dense_of(model: IALS, R: np.ndarray) -> Dense:
 
 
 def alternation(model: IALS, R: np.ndarray, start: list[np.ndarray]) -> Alternation:
-    objective = model._objective(R.sum(axis=1), R.sum(axis=0))
-    return Alternation(csr(R), csr(R.T), objective, model._solver(), *start)
+    goal = objective(model.settings, R.sum(axis=0), R.sum(axis=1))
+    solver = cholesky() if model.solver == "cholesky" else conjugate(model.cg_steps)
+    return Alternation(csr(R), csr(R.T), goal, solver, *start)
 
 
 def random_start(R: np.ndarray, dim: int, seed: int = 0) -> list[np.ndarray]:
@@ -111,10 +112,10 @@ def test_no_half_step_raises_the_loss(
 def test_many_steps_of_conjugate_gradient_are_exact(random_log: Interactions) -> None:
     R = matrix(random_log)
     model = IALS(dim=20)
-    objective = model._objective(R.sum(axis=1), R.sum(axis=0))
+    goal = objective(model.settings, R.sum(axis=0), R.sum(axis=1))
     start = random_start(R, 20)
-    exact = Alternation(csr(R), csr(R.T), objective, cholesky(), *start)
-    patient = Alternation(csr(R), csr(R.T), objective, conjugate(40), *start)
+    exact = Alternation(csr(R), csr(R.T), goal, cholesky(), *start)
+    patient = Alternation(csr(R), csr(R.T), goal, conjugate(40), *start)
     for state in (exact, patient):
         state.run_epoch(1)
     for found, expected in zip(vectors(patient), vectors(exact), strict=True):
@@ -168,16 +169,15 @@ def test_a_history_is_solved_exactly(random_log: Interactions) -> None:
 def test_bits_hold_for_threads_and_resumption(
     random_log: Interactions, solver: str, tmp_path: Path
 ) -> None:
-    def fit(epochs: int, threads: int, options: FitOptions | None = None) -> bytes:
-        model = IALS(dim=20, solver=solver, epochs=epochs, n_threads=threads)
-        model.fit(random_log, options=options)
+    def fit(epochs: int, threads: int, folder: Path | None = None) -> bytes:
+        options = FitOptions(checkpoint=folder, resume=True, threads=threads)
+        model = IALS(dim=20, solver=solver, epochs=epochs).fit(random_log, options=options)
         return model.user_vectors_.tobytes() + model.item_vectors_.tobytes()
 
     whole = fit(5, 1)
     assert fit(5, 2) == fit(5, 3) == whole
-    options = FitOptions(checkpoint=tmp_path, resume=True)
-    assert fit(2, 1, options) != whole
-    assert fit(5, 2, options) == whole
+    assert fit(2, 1, tmp_path) != whole
+    assert fit(5, 2, tmp_path) == whole
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from transcf.data import synthesize
+from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
-from transcf.models._neural.graph import normalized, smooth
-from transcf.models._neural.lightgcn import Graph, Hyper, LightGCNTraining
-from transcf.models.lightgcn import LightGCN
+from transcf.learning.known import Known
+from transcf.learning.learned import Learned
+from transcf.learning.neural.graph import normalized, smooth
+from transcf.models.lightgcn import LightGCN, LightGCNSettings
+from transcf.models.lightgcn.training import Graph, LightGCNTraining
 
 CPU = torch.device("cpu")
 
@@ -48,11 +51,10 @@ def test_smoothing_is_the_mean_of_matrix_powers(log: Interactions, layers: int) 
 
 
 def test_gradients_are_those_of_the_dense_loss(log: Interactions) -> None:
-    hyper = Hyper(
-        dim=4, layers=3, learning_rate=0.01, regularization=0.05, batch_size=64, init_scale=0.5,
-        seed=0,
-    )  # fmt: skip
-    training = LightGCNTraining(log.by_user, hyper, CPU)
+    settings = LightGCNSettings(
+        dim=4, layers=3, learning_rate=0.01, regularization=0.05, batch_size=64, init_scale=0.5
+    )
+    training = LightGCNTraining(log.by_user, settings, CPU)
     start = training.tensors()
     e = torch.tensor(np.vstack([start["users"], start["items"]]), dtype=torch.float64)
     e.requires_grad_()
@@ -75,22 +77,22 @@ def test_a_user_is_their_own_vector_and_what_their_items_send(log: Interactions)
     kept: dict[str, np.ndarray] = {}
 
     class Watched(LightGCN):
-        def _adopt(self, tensors: dict[str, np.ndarray]) -> None:
+        def _snapshot(self, tensors: dict[str, np.ndarray], known: Known) -> Learned:
             kept.update({name: tensor.copy() for name, tensor in tensors.items()})
-            super()._adopt(tensors)
+            return super()._snapshot(tensors, known)
 
     model = Watched(**settings).fit(log)
     expected = dense_mean(log, 2) @ np.vstack([kept["users"], kept["items"]])
     np.testing.assert_allclose(model.user_vectors_, expected[: log.n_users], atol=1e-5)
     np.testing.assert_allclose(model.item_vectors_, expected[log.n_users :], atol=1e-5)
-    sent = model._history_means(log.by_user.to_scipy())[:, :-1]
+    sent = model.learned_._guests._inputs(model.seen_)[:, :-1]
     np.testing.assert_allclose((kept["users"] + sent) / 3, model.user_vectors_, atol=1e-5)
 
 
 def test_guests_with_the_history_of_a_user_get_scores_like_theirs(log: Interactions) -> None:
     model = LightGCN(dim=8, epochs=20, learning_rate=0.02).fit(log)
     users = np.flatnonzero(log.by_user.counts > 0).astype(np.int32)
-    guests = model._guests([log.by_user.row(user) for user in users])
+    guests = model.learned_.guests(Histories.of([model.histories_[u] for u in users], log.n_items))
     found = guests.score_block(np.arange(len(users), dtype=np.int32))
     alike = [np.corrcoef(*p)[0, 1] for p in zip(found, model.score_block(users), strict=True)]
     assert np.median(alike) > 0.8

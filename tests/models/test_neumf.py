@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from transcf.data import synthesize
+from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
-from transcf.models._neural.neumf import NeuMFTraining, batch_loss
-from transcf.models._neural.tower import Hyper, initial_weights, served
-from transcf.models.neumf import NeuMF
+from transcf.models.neumf import NeuMF, NeuMFSettings
+from transcf.models.neumf.training import NeuMFTraining, batch_loss
+from transcf.models.neumf.weights import initial_weights, served
 
 CPU = torch.device("cpu")
 FORMS = ["neumf", "gmf", "mlp"]
@@ -21,12 +22,9 @@ def log() -> Interactions:
     return synthesize(users=80, items=50, interactions=900, seed=1)
 
 
-def hyper(**changes: object) -> Hyper:
-    settings = {
-        "form": "neumf", "dim": 3, "layers": 3, "pretrain": 0, "learning_rate": 0.02,
-        "regularization": 0.0, "negatives": 2, "batch_size": 96, "init_scale": 0.3, "seed": 0,
-    }  # fmt: skip
-    return Hyper(**(settings | changes))
+def made(**changes: object) -> NeuMFSettings:
+    plain = {"dim": 3, "learning_rate": 0.02, "negatives": 2, "batch_size": 96, "init_scale": 0.3}
+    return NeuMFSettings(**(plain | changes))
 
 
 def logits(form: str, dim: int, x: np.ndarray, y: np.ndarray, weights: dict) -> np.ndarray:
@@ -57,7 +55,7 @@ def test_scores_are_the_formula(log: Interactions, form: str) -> None:
     np.testing.assert_allclose(model.score_pairs(users, items), expected, atol=1e-5)
     block = model.score_block(np.arange(log.n_users, dtype=np.int32))
     np.testing.assert_allclose(block.ravel(), expected, atol=1e-5)
-    assert (model._linear_form() is not None) == (form == "gmf")
+    assert (model.linear_form() is not None) == (form == "gmf")
     widths = {"neumf": 15, "gmf": 3, "mlp": 12}
     assert model.user_vectors_.shape == (log.n_users, widths[form])
 
@@ -80,15 +78,15 @@ def test_guests_with_the_history_of_a_user_get_scores_like_theirs(
     model = NeuMF(form=form, dim=8, epochs=15, learning_rate=0.01).fit(log)
     histories = [log.by_user.row(user) for user in range(log.n_users)]
     rows = np.arange(log.n_users, dtype=np.int32)
-    guests, known = model._guests(histories).score_block(rows), model.score_block(rows)
-    alike = [np.corrcoef(*pair)[0, 1] for pair in zip(guests, known, strict=True)]
+    guests = model.learned_.guests(Histories.of(histories, log.n_items)).score_block(rows)
+    alike = [np.corrcoef(*pair)[0, 1] for pair in zip(guests, model.score_block(rows), strict=True)]
     assert np.median(alike) > 0.8
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("joined", [True, False])
 def test_the_loss_is_the_formula_and_its_gradient_is_right(form: str, joined: bool) -> None:
-    settings, rng = hyper(form=form, dim=2, layers=3), np.random.default_rng(1)
+    settings, rng = made(form=form, dim=2, layers=3), np.random.default_rng(1)
     weights = {
         name: value + 0.1 * rng.normal(size=value.shape)
         for name, value in initial_weights(settings, rng).items()
@@ -112,7 +110,7 @@ def test_the_loss_is_the_formula_and_its_gradient_is_right(form: str, joined: bo
 
 
 def test_joining_mixes_the_answers_of_both_parts(log: Interactions) -> None:
-    settings = hyper(pretrain=2)
+    settings = made(pretrain=2)
     training = NeuMFTraining(log.by_user, settings, CPU)
     for number in (1, 2):
         training.run_epoch(number)
@@ -132,11 +130,11 @@ def test_joining_mixes_the_answers_of_both_parts(log: Interactions) -> None:
 
 
 def test_pretraining_is_training_each_part_alone(log: Interactions) -> None:
-    both = NeuMFTraining(log.by_user, hyper(pretrain=2), CPU)
+    both = NeuMFTraining(log.by_user, made(pretrain=2), CPU)
     start = {name: tensor.copy() for name, tensor in both.tensors().items()}
     alone = {}
     for form, columns in (("gmf", range(3)), ("mlp", range(3, 15))):
-        alone[form] = NeuMFTraining(log.by_user, hyper(form=form), CPU)
+        alone[form] = NeuMFTraining(log.by_user, made(form=form), CPU)
         # Values and two moments lie side by side, 15 columns each.
         kept = [block * 15 + column for block in range(3) for column in columns]
         tables = {name: start[name][:, kept] for name in ("users.rows", "items.rows")}
@@ -160,7 +158,7 @@ def test_pretraining_is_training_each_part_alone(log: Interactions) -> None:
 def test_gradients_are_those_of_the_loss_with_the_squares_of_every_pair(
     log: Interactions, form: str, pretrain: int
 ) -> None:
-    settings = hyper(form=form, pretrain=pretrain, regularization=0.3)
+    settings = made(form=form, pretrain=pretrain, regularization=0.3)
     training = NeuMFTraining(log.by_user, settings, CPU)
     training.run_epoch(1)
     tensors = training.tensors()

@@ -15,11 +15,13 @@ from transcf.data import synthesize
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import MissingExtraError, ParameterError
-from transcf.models._neural.draws import UnseenItems, generator
-from transcf.models._neural.products import pair_products
-from transcf.models._neural.rows import DenseParameters, RowTable, distinct, pull
+from transcf.learning.learned import Learned
+from transcf.learning.neural.draws import UnseenItems, generator
+from transcf.learning.neural.products import pair_products
+from transcf.learning.neural.rows import DenseParameters, RowTable, distinct, pull
 from transcf.models.registry import available, create
 from transcf.training import FitOptions
+from transcf.training.trainable import Epoch
 
 CPU = torch.device("cpu")
 NEURAL = {
@@ -126,8 +128,22 @@ def test_a_resumed_run_ends_with_the_same_bits(
     create(name, epochs=stop, **NEURAL[name]).fit(log, options=options)
     resumed = create(name, epochs=6, **NEURAL[name]).fit(log, options=options)
     assert len(resumed.history_) == 6
-    for key, value in whole._state().items():
-        assert resumed._state()[key].tobytes() == value.tobytes(), key
+    for key, value in whole.learned_.arrays().items():
+        assert resumed.learned_.arrays()[key].tobytes() == value.tobytes(), key
+
+
+@EVERY_NEURAL
+def test_a_snapshot_stays_as_it_was_while_training_goes_on(name: str, log: Interactions) -> None:
+    kept: list[tuple[Learned, dict[str, bytes]]] = []
+
+    def keep(epoch: Epoch[Learned]) -> None:
+        learned = epoch.snapshot
+        kept.append((learned, {key: array.tobytes() for key, array in learned.arrays().items()}))
+
+    create(name, epochs=5, **NEURAL[name]).fit(log, options=FitOptions(on_epoch=keep))
+    for learned, bits in kept:
+        assert {key: array.tobytes() for key, array in learned.arrays().items()} == bits
+    assert len({bits["item_vectors"] for _, bits in kept}) == 5
 
 
 # -- draws -------------------------------------------------------------------------------------

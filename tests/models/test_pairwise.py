@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
-import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,29 +14,22 @@ import scipy.sparse as sp
 from transcf.data import leave_one_out, synthesize
 from transcf.kernels import Array
 from transcf.kernels.lanes import LANES
-from transcf.models._pairwise import (
-    AdaptiveSolver,
-    BoundAfter,
-    HingeLoss,
-    HingeSolver,
-    LogisticLoss,
-    LogisticSolver,
-    PairwiseSolver,
-    Start,
-)
-from transcf.models._pairwise.hinge import covariance_slope
-from transcf.models._triples import Problem
-from transcf.models.aobpr import AoBPR
-from transcf.models.bpr import BPR
-from transcf.models.cml import CML
-from transcf.models.iterative import IterativeRecommender
+from transcf.learning.pairwise import PairwiseSolver
+from transcf.learning.triples import Problem
+from transcf.models.aobpr import AdaptiveSolver, AoBPR, AoBPRSettings
+from transcf.models.bpr import BPR, BPRSettings, LogisticSolver
+from transcf.models.cml import CML, CMLSettings, HingeSolver, covariance_slope
+from transcf.models.recommender import Recommender
+from transcf.storage.tensors import Arrays
+from transcf.threads import use_threads
 from transcf.training import FitOptions
-from transcf.training.threads import kernel_threads
-from transcf.training.trainable import Tensors
 
 NAMES = ("user_vectors", "item_vectors", "item_bias")
 RATE = 0.1
-LOSS = LogisticLoss(learning_rate=RATE, regularization=0.3, item_bias=True, bias_regularization=0.7)
+ONE = {"dim": 5, "samples_per_user": 1}
+DECAYS = {"regularization": 0.3, "bias_regularization": 0.7}
+LOGISTIC = BPRSettings(**ONE, **DECAYS, learning_rate=RATE)
+HINGE = CMLSettings(**ONE, learning_rate=RATE)
 
 
 def problem_of(pairs: list[tuple[int, int]], n_users: int, n_items: int) -> Problem:
@@ -50,13 +43,13 @@ def one_triple() -> Problem:
     return problem_of([(0, 0), (1, 0), (1, 1)], 3, 3)
 
 
-def random_tensors(problem: Problem, dim: int, scale: float, seed: int = 3) -> Tensors:
+def random_tensors(problem: Problem, dim: int, scale: float, seed: int = 3) -> Arrays:
     draw = np.random.default_rng(seed).standard_normal
     shapes = ((problem.n_users, dim), (problem.n_items, dim), (problem.n_items,))
     return {name: scale * draw(shape) for name, shape in zip(NAMES, shapes, strict=True)}
 
 
-def numeric_gradient(loss: Callable[[Tensors], float], at: Tensors) -> Tensors:
+def numeric_gradient(loss: Callable[[Arrays], float], at: Arrays) -> Arrays:
     width, slopes = 1e-6, {}
     for name, values in at.items():
         slopes[name] = np.zeros_like(values)
@@ -70,7 +63,7 @@ def numeric_gradient(loss: Callable[[Tensors], float], at: Tensors) -> Tensors:
     return slopes
 
 
-def step_of(solver: PairwiseSolver, at: Tensors, samples: int = 1) -> Tensors:
+def step_of(solver: PairwiseSolver, at: Arrays, samples: int = 1) -> Arrays:
     """How one epoch of so many triples moves the tensors."""
     solver.load_tensors({name: array.copy() for name, array in at.items()})
     assert solver.run_epoch(1).samples == samples
@@ -78,7 +71,7 @@ def step_of(solver: PairwiseSolver, at: Tensors, samples: int = 1) -> Tensors:
 
 
 def check_step(
-    solver: PairwiseSolver, at: Tensors, loss: Callable[[Tensors], float], precision: float
+    solver: PairwiseSolver, at: Arrays, loss: Callable[[Arrays], float], precision: float
 ) -> None:
     """The step is against the gradient of the loss, to the precision of the solver's numbers."""
     gradient, step = numeric_gradient(loss, at), step_of(solver, at)
@@ -89,10 +82,8 @@ def check_step(
 
 
 class TestOneStep:
-    START = Start(dim=5, samples_per_user=1, init_scale=0.1, seed=0)
-
     def test_bpr_descends_its_loss(self) -> None:
-        def loss(t: Tensors) -> float:
+        def loss(t: Arrays) -> float:
             (x, *_), (i, j, _), (c_i, c_j, _) = (t[name] for name in NAMES)
             margin = x @ i + c_i - x @ j - c_j
             vectors = x @ x + i @ i + j @ j
@@ -102,30 +93,30 @@ class TestOneStep:
 
         problem = one_triple()
         at = random_tensors(problem, 5, 0.6)
-        solver = LogisticSolver(problem, self.START, LOSS, dtype=np.float64)
+        solver = LogisticSolver(problem, LOGISTIC, dtype=np.float64)
         check_step(solver, at, loss, 1e-7)
-        adaptive = step_of(AdaptiveSolver(problem, self.START, LOSS, rank_share=0.5), at)
+        ranked = AoBPRSettings(**ONE, **DECAYS, learning_rate=RATE, rank_share=0.5)
+        adaptive = step_of(AdaptiveSolver(problem, ranked), at)
         for name, step in step_of(solver, at).items():
             np.testing.assert_allclose(adaptive[name], step, atol=1e-6)
 
     def test_a_hopeless_triple_has_a_finite_loss(self) -> None:
         """At s(u, i) - s(u, j) = -200 an exponential is beyond float32; the loss is 200."""
-        solver = LogisticSolver(one_triple(), self.START, LOSS)
+        solver = LogisticSolver(one_triple(), LOGISTIC)
         at = {name: values.astype(np.float32) for name, values in solver.tensors().items()}
         at["item_bias"][1] = at["item_bias"][0] + 200
         solver.load_tensors(at)
         assert solver.run_epoch(0).loss == pytest.approx(200, rel=1e-3)
 
     def test_without_biases_they_stay(self) -> None:
-        solver = LogisticSolver(
-            one_triple(), self.START, LogisticLoss(RATE, 0.3, False, 0.7), dtype=np.float64
-        )
+        unbiased = replace(LOGISTIC, item_bias=False)
+        solver = LogisticSolver(one_triple(), unbiased, dtype=np.float64)
         at = random_tensors(one_triple(), 5, 0.6)
         assert not step_of(solver, at)["item_bias"].any()
 
     @pytest.mark.parametrize("margin", [0.0, 0.5])
     def test_cml_descends_its_loss(self, margin: float) -> None:
-        def loss(t: Tensors) -> float:
+        def loss(t: Arrays) -> float:
             (x, *_), (i, j, _), _ = (t[name] for name in NAMES)
             hinge = max(0.0, margin + (x - i) @ (x - i) - (x - j) @ (x - j))
             return float(hinge + 0.15 * (x @ x + i @ i + j @ j))
@@ -134,11 +125,11 @@ class TestOneStep:
         at = random_tensors(problem, 5, 0.2)
         at["item_vectors"][0] = at["user_vectors"][0] + 0.01  # satisfied at a margin of 0
         at["item_vectors"][1] = at["user_vectors"][0] - 0.2
-        metric = HingeLoss(RATE, 0.3, margin, negatives=2, rank_weighting=True, covariance=0.0)
-        check_step(HingeSolver(problem, self.START, metric), at, loss, 1e-4)
+        settings = replace(HINGE, regularization=0.3, margin=margin, negatives=2)
+        check_step(HingeSolver(problem, settings), at, loss, 1e-4)
 
     def test_cml_descends_the_covariance_term(self) -> None:
-        def loss(t: Tensors) -> float:
+        def loss(t: Arrays) -> float:
             vectors = np.concatenate([t["user_vectors"][:2], t["item_vectors"][:2]])
             covariance = np.cov(vectors.T, bias=True)
             outside = (covariance**2).sum() - (np.diag(covariance) ** 2).sum()
@@ -147,11 +138,11 @@ class TestOneStep:
         problem = one_triple()
         at = random_tensors(problem, 5, 0.2)
         at["item_vectors"][0] = at["user_vectors"][0]
-        metric = HingeLoss(RATE, 0.0, margin=0.0, negatives=1, rank_weighting=False, covariance=0.9)
-        check_step(HingeSolver(problem, self.START, metric), at, loss, 1e-4)
+        settings = replace(HINGE, margin=0.0, negatives=1, rank_weighting=False, covariance=0.9)
+        check_step(HingeSolver(problem, settings), at, loss, 1e-4)
 
     @pytest.mark.parametrize("bound_after", ["step", "epoch"])
-    def test_cml_comes_back_into_the_ball(self, bound_after: BoundAfter) -> None:
+    def test_cml_comes_back_into_the_ball(self, bound_after: Literal["step", "epoch"]) -> None:
         """Two steps on one triple, written out."""
 
         def in_ball(vectors: Array) -> Array:
@@ -161,9 +152,11 @@ class TestOneStep:
         at = random_tensors(problem, 5, 1.0)
         for name in NAMES[:2]:
             at[name] *= 0.95 / np.linalg.norm(at[name], axis=1, keepdims=True)
-        metric = HingeLoss(0.2, 0.0, 9.0, 1, False, covariance=0.0, bound_after=bound_after)
-        solver = HingeSolver(problem, replace(self.START, samples_per_user=2), metric)
-        step = step_of(solver, at, samples=2)
+        settings = CMLSettings(
+            dim=5, samples_per_user=2, learning_rate=0.2, margin=9.0, negatives=1,
+            rank_weighting=False, bound_after=bound_after,
+        )  # fmt: skip
+        step = step_of(HingeSolver(problem, settings), at, samples=2)
 
         moved = np.array([at["user_vectors"][0], *at["item_vectors"][:2]])
         for _ in range(2):
@@ -181,11 +174,8 @@ class TestOneStep:
         problem = problem_of(pairs, 2, 5)
         at = random_tensors(problem, 1, 0.0)
         at["item_vectors"][:, 0] = [0.1, 0.3, 0.2, 0.8, 0.9]
-        metric = HingeLoss(
-            RATE, 0.0, margin=0.2, negatives=1000, rank_weighting=True, covariance=0.0
-        )
-        start = Start(dim=1, samples_per_user=1, init_scale=0.1, seed=0)
-        step = step_of(HingeSolver(problem, start, metric), at)
+        settings = replace(HINGE, dim=1, margin=0.2, negatives=1000)
+        step = step_of(HingeSolver(problem, settings), at)
         weight = np.log(1 + 5 * 2 / 4) / np.log(1 + 5)
         expected = np.array([-0.1, 0, 0.2, 0, 0]) * 2 * RATE * weight
         np.testing.assert_allclose(step["item_vectors"][:, 0], expected, rtol=0.03, atol=1e-7)
@@ -210,9 +200,10 @@ def test_on_average_an_epoch_takes_the_expected_step() -> None:
         np.add.at(expected["item_vectors"], j, -np.outer(doubt, x[u]))
         np.add.at(expected["item_bias"], i, doubt)
         np.add.at(expected["item_bias"], j, -doubt)
-    start = Start(dim=4, samples_per_user=200, init_scale=0.1, seed=0)
-    loss = LogisticLoss(1e-9, 0.0, True, 0.0)
-    solver = LogisticSolver(problem, start, loss, dtype=np.float64, block_bytes=20 * LANES * 4)
+    settings = BPRSettings(
+        dim=4, samples_per_user=200, learning_rate=1e-9, regularization=0, bias_regularization=0
+    )
+    solver = LogisticSolver(problem, settings, dtype=np.float64, block_bytes=20 * LANES * 4)
     assert len(solver._dealer.strata.starts) - 1 >= 3
     moved = {name: np.zeros_like(values) for name, values in at.items()}
     for epoch in range(150):
@@ -225,21 +216,20 @@ def test_on_average_an_epoch_takes_the_expected_step() -> None:
         assert error < 0.04, (name, error)
 
 
-MODELS: dict[str, Callable[..., IterativeRecommender]] = {"BPR": BPR, "AoBPR": AoBPR, "CML": CML}
+MODELS: dict[str, Callable[..., Recommender]] = {"BPR": BPR, "AoBPR": AoBPR, "CML": CML}
 EACH = pytest.mark.parametrize("name", MODELS)
 
 
-def bits(model: IterativeRecommender) -> list[bytes]:
-    return [array.tobytes() for array in model._state().values()]
+def bits(model: Recommender) -> list[bytes]:
+    return [array.tobytes() for array in model.learned_.arrays().values()]
 
 
 @EACH
 def test_the_bits_are_the_same_for_one_two_and_three_threads(name: str) -> None:
-    assert numba.config.NUMBA_NUM_THREADS >= 3, "see conftest: threads to choose from"
     log = synthesize(users=400, items=700, interactions=8000, seed=3)
     more = {"covariance": 50.0} if name == "CML" else {}
     first, *rest = (
-        bits(MODELS[name](dim=24, epochs=3, n_threads=threads, **more).fit(log))
+        bits(MODELS[name](dim=24, epochs=3, **more).fit(log, options=FitOptions(threads=threads)))
         for threads in (1, 2, 3)
     )
     assert all(other == first for other in rest)
@@ -247,11 +237,10 @@ def test_the_bits_are_the_same_for_one_two_and_three_threads(name: str) -> None:
 
 def test_the_covariance_term_has_the_same_bits_for_any_threads() -> None:
     """Also for those of BLAS, whose blocks depend on how many there are."""
-    threadpoolctl = pytest.importorskip("threadpoolctl")
     vectors = np.random.default_rng(0).standard_normal((5000, 60)).astype(np.float32)
     found = []
     for threads in (1, 3, 4):
-        with kernel_threads(threads), threadpoolctl.threadpool_limits(threads, user_api="blas"):
+        with use_threads(threads):
             found.append(covariance_slope(vectors))
     assert all(other.tobytes() == found[0].tobytes() for other in found)
     between = np.cov(vectors.T.astype(np.float64), bias=True)
@@ -284,7 +273,7 @@ def test_idle_users_and_items_stay_as_they_were(name: str) -> None:
 
 def test_everything_is_padded_to_whole_lanes() -> None:
     problem = one_triple()
-    solver = LogisticSolver(problem, Start(3, 1, 0.1, 0), LOSS)
+    solver = LogisticSolver(problem, replace(LOGISTIC, dim=3))
     solver.run_epoch(1)
     padding: Array = solver._rows.items.reshape(-1, LANES)[:, 3:]
     assert not padding.any()

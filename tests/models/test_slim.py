@@ -115,4 +115,4 @@ def test_progress_is_shown_when_asked_for(
     SLIM().fit(random_log, options=FitOptions(progress=False))
     assert capsys.readouterr().err == ""
     SLIM().fit(random_log, options=FitOptions(progress=True))
-    assert "56/56" in capsys.readouterr().err
+    assert "56/56 items" in capsys.readouterr().err

@@ -13,8 +13,10 @@ from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError, UnknownIdError, UnsupportedError
-from transcf.models._transcf.exact import pair_cost
-from transcf.models._transcf.folding import (
+from transcf.learning.forms import FORMS
+from transcf.models.registry import load
+from transcf.models.transcf import TransCF, TransCFSettings
+from transcf.models.transcf.folding import (
     ItemSide,
     Neighbors,
     by_count,
@@ -22,9 +24,6 @@ from transcf.models._transcf.folding import (
     fold_users,
     refine_user,
 )
-from transcf.models._transcf.parameters import Hyper
-from transcf.models.storage import load
-from transcf.models.transcf import TransCF
 
 DISTANCES = ["translation", "still", "alt"]
 
@@ -51,16 +50,16 @@ def test_the_closed_forms_minimise_the_error_of_known_pairs(form: str) -> None:
     neighbors = Neighbors(np.array([0, 7]), rows, weights, 12)
 
     def user_error(a: np.ndarray, q: np.ndarray) -> float:
-        return float(weights @ pair_cost(form, a, q, b[rows], n[rows]))
+        return float(weights @ FORMS[form].pair_cost(a, q, b[rows], n[rows]))
 
-    (a,), (q,) = fold_users(form, neighbors, ItemSide(b, n, np.zeros(12)), 1.0)
+    (a,), (q,) = fold_users(FORMS[form], neighbors, ItemSide(b, n, np.zeros(12)), 1.0)
     np.testing.assert_allclose(q, b[rows].mean(axis=0))
     users, means = vectors(rng, 12), vectors(rng, 12)
 
     def item_error(b: np.ndarray, n: np.ndarray) -> float:
-        return float(pair_cost(form, users[rows], means[rows], b, n).sum())
+        return float(FORMS[form].pair_cost(users[rows], means[rows], b, n).sum())
 
-    (item,), (mean,) = fold_items(form, neighbors, users, means)
+    (item,), (mean,) = fold_items(FORMS[form], neighbors, users, means)
     np.testing.assert_allclose(mean, users[rows].mean(axis=0))
     for step in 1e-3 * rng.standard_normal((50, 5)):
         assert user_error(a + step, q) > user_error(a, q)
@@ -71,29 +70,30 @@ def test_steps_lower_the_training_loss() -> None:
     rng = np.random.default_rng(1)
     items = ItemSide(vectors(rng, 60), vectors(rng, 60), 0.1 * rng.standard_normal(60))
     rows, pool = np.arange(8), np.arange(8, 60)
-    hyper = Hyper(negatives=20, margin=1.0, learning_rate=0.05, reg_distance=0.05)
-    (a,), (q,) = fold_users(
-        "translation", Neighbors(np.array([0, 8]), rows, np.ones(8), 60), items, 1.0
+    settings = TransCFSettings(
+        negatives=20, margin=1.0, learning_rate=0.05, reg_distance=0.05, reg_neighborhood=0.1
     )
+    form, neighbors = FORMS["translation"], Neighbors(np.array([0, 8]), rows, np.ones(8), 60)
+    (a,), (q,) = fold_users(form, neighbors, items, 1.0)
 
     def loss(a: np.ndarray) -> float:
         """The hinge over all negatives at once, plus the regularizers."""
-        scores = items.bias - pair_cost("translation", a, q, items.b, items.n)
-        hinge = np.maximum(0, hyper.margin - scores[rows][:, None] + scores[pool]).max(axis=1)
-        near = pair_cost("translation", a, q, items.b[rows], items.n[rows])
-        spread = hyper.reg_neighborhood * ((a - q) ** 2).sum()
-        return float((hinge + hyper.reg_distance * near).mean() + spread)
+        scores = items.bias - form.pair_cost(a, q, items.b, items.n)
+        hinge = np.maximum(0, settings.margin - scores[rows][:, None] + scores[pool]).max(axis=1)
+        near = form.pair_cost(a, q, items.b[rows], items.n[rows])
+        spread = settings.reg_neighborhood * ((a - q) ** 2).sum()
+        return float((hinge + settings.reg_distance * near).mean() + spread)
 
-    refined = refine_user(hyper, a, q, rows, np.ones(8), items, pool, 10)
+    refined = refine_user(settings, a, q, rows, np.ones(8), items, pool, 10)
     assert loss(refined) < loss(a)
-    nothing = refine_user(hyper, a, q, rows, np.ones(8), items, pool[:0], 10)
+    nothing = refine_user(settings, a, q, rows, np.ones(8), items, pool[:0], 10)
     assert (nothing == a).all()
 
 
 def test_guests_are_scored_by_the_formula(model: TransCF) -> None:
     history = model.items_.series.to_list()[10:15]
     rows = model.items_.rows(history)
-    weights = np.exp(model.recency * (np.arange(1, 6) / 5 - 1))
+    weights = np.exp(model.learned_.recency * (np.arange(1, 6) / 5 - 1))
     b, n = model.item_vectors_.astype(np.float64), model.item_neighborhoods_.astype(np.float64)
     q = b[rows].mean(axis=0)
     a = np.average(b[rows] - q * n[rows], axis=0, weights=weights)
@@ -164,8 +164,8 @@ def test_a_model_grows_and_keeps_what_it_knew(log: Interactions, form: str, tmp_
     by_user = seen.to_scipy(np.float64)
     q = (by_user @ model.item_vectors_) / seen.counts[:, None]
     n = (by_user.T @ model.user_vectors_) / model.item_counts_[:, None]
-    np.testing.assert_allclose(model.user_neighborhoods_, q, atol=1e-5)
-    np.testing.assert_allclose(model.item_neighborhoods_, n, atol=1e-5)
+    np.testing.assert_allclose(model.learned_.q, q, atol=1e-5)
+    np.testing.assert_allclose(model.learned_.n, n, atol=1e-5)
     for user in ("aaa", "zzz", "zz2"):
         assert np.linalg.norm(model.user_vectors_[model.users_.rows([user])]) > 0
         assert len(model.recommend(user)) == 10
@@ -217,15 +217,14 @@ def test_lengths_and_biases_of_new_items_follow_popularity() -> None:
 @pytest.mark.parametrize("form", ["translation", "alt", "still", "emb"])
 def test_explanations_agree_with_brute_force(log: Interactions, form: str) -> None:
     model = TransCF(form=form, dim=16, epochs=5).fit(log)
-    score = "translation" if form == "emb" else form
     a, b = model.user_vectors_.astype(np.float64), model.item_vectors_.astype(np.float64)
-    n = model.item_neighborhoods_.astype(np.float64)
+    n, cost = model.learned_.n.astype(np.float64), FORMS[form].pair_cost
     for user, item in ((0, 7), (11, 3), (150, 60)):
         own = log.by_user.row(user)
 
         def score_of(items: np.ndarray, user: int = user, item: int = item) -> float:
             q = b[items].mean(axis=0) if len(items) else np.zeros(16)
-            return float(model.item_bias_[item] - pair_cost(score, a[user], q, b[item], n[item]))
+            return float(model.item_bias_[item] - cost(a[user], q, b[item], n[item]))
 
         pair = log.users.series[user], log.items.series[item]
         found = model.explain(*pair, top=1000)

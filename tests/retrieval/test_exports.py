@@ -21,8 +21,12 @@ from transcf.errors import (
     NotFittedError,
     ParameterError,
 )
-from transcf.models.base import Recommender
+from transcf.learning.fitting import Fit
+from transcf.learning.known import Known
+from transcf.learning.learned import Learned
+from transcf.learning.settings import setting, settings
 from transcf.models.popularity import Popularity
+from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.exports import (
     export_index,
     export_lancedb,
@@ -30,31 +34,45 @@ from transcf.retrieval.exports import (
     export_pgvector,
     vectors,
 )
-from transcf.retrieval.scorer import LinearForm
+from transcf.retrieval.scorer import LinearForm, StoredForm
+from transcf.storage.tensors import Arrays
 
 
-class Factors(Recommender):
+class Vectors(Learned):
     """Random vectors: all that matters here is that the score is an inner product."""
 
-    name = "factors"
-
-    def __init__(self, *, width: int = 9) -> None:
-        self.width = width
-
-    def _learn(self, train: Interactions, *_: Any) -> None:
+    def __init__(self, known: Known, width: int) -> None:
+        super().__init__(known, "factors")
         random = np.random.default_rng(5)
-        sizes = (len(train.users), len(train.items))
-        users, items = (random.standard_normal((n, self.width), dtype=np.float32) for n in sizes)
-        constants = random.standard_normal(sizes[0], dtype=np.float32)
-        self.form_ = LinearForm(users, items, constants)
+        sizes = (len(known.users), len(known.items))
+        users, items = (random.standard_normal((n, width), dtype=np.float32) for n in sizes)
+        self._form = StoredForm(users, items, random.standard_normal(sizes[0], dtype=np.float32))
 
-    def _linear_form(self) -> LinearForm:
-        return self.form_
-
-    def _state(self) -> Any:
+    def arrays(self) -> Arrays:
         return {}
 
-    def _restore(self, state: Any) -> None: ...
+    def linear_form(self) -> LinearForm:
+        return self._form
+
+
+@settings()
+class FactorsSettings:
+    """How wide they are."""
+
+    width: int = setting(9, "Length of the vectors.", low=1)
+
+
+class Factors(Recommender[FactorsSettings]):
+    """A model that learns nothing."""
+
+    name = "factors"
+    __init__ = made_from(FactorsSettings)
+
+    def _learn(self, fit: Fit) -> Learned:
+        return self._restore({}, fit.known)
+
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        return Vectors(known, self.settings.width)
 
 
 def log(text_ids: bool) -> Interactions:
@@ -262,7 +280,7 @@ def test_index_file_answers_as_the_model(model: Recommender, tmp_path: Path) -> 
     from transcf.retrieval.index import ItemIndex
 
     done = export_index(model, tmp_path / "items.index")
-    index, form = ItemIndex.load(tmp_path / "items.index"), model._linear_form()
+    index, form = ItemIndex.load(tmp_path / "items.index"), model.linear_form()
     assert (len(index.rows), done.items) == (59, 59)
     rows = np.flatnonzero(model.seen_.counts)
     found = index.search(form.user_vectors[rows], 10, constants=form.user_constants[rows])
@@ -278,7 +296,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     app = Typer()
     app.command()(export)
-    monkeypatch.setattr("transcf.models.storage.load", lambda _: Factors().fit(log(True)))
+    monkeypatch.setattr("transcf.models.registry.load", lambda _: Factors().fit(log(True)))
     target = str(tmp_path / "out")
     ask = ["folder", "--to", "parquet", "--out", target]
     done = CliRunner().invoke(app, [*ask, "--json"])
@@ -305,7 +323,7 @@ def test_models_that_cannot_be_exported(export: Any, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="popularity has no vectors to export"):
         export(Popularity().fit(log(True)), tmp_path / "x")
     spoiled = Factors().fit(log(True))
-    spoiled.form_.item_vectors[2, 3] = np.nan
+    spoiled.linear_form().item_vectors[2, 3] = np.nan
     with pytest.raises(EvaluationError, match="NaN or infinite"):
         export(spoiled, tmp_path / "x")
     assert not list(tmp_path.iterdir())

@@ -18,7 +18,7 @@ from transcf.data.csr import Csr
 from transcf.errors import EvaluationError, ModelFileError, ParameterError
 from transcf.retrieval import index as module
 from transcf.retrieval.index import ItemIndex
-from transcf.retrieval.scorer import LinearForm
+from transcf.retrieval.scorer import LinearForm, StoredForm
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 
@@ -36,7 +36,7 @@ def clustered(n_users: int, n_items: int, seed: int = 0) -> LinearForm:
     items = centres[random.integers(0, 150, n_items)] + 0.5 * noise(n_items)
     users = centres[random.integers(0, 150, n_users)] + 0.5 * noise(n_users)
     items[:, 0], users[:, 0] = 2 * random.standard_normal(n_items), 1.0
-    return LinearForm(users, items, random.standard_normal(n_users).astype(np.float32))
+    return StoredForm(users, items, random.standard_normal(n_users).astype(np.float32))
 
 
 def csr(rows: list[Any], n_items: int) -> Csr:
@@ -87,7 +87,7 @@ def test_finds_most_of_the_best_items(form: LinearForm, built: ItemIndex, k: int
 def test_users_who_took_no_part_in_the_building_are_served_as_well(form: LinearForm) -> None:
     half = N_USERS // 2
     first, second = (
-        LinearForm(form.user_vectors[part], form.item_vectors, form.user_constants[part])
+        StoredForm(form.user_vectors[part], form.item_vectors, form.user_constants[part])
         for part in (slice(half), slice(half, None))
     )
     found = ask(ItemIndex.build(first), second, 10)
@@ -112,7 +112,7 @@ def test_without_constants_scores_are_inner_products(form: LinearForm, built: It
 def test_equal_items_come_in_the_order_of_rows() -> None:
     form = clustered(50, N_ITEMS // 2)
     twice = np.repeat(form.item_vectors, 2, axis=0)
-    form = LinearForm(form.user_vectors, twice, form.user_constants)
+    form = StoredForm(form.user_vectors, twice, form.user_constants)
     found = ask(ItemIndex.build(form), form, 20).items
     np.testing.assert_array_equal(found[:, 0::2] + 1, found[:, 1::2])
     assert (found[:, 0::2] % 2 == 0).all()
@@ -135,7 +135,7 @@ def test_users_who_have_seen_nearly_everything(
     random = np.random.default_rng(left)
     rows = [random.permutation(N_ITEMS)[left:] for _ in range(5)]
     seen = csr(rows, N_ITEMS)
-    some = LinearForm(form.user_vectors[:5], form.item_vectors, form.user_constants[:5])
+    some = StoredForm(form.user_vectors[:5], form.item_vectors, form.user_constants[:5])
     found = ask(built, some, 10, seen)
     truth = brute_force(some, min(10, left), seen)
     np.testing.assert_array_equal(found.items[:, : truth.shape[1]], truth)
@@ -202,7 +202,7 @@ def test_what_cannot_be_built_or_asked(form: LinearForm, built: ItemIndex) -> No
     spoiled = form.item_vectors.copy()
     spoiled[4, 1] = np.inf
     with pytest.raises(EvaluationError, match="NaN or infinite"):
-        ItemIndex.build(LinearForm(form.user_vectors, spoiled, form.user_constants))
+        ItemIndex.build(StoredForm(form.user_vectors, spoiled, form.user_constants))
     with pytest.raises(ParameterError, match=r"seen has 1 rows for 3 users"):
         built.search(form.user_vectors[:3], 2, seen=csr([[1]], N_ITEMS))
     with pytest.raises(ParameterError, match=r"20 wide"):

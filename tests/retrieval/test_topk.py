@@ -8,7 +8,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,8 +15,10 @@ from hypothesis import strategies as st
 
 from transcf.data.csr import Csr
 from transcf.errors import EvaluationError
-from transcf.retrieval import LinearForm, tiles, top_k
+from transcf.retrieval import StoredForm, tiles, top_k
 from transcf.retrieval.scorer import BLOCK_BYTES
+from transcf.retrieval.views import FormView
+from transcf.threads import use_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,24 +33,23 @@ class Table:
         self.rankable = np.ones(scores.shape[1], dtype=bool)
         self.block_bytes: list[int] = []
 
+    def linear_form(self) -> None:
+        return None
+
     def score_block(self, users: np.ndarray) -> np.ndarray:
         self.block_bytes.append(4 * len(users) * self.scores.shape[1])
         block = self.scores[users]
         block.flags.writeable = False  # a scorer's own array is never written to
         return block
 
+    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return self.scores[users, items]
 
-class Product:
+
+def product(x: np.ndarray, y: np.ndarray, constants: np.ndarray) -> FormView:
     """Scores from vectors."""
-
-    name = "product"
-
-    def __init__(self, x: np.ndarray, y: np.ndarray, constants: np.ndarray) -> None:
-        self.form = LinearForm(*(a.astype(np.float32) for a in (x, y, constants)))
-        self.rankable = np.ones(len(y), dtype=bool)
-
-    def _linear_form(self) -> LinearForm:
-        return self.form
+    form = StoredForm(*(a.astype(np.float32) for a in (x, y, constants)))
+    return FormView("product", np.ones(len(y), dtype=bool), form)
 
 
 def random_seen(rng: np.random.Generator, n_users: int, n_items: int, share: float) -> Csr:
@@ -103,7 +103,7 @@ def test_products_equal_exact_arithmetic(seed, size, dim, seen_share) -> None:
     users = rng.permutation(n_users).astype(np.int32)
     seen = random_seen(rng, n_users, n_items, seen_share)
     allowed = rng.random(n_items) < 0.8
-    check(Product(x, y, constants), x @ y.T + constants[:, None], users, k, seen, allowed)
+    check(product(x, y, constants), x @ y.T + constants[:, None], users, k, seen, allowed)
 
 
 @pytest.mark.parametrize("k", [10, 33, 200])
@@ -118,12 +118,12 @@ def test_products_are_ordered_as_in_float64(k) -> None:
     scores = exact.astype(np.float32)
     seen = random_seen(rng, 70, 1000, 0.1)
     users = np.arange(70, dtype=np.int32)
-    check(Product(x, y, constants), scores, users, k, seen, np.ones(1000, dtype=bool))
+    check(product(x, y, constants), scores, users, k, seen, np.ones(1000, dtype=bool))
 
 
 def test_a_user_gets_the_same_answer_alone_as_among_others() -> None:
     rng = np.random.default_rng(1)
-    scorer = Product(
+    scorer = product(
         rng.standard_normal((90, 130)), rng.standard_normal((700, 130)), rng.standard_normal(90)
     )
     items, scores = top_k(scorer, np.arange(90, dtype=np.int32), 10)
@@ -135,7 +135,7 @@ def test_a_user_gets_the_same_answer_alone_as_among_others() -> None:
 
 def test_tiles_of_any_size_give_the_same_lists(monkeypatch) -> None:
     rng = np.random.default_rng(2)
-    scorer = Product(
+    scorer = product(
         rng.standard_normal((50, 40)), rng.standard_normal((900, 40)), rng.standard_normal(50)
     )
     users, seen = np.arange(50, dtype=np.int32), random_seen(rng, 50, 900, 0.3)
@@ -151,16 +151,16 @@ def test_no_thread_count_changes_a_bit() -> None:
         """
         import hashlib, sys
         import numpy as np
-        from tests.retrieval.test_topk import Product, Table, random_seen
+        from tests.retrieval.test_topk import Table, product, random_seen
         from transcf.retrieval import top_k
 
         rng = np.random.default_rng(5)
-        product = Product(rng.standard_normal((400, 129)), rng.standard_normal((3000, 129)),
+        vectors = product(rng.standard_normal((400, 129)), rng.standard_normal((3000, 129)),
                           rng.standard_normal(400))
         table = Table(rng.integers(50, size=(400, 3000)))
         users, seen = np.arange(400, dtype=np.int32), random_seen(rng, 400, 3000, 0.05)
         digest = hashlib.sha256()
-        for scorer in (product, table):
+        for scorer in (vectors, table):
             for part in top_k(scorer, users, 10, seen=seen):
                 digest.update(part.tobytes())
         print(digest.hexdigest())
@@ -184,12 +184,13 @@ def test_no_thread_count_changes_a_bit() -> None:
     assert len(found) == 1
 
 
-def test_numba_threads_share_rows(monkeypatch) -> None:
+def test_threads_share_rows() -> None:
     rng = np.random.default_rng(3)
     scorer, users = Table(rng.integers(9, size=(300, 80))), np.arange(300, dtype=np.int32)
     one = top_k(scorer, users, 5)
-    monkeypatch.setattr(numba, "get_num_threads", lambda: 4)
-    for mine, other in zip(one, top_k(scorer, users, 5), strict=True):
+    with use_threads(4):
+        shared = top_k(scorer, users, 5)
+    for mine, other in zip(one, shared, strict=True):
         np.testing.assert_array_equal(mine, other)
 
 
@@ -205,11 +206,11 @@ def test_nan_and_infinity_are_refused_where_an_item_may_be_ranked(bad) -> None:
     y = np.ones((50, 3))
     y[7] = bad
     with pytest.raises(EvaluationError, match="product gives NaN or infinite"):
-        top_k(Product(np.ones((4, 3)), y, np.zeros(4)), users, 3)
-    items, _ = top_k(Product(np.ones((4, 3)), y, np.zeros(4)), users, 50, allowed=allowed)
+        top_k(product(np.ones((4, 3)), y, np.zeros(4)), users, 3)
+    items, _ = top_k(product(np.ones((4, 3)), y, np.zeros(4)), users, 50, allowed=allowed)
     assert 7 not in items
     with pytest.raises(EvaluationError, match="product gives NaN or infinite"):
-        top_k(Product(np.full((4, 3), 1e30), np.full((50, 3), 1e30), np.zeros(4)), users, 3)
+        top_k(product(np.full((4, 3), 1e30), np.full((50, 3), 1e30), np.zeros(4)), users, 3)
 
 
 def test_memory_is_bounded_whatever_is_asked_for() -> None:

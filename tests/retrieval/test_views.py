@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from transcf.retrieval.scorer import LazyForm, LinearForm
+from transcf.retrieval.scorer import LazyForm, LinearForm, StoredForm
 from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import BlockView, FormView, nearest
 
 
 def random_form(seed: int) -> LinearForm:
     rng = np.random.default_rng(seed)
-    return LinearForm(
+    return StoredForm(
         rng.standard_normal((20, 6), dtype=np.float32),
         rng.standard_normal((30, 6), dtype=np.float32),
         rng.standard_normal(20, dtype=np.float32),

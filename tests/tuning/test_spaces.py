@@ -8,7 +8,6 @@ import pytest
 
 from transcf.errors import ParameterError
 from transcf.models.registry import available, create, model_class
-from transcf.models.rules import check
 from transcf.tuning import BUDGETS, settings_to_try
 from transcf.tuning.spaces import space_of
 
@@ -22,8 +21,9 @@ def test_every_model_has_a_space_of_allowed_values(name: str) -> None:
     for parameter, values in space.items():
         assert len(values) == len(set(values)) > 1
         for value in values:
-            params = create(name, **{parameter: value}).get_params()
-            check(kind.__name__, params, kind.rules)
+            model = create(name, **{parameter: value})
+            assert type(model) is kind
+            model.check_params()
 
 
 @pytest.mark.parametrize("budget", BUDGETS)

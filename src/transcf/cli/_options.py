@@ -57,17 +57,29 @@ Seeds: TypeAlias = Annotated[
 ]
 Ties: TypeAlias = Annotated[str, typer.Option(help="pessimistic, realistic or optimistic.")]
 Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the model and of the split.")]
+
+
+def _limit_threads(context: typer.Context, threads: int | None) -> int | None:
+    """Let the command use so many threads until it ends."""
+    if threads is not None:
+        from transcf.threads import use_threads
+
+        context.with_resource(use_threads(threads))
+    return threads
+
+
 Threads: TypeAlias = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Threads of compiled kernels, all cores unless given; for those of matrix products "
-        "set OPENBLAS_NUM_THREADS or MKL_NUM_THREADS.",
+        callback=_limit_threads,
+        help="Threads of everything: kernels, matrix products, torch; all cores unless given. "
+        "Results do not depend on it.",
     ),
 ]
 
 
-def read_reading(columns: list[str] | None, ratings: str | None) -> Reading:
+def parse_reading(columns: list[str] | None, ratings: str | None) -> Reading:
     """Read `--column ROLE=NAME` and `--ratings RULE`, as `open_data` takes them."""
     from transcf.data.columns import ROLES
 
@@ -89,20 +101,20 @@ def read_params(
     name: str, settings: list[str] | None, preset_name: str | None = None, data: str = ""
 ) -> dict[str, Any]:
     """Read `--set NAME=VALUE` by the rules of a model, on top of a preset if one is named."""
+    from transcf.learning.rules import parse
     from transcf.models.registry import model_class
-    from transcf.models.rules import parse
 
     kind = model_class(name)
     params: dict[str, Any] = {}
     if preset_name is not None:
-        from transcf.models.presets import preset
+        from transcf.learning.presets import preset
 
-        params |= preset(name, preset_name, dataset_name(data))
+        params |= preset(kind.__name__, preset_name, dataset_name(data))
     for setting in settings or ():
         key, equals, text = setting.partition("=")
         if not equals:
             raise ParameterError(f"--set {setting} is not understood: write NAME=VALUE.")
-        params[key.strip()] = parse(kind.__name__, key.strip(), text.strip(), kind.rules)
+        params[key.strip()] = parse(kind.__name__, key.strip(), text.strip(), kind.rules())
     return params
 
 
@@ -130,15 +142,6 @@ def read_judging(protocol: str, ties: str, part: str, at: str) -> Judging:
     )
 
 
-def limit_threads(threads: int | None) -> None:
-    """Let compiled kernels use so many threads; results never depend on it."""
-    if threads is None:
-        return
-    import numba
-
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-
-
 def dataset_name(data: str) -> str:
     """Return the catalog name of DATA if it is one or a folder called so, else DATA."""
     from transcf.data.catalog import names
@@ -147,10 +150,8 @@ def dataset_name(data: str) -> str:
     return folder if folder in names() else data
 
 
-def lasting_name(data: str) -> str:
+def absolute_name(data: str) -> str:
     """Write DATA such that it means the same from any folder."""
-    from transcf.data.catalog import names
-    from transcf.data.sources import SYNTHETIC
+    from transcf.data.locations import is_name
 
-    is_path = data not in (SYNTHETIC, *names()) and Path(data).exists()
-    return str(Path(data).resolve()) if is_path else data
+    return data if is_name(data) else str(Path(data).resolve())

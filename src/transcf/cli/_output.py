@@ -13,7 +13,7 @@ JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON in
 
 def print_json(value: Any) -> None:
     """Print one JSON value, in ASCII; numbers that JSON does not have become null."""
-    from transcf.data.plain import to_json
+    from transcf.data.json_text import to_json
 
     typer.echo(to_json(value))
 

@@ -20,7 +20,7 @@ class Steps:
         """Start with nothing done."""
         self._show, self._done, self._text = show, 0, ""
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Show what is being done now."""
         self._text = text
         self._show(self._done, text)
@@ -34,17 +34,23 @@ class Steps:
 
 
 @contextmanager
-def show_steps(total: int) -> Iterator[Steps]:
-    """Show a bar for so many parts on stderr if that is a terminal, and take it away at the end."""
+def show_steps(total: int, unit: str) -> Iterator[Steps]:
+    """Show a bar for so many parts on stderr if that is a terminal, and take it away at the end.
+
+    Args:
+        total: How many parts there are.
+        unit: What they are, in the plural.
+    """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Steps(lambda done, text: None)
         return
     text_column = TextColumn("{task.description}", markup=False)
-    layout = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), text_column)
+    count_column = TextColumn(f"{{task.completed}}/{{task.total}} {unit}")
+    layout = (BarColumn(), count_column, TimeElapsedColumn(), text_column)
     with Progress(*layout, console=console, transient=True) as bar:
         task = bar.add_task("", total=total)
         yield Steps(lambda done, text: bar.update(task, completed=done, description=text))

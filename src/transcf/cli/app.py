@@ -6,6 +6,7 @@ answers at once.
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -30,16 +31,31 @@ from transcf.errors import TransCFError
 
 
 class _PoliteGroup(TyperGroup):
-    """Says what is wrong in one sentence, without a traceback."""
+    """Says what is wrong in one sentence, without a traceback, and so with warnings."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                _show_notes()
+                return super().invoke(ctx)
         except (TransCFError, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
             typer.echo(f"transcf: {error}", err=True)
             raise typer.Exit(2) from error
+
+
+def _show_notes() -> None:
+    """Show what the library warns about as one line, without the place in its code."""
+    show_others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, UserWarning):
+            typer.echo(f"transcf: note: {message}", err=True)
+        else:
+            show_others(message, category, *place, **more)
+
+    warnings.showwarning = show
 
 
 app = typer.Typer(

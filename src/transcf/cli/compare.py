@@ -19,10 +19,9 @@ from transcf.cli._options import (
     Seeds,
     Threads,
     Ties,
-    limit_threads,
+    parse_reading,
     read_judging,
     read_params,
-    read_reading,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._progress import show_steps
@@ -30,14 +29,14 @@ from transcf.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
-    from transcf.experiments.judging import Judging
     from transcf.experiments.runs import Contender
 
 
 def compare(
     data: Data,
     models: Annotated[
-        str, typer.Option(help="Names with commas between them, or 'all'; the floor joins them.")
+        str,
+        typer.Option(help="Names with commas between them, or 'all'; trivial baselines join them."),
     ] = "itemknn,ease",
     settings: Annotated[
         list[str] | None,
@@ -74,17 +73,16 @@ def compare(
     from transcf.data.sources import open_split
     from transcf.experiments.comparison import compare_models
 
-    limit_threads(threads)
     judging = read_judging(protocol, ties, part, at)
-    _check_metric(metric, judging)
-    contenders = _contenders(models, settings, budget, threads)
+    judging.check_metric(metric)
+    contenders = _contenders(models, settings, budget)
     if files and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
-    split = open_split(data, protocol, seed=seed, **read_reading(columns, ratings))
+    split = open_split(data, protocol, seed=seed, **parse_reading(columns, ratings))
     numbers = range(seed, seed + seeds)
-    with show_steps(len(contenders)) as steps:
+    with show_steps(len(contenders), "models") as steps:
         found = compare_models(
-            data, steps.counted(contenders), split, judging, metric, numbers, steps.say
+            data, steps.counted(contenders), split, judging, metric, numbers, steps.report
         )
     if as_json:
         print_json(found.to_dict())
@@ -96,10 +94,10 @@ def compare(
 
 def print_comparison(comparison: Comparison) -> None:
     """Print one line per model: metrics with standard errors, the best marked, and the test."""
-    from transcf.experiments.report import sheet_of
+    from transcf.experiments.report import table_of
 
-    sheet = sheet_of(comparison)
-    print_table(sheet.title, sheet.columns, sheet.rows, notes=sheet.notes)
+    table = table_of(comparison)
+    print_table(table.title, table.columns, table.rows, notes=table.notes)
 
 
 def _write(comparison: Comparison, folder: Path) -> None:
@@ -113,32 +111,13 @@ def _write(comparison: Comparison, folder: Path) -> None:
     typer.echo(f"Written: {', '.join(map(str, written))}", err=True)
 
 
-def _contenders(
-    models: str, settings: list[str] | None, budget: str, threads: int | None
-) -> list[Contender]:
-    from transcf.experiments.comparison import FLOOR
-    from transcf.experiments.runs import Contender
+def _contenders(models: str, settings: list[str] | None, budget: str) -> list[Contender]:
+    from transcf.experiments.comparison import TRIVIAL_BASELINES, contenders_of
     from transcf.models.registry import available, canonical_name
-    from transcf.tuning import settings_to_try
 
     asked = available() if models == "all" else map(canonical_name, models.split(","))
-    names = list(dict.fromkeys((*FLOOR, *asked)))
-    params = _params_of(names, settings)
-    return [
-        Contender(name, name, params[name], settings_to_try(name, budget, params[name]), threads)
-        for name in names
-    ]
-
-
-def _check_metric(metric: str, judging: Judging) -> None:
-    from transcf.evaluation.metrics import metric_names
-
-    judged = metric_names(judging.at)
-    if metric not in judged:
-        raise ParameterError(
-            f"--metric {metric} is not among what is judged ({', '.join(judged)}): choose one of "
-            "them, or other lengths with --at."
-        )
+    names = list(dict.fromkeys((*TRIVIAL_BASELINES, *asked)))
+    return contenders_of(_params_of(names, settings).items(), budget)
 
 
 def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._options import Columns, Data, Ratings, Seed, read_reading
+from transcf.cli._options import Columns, Data, Ratings, Seed, parse_reading
 from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
 from transcf.errors import ParameterError
 
@@ -37,9 +37,11 @@ def info(
     For a name of the catalog, say what to cite and on what terms the data is given, too.
     """
     from transcf.data import catalog
+    from transcf.data.locations import SYNTHETIC, is_name
 
-    log = _open(data, filter_name, read_reading(columns, ratings))
-    about = _entry(catalog.describe(data)) if data in catalog.names() else {}
+    log = _open(data, filter_name, parse_reading(columns, ratings))
+    is_listed = is_name(data) and data != SYNTHETIC
+    about = _entry(catalog.describe(data)) if is_listed else {}
     facts = {**about, **_facts(log)}
     if as_json:
         print_json({"dataset": data, **facts, "report": log.report.to_list()})
@@ -71,7 +73,7 @@ def prepare(
     """Filter and split a log once, and save it for every later command."""
     from transcf.data.candidates import draw_candidates
 
-    split = _split(_open(data, filter_name, read_reading(columns, ratings)), split_name, seed)
+    split = _split(_open(data, filter_name, parse_reading(columns, ratings)), split_name, seed)
     if candidates:
         split = draw_candidates(split, candidates, seed)
     split.save(out)

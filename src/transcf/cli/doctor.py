@@ -10,6 +10,7 @@ from typing import Any
 
 from transcf import __version__
 from transcf.cli._output import JsonFlag, print_facts, print_json
+from transcf.threads import thread_count
 
 #: Packages that the library itself needs, and modules that each extra brings.
 _PACKAGES = ("numpy", "scipy", "polars", "numba", "safetensors", "typer", "rich")
@@ -36,7 +37,6 @@ def doctor(as_json: JsonFlag = False) -> None:
 
 
 def _examine() -> dict[str, Any]:
-    import numba
     import numpy as np
 
     libraries: Any = np.show_config(mode="dicts")
@@ -49,8 +49,7 @@ def _examine() -> dict[str, Any]:
             "system": platform.platform(terse=True),
             "processor": platform.machine(),
             "cores": os.cpu_count(),
-            "numba_threads": numba.config.NUMBA_NUM_THREADS,
-            "numba_threading_layer": numba.config.THREADING_LAYER,
+            "threads": thread_count(),
             "blas": f"{blas['name']} {blas['version']}",
             "data_folder": os.environ.get("TRANSCF_DATA"),
         },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,10 +19,9 @@ from transcf.cli._options import (
     Settings,
     Threads,
     Ties,
-    limit_threads,
+    parse_reading,
     read_judging,
     read_params,
-    read_reading,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.errors import DataError, ParameterError
@@ -30,7 +29,7 @@ from transcf.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from transcf.data.split import Split
     from transcf.experiments.runs import Run
-    from transcf.models.base import Recommender
+    from transcf.models.recommender import Recommender
 
 
 #: Options that say how to fit, by parameter: a fitted model has them behind it.
@@ -70,7 +69,6 @@ def evaluate(
     as_json: JsonFlag = False,
 ) -> None:
     """Fit a model on DATA and judge it; or judge a saved model on the data it was fitted on."""
-    limit_threads(threads)
     if (Path(data) / "model.json").is_file():
         _refuse_fitting(context, data)
         dataset, done = _judge_saved(data, protocol, ties, part, at)
@@ -82,10 +80,10 @@ def evaluate(
 
         params = read_params(model, settings, preset, data)
         judging = read_judging(protocol or "strict", ties, part, at)
-        reading = read_reading(columns, ratings)
+        reading = parse_reading(columns, ratings)
         split = open_split(data, judging.protocol, seed=seed, **reading)
         numbers = range(seed, seed + seeds)
-        contender = Contender(model, model, params, threads=threads)
+        contender = Contender(model, model, params)
         dataset, done = data, run(contender, split, judging, numbers)
     if as_json:
         print_json({"dataset": dataset, **done.to_dict()})
@@ -109,10 +107,9 @@ def _judge_saved(
     folder: str, protocol: str | None, ties: str, part: str, at: str
 ) -> tuple[str, Run]:
     """Open the data that a saved model was fitted on, and judge it there."""
-    from transcf.data.candidates import draw_candidates
-    from transcf.data.sources import open_split
+    from transcf.data.sources import as_split, open_split
     from transcf.experiments.runs import Run
-    from transcf.models.storage import load
+    from transcf.models.registry import load
 
     fitted = load(folder)
     origin = fitted.report_
@@ -124,14 +121,13 @@ def _judge_saved(
     judging = read_judging(protocol or origin["protocol"], ties, part, at)
     split = open_split(dataset, origin["protocol"], seed=seed, **origin.get("reading", {}))
     _check_same_training(folder, dataset, fitted, split)
-    if judging.protocol != "strict" and split.candidates is None:
-        split = draw_candidates(split, seed=seed)
+    split = as_split(split, judging.protocol, seed=seed)
     judged = judging.judge(fitted, split)
-    seconds = float(origin["seconds"])
-    return dataset, Run(fitted.name, fitted, [judged], seconds, full=judging.beside(fitted, split))
+    seconds, full = float(origin["seconds"]), judging.full_ranking(fitted, split)
+    return dataset, Run(fitted.name, fitted, [judged], seconds, full_ranking=full)
 
 
-def _check_same_training(folder: str, dataset: str, fitted: Recommender, split: Split) -> None:
+def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], split: Split) -> None:
     """Make sure that the held-out events were not in the model's training data."""
     from numpy import array_equal
 

@@ -25,7 +25,7 @@ def explain(
     """Explain the score of an item for a user, by the TransCF model in DIR."""
     if (user is None) == (history is None):
         raise ParameterError("Say for whom: --user or --history.")
-    from transcf.models.storage import load
+    from transcf.models.registry import load
     from transcf.models.transcf import TransCF
 
     model = load(folder)

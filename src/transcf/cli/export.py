@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from transcf.cli._output import JsonFlag, print_facts, print_json
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
-    from transcf.models.base import Recommender
+    from transcf.models.recommender import Recommender
     from transcf.retrieval.exports import Exported
 
 _STORES = ("parquet", "pgvector", "lancedb", "index")
@@ -38,7 +38,7 @@ def export(
 ) -> None:
     """Export the vectors of a model, such that the largest inner products are the best items."""
     _check(to, out, url)
-    from transcf.models.storage import load
+    from transcf.models.registry import load
 
     done = _run(load(folder), to, out, url).to_dict()
     facts = {"model": str(folder), "to": to, **done}
@@ -59,7 +59,7 @@ def _check(to: str, out: str | None, url: str | None) -> None:
         raise ParameterError(f"--to {to} needs --out PATH.")
 
 
-def _run(model: Recommender, to: str, out: str | None, url: str | None) -> Exported:
+def _run(model: Recommender[Any], to: str, out: str | None, url: str | None) -> Exported:
     from transcf.retrieval import exports
 
     if to == "pgvector":

@@ -17,10 +17,9 @@ from transcf.cli._options import (
     Seed,
     Settings,
     Threads,
-    lasting_name,
-    limit_threads,
+    absolute_name,
+    parse_reading,
     read_params,
-    read_reading,
 )
 from transcf.cli._output import JsonFlag, print_facts, print_json
 
@@ -47,15 +46,14 @@ def fit(
     from transcf.data.sources import open_split
     from transcf.evaluation import Validation
     from transcf.experiments.runs import Contender
-    from transcf.models.storage import check_replaceable
+    from transcf.storage.folders import check_replaceable
     from transcf.training.checkpoint import FILE_NAME
     from transcf.training.options import FitOptions
 
-    limit_threads(threads)
     params = read_params(model, settings, preset, data)
-    made = Contender(model, model, params, threads=threads).make(seed)
+    made = Contender(model, model, params).make(seed)
     check_replaceable(out.absolute())
-    reading = read_reading(columns, ratings)
+    reading = parse_reading(columns, ratings)
     split = open_split(data, protocol, seed=seed, **reading)
     known_protocol: Any = protocol  # `open_split` has checked it
     checkpoints = out.with_name(f"{out.name}.checkpoint")
@@ -63,7 +61,7 @@ def fit(
         typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)
     options = FitOptions(checkpoint=checkpoints, resume=resume)
     made.fit(split.train, Validation.of(split, known_protocol), options)
-    made.report_ |= {"dataset": lasting_name(data), "protocol": protocol, "split_seed": seed}
+    made.report_ |= {"dataset": absolute_name(data), "protocol": protocol, "split_seed": seed}
     if reading:
         made.report_["reading"] = reading
     made.save(out)

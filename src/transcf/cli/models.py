@@ -2,44 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from transcf.cli._output import JsonFlag, print_json, print_table
 
 
-def models(as_json: JsonFlag = False) -> None:
-    """List the models with their parameters and what each allows."""
-    described = [_describe(name) for name in _names()]
-    if as_json:
-        print_json(described)
+def models(
+    name: Annotated[
+        str | None, typer.Argument(help="A model, to see its parameters.", show_default=False)
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the models; or show the parameters of one, and what each means and allows."""
+    from transcf.models.registry import available, canonical_name
+
+    if name is not None:
+        described = _describe(canonical_name(name))
+        if as_json:
+            print_json(described)
+        else:
+            _print_one(described)
         return
-    rows = []
-    for entry in described:
-        settings = [
-            f"{name}={rule['default']}  ({rule['allowed']})"
-            for name, rule in entry["parameters"].items()
-        ]
-        rows.append((entry["name"], entry["summary"], "\n".join(settings) or "-"))
-    print_table("Models", ("name", "what it does", "parameters (--set name=value)"), rows)
+    listed = [_describe(known) for known in available()]
+    if as_json:
+        print_json(listed)
+        return
+    rows = [(entry["name"], entry["summary"]) for entry in listed]
+    note = "`transcf models NAME` shows the parameters of one; --set NAME=VALUE sets them."
+    print_table("Models", ("name", "what it does"), rows, notes=[note])
 
 
-def _names() -> tuple[str, ...]:
-    from transcf.models.registry import available
-
-    return available()
+def _print_one(described: dict[str, Any]) -> None:
+    rows = [
+        (parameter, str(about["default"]), about["allowed"], about["meaning"])
+        for parameter, about in described["parameters"].items()
+    ]
+    title = f"{described['name']} ({described['class']}): {described['summary']}"
+    print_table(title, ("parameter", "default", "allowed", "meaning"), rows)
 
 
 def _describe(name: str) -> dict[str, Any]:
+    from transcf.learning.settings import fields_of
     from transcf.models.registry import model_class
 
     kind = model_class(name)
-    defaults = kind().get_params()
+    own = kind.variants[name]
     return {
         "name": name,
         "class": kind.__name__,
         "summary": (kind.__doc__ or "").strip().split("\n")[0],
         "parameters": {
-            parameter: {"default": defaults[parameter], "allowed": str(rule)}
-            for parameter, rule in kind.rules.items()
+            field.name: {
+                "default": own.get(field.name, field.default),
+                "allowed": str(field.metadata["rule"]),
+                "meaning": field.metadata["meaning"],
+            }
+            for field in fields_of(kind.settings_class)
         },
     }

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from transcf.cli._options import Threads, limit_threads
+from transcf.cli._options import Threads
 from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
 from transcf.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from transcf.answers.filters import OnUnknown
     from transcf.data.ids import Id
-    from transcf.models._filters import OnUnknown
-    from transcf.models.base import Recommender
+    from transcf.models.recommender import Recommender
 
 #: DIR of the commands that ask a saved model.
 Folder: TypeAlias = Annotated[
@@ -49,9 +49,8 @@ def recommend(
 ) -> None:
     """Recommend items with the model in DIR."""
     _check_who(user, users_file, everybody, history, out)
-    from transcf.models.storage import load
+    from transcf.models.registry import load
 
-    limit_threads(threads)
     model = load(folder)
     policy: OnUnknown = "skip" if skip_unknown else "raise"
     if history is not None:
@@ -68,7 +67,7 @@ def recommend(
     _show_file(out, as_json)
 
 
-def parse_ids(model: Recommender, text: str) -> list[Id]:
+def parse_ids(model: Recommender[Any], text: str) -> list[Id]:
     """Read item ids separated by commas."""
     return [model.items_.parse(word.strip()) for word in text.split(",") if word.strip()]
 
@@ -89,7 +88,7 @@ def _check_who(
         raise ParameterError("--out is not for --history: use --json.")
 
 
-def _users(model: Recommender, user: str | None, users_file: Path | None) -> list[Id]:
+def _users(model: Recommender[Any], user: str | None, users_file: Path | None) -> list[Id]:
     if user is not None:
         return [model.users_.parse(user)]
     assert users_file is not None, "checked"

@@ -21,7 +21,7 @@ def similar(
     """List the items like an item, or the users like a user, by the model in DIR."""
     if (item is None) == (user is None):
         raise ParameterError("Say what to compare with: --item or --user.")
-    from transcf.models.storage import load
+    from transcf.models.registry import load
 
     model = load(folder)
     if item is not None:

@@ -28,8 +28,8 @@ def study(
     from transcf.experiments import load_study, run_study
 
     plan = load_study(name).only(_listed(datasets), _listed(models))
-    with show_steps(len(plan.datasets) * len(plan.models)) as steps:
-        found = list(run_study(plan, steps.say, steps.counted))
+    with show_steps(len(plan.datasets) * len(plan.models), "models") as steps:
+        found = list(run_study(plan, steps.report, steps.counted))
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
     if as_json:
@@ -37,9 +37,9 @@ def study(
         return
     for comparison in found:
         _print_runs(plan, comparison)
-        if plan.compare and len(comparison.tests):
+        if plan.paired_tests and len(comparison.tests):
             tests = comparison.tests
-            print_table(f"Paired tests of {plan.compare}", tests.columns, tests.rows())
+            print_table(f"Paired tests of {plan.paired_tests}", tests.columns, tests.rows())
 
 
 def _listed(names: str | None) -> list[str] | None:
@@ -70,7 +70,9 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         summary = comparison.summaries[done.name]
         about = [done.name, done.evaluations[0].users, len(done.evaluations), done.validation]
         figures = [_figure(summary[metric]) for metric in plan.metrics]
-        full = [] if done.full is None else [f"{done.full.metrics[plan.metrics[0]].mean:.4f}"]
+        full = []
+        if done.full_ranking is not None:
+            full = [f"{done.full_ranking.metrics[plan.metrics[0]].mean:.4f}"]
         chosen = ", ".join(f"{name}={value}" for name, value in done.chosen.items())
         lines.append([*about, *figures, *full, round(done.seconds, 2), chosen])
         if known := published.get(done.name):

@@ -21,8 +21,10 @@ def whole_file(target: Path) -> Iterator[Path]:
     If anything fails, the target stays as it was and the neighbour is removed.
 
     Example:
-        >>> with whole_file(Path("table.csv")) as path:  # doctest: +SKIP
-        ...     path.write_text("a,b")
+        >>> with whole_file(Path("table.csv")) as path:
+        ...     _ = path.write_text("a,b")
+        >>> Path("table.csv").read_text()
+        'a,b'
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     neighbour = _neighbour(target)

@@ -25,7 +25,8 @@ def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
         seed: Of the draw.
 
     Example:
-        >>> draw_candidates(leave_one_out(log), n=99).candidates.of(0).shape  # doctest: +SKIP
+        >>> from transcf import leave_one_out, synthesize
+        >>> draw_candidates(leave_one_out(synthesize()), n=99).candidates.of(0).shape
         (99,)
     """
     from transcf.kernels.splitting import draw_unseen

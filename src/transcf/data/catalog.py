@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
 from transcf.data.interactions import Interactions
+from transcf.data.locations import download_folder, find_folder, resolve
 from transcf.data.parsers import find_file
 from transcf.data.prepared import is_prepared, read_prepared, read_prepared_split
 from transcf.data.published import CATALOG, Dataset
 from transcf.data.split import Split
 from transcf.errors import DataError
 
-Form = Literal["prepared", "raw"]
+Variant = Literal["prepared", "raw"]
 
 
 def names() -> list[str]:
@@ -28,16 +28,18 @@ def describe(name: str) -> Dataset:
     return CATALOG[name]
 
 
-def load(name: str, folder: str | Path | None = None, *, form: Form | None = None) -> Interactions:
+def load(
+    name: str, folder: str | Path | None = None, *, variant: Variant | None = None
+) -> Interactions:
     """Load a dataset of the catalog.
 
-    It is looked for in `folder`; else under its name in $TRANSCF_DATA, ./data, ./datasets,
-    ../datasets, ../shared/datasets and the user's cache; and fetched if it is in none of them.
+    It is looked for in `folder`; else under its name in $TRANSCF_DATA, ./data, ./datasets and
+    the user's cache; and fetched if it is in none of them.
 
     Args:
         name: One of `names()`.
         folder: The folder with its files.
-        form: "prepared" for the pairs that the authors filtered and numbered, "raw" for the
+        variant: "prepared" for the pairs that the authors filtered and numbered, "raw" for the
             published log; None prefers the former where it is there.
 
     Example:
@@ -48,7 +50,7 @@ def load(name: str, folder: str | Path | None = None, *, form: Form | None = Non
     place = Path(folder) if folder is not None else find_folder(name) or download(name)
     if not place.is_dir():
         raise DataError(f"There is no folder {place} with {dataset.title}: check the path.")
-    if form == "prepared" or (form is None and is_prepared(place)):
+    if variant == "prepared" or (variant is None and is_prepared(place)):
         return read_prepared(place)
     return dataset.parse(place)
 
@@ -57,9 +59,10 @@ def load_split(name: str | Path) -> Split:
     """Load the split that the authors published, with their candidates.
 
     Args:
-        name: A name of the catalog, or a folder that they prepared.
+        name: A name of the catalog, or a folder that they prepared; that wins where it is there.
     """
-    place = find_folder(str(name)) if str(name) in CATALOG else Path(name)
+    source = resolve(name)
+    place = find_folder(source) if isinstance(source, str) else source
     if place is None:
         raise DataError(
             f"{name} is not here with the authors' split: put their LOO*.dat files into a folder "
@@ -78,24 +81,7 @@ def download(name: str, folder: str | Path | None = None) -> Path:
     from transcf.data.download import fetch
 
     dataset = describe(name)
-    root = os.environ.get("TRANSCF_DATA")
-    target = (Path(root) if root else _cache()) / name
-    return fetch(dataset, Path(folder) if folder is not None else target)
-
-
-def find_folder(name: str) -> Path | None:
-    """Return the first local folder of a dataset that is not empty, or None.
-
-    Its name is looked for in $TRANSCF_DATA, ./data, ./datasets, ../datasets, ../shared/datasets
-    and the user's cache ($XDG_CACHE_HOME/transcf or ~/.cache/transcf), in this order.
-    """
-    root = os.environ.get("TRANSCF_DATA")
-    places = [Path(root)] if root else []
-    beside = Path("..")
-    places += [Path("data"), Path("datasets"), beside / "datasets", beside / "shared" / "datasets"]
-    places.append(_cache())
-    folders = (place / name for place in places)
-    return next((folder for folder in folders if folder.is_dir() and any(folder.iterdir())), None)
+    return fetch(dataset, Path(folder) if folder is not None else download_folder(name))
 
 
 def recognize(folder: Path) -> Dataset | None:
@@ -104,8 +90,3 @@ def recognize(folder: Path) -> Dataset | None:
         if any(find_file(folder, mark) is not None for mark in dataset.marks):
             return dataset
     return CATALOG.get(folder.name)
-
-
-def _cache() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "transcf"

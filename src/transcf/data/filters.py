@@ -19,8 +19,10 @@ def k_core(log: Interactions, users: int = 5, items: int = 5) -> Interactions:
         items: Least number of events of an item.
 
     Example:
-        >>> k_core(log, users=5, items=5).report.count("k-core", "users")  # doctest: +SKIP
-        12
+        >>> from transcf import synthesize
+        >>> log = k_core(synthesize(users=200, items=100, interactions=2000), users=5, items=5)
+        >>> bool(log.by_user.counts.min() >= 5 and log.by_item.counts.min() >= 5)
+        True
     """
     _check_bar("users", users)
     _check_bar("items", items)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.csr import Csr
+from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.ordering import order_by_user
 from transcf.data.report import Report
@@ -38,6 +39,7 @@ class Interactions:
         report: What was merged or left out on the way here.
 
     Example:
+        >>> from transcf import read_interactions
         >>> log = read_interactions(pl.DataFrame({"user": ["ann", "bob"], "item": [7, 9]}))
         >>> len(log), log.by_user.row(1).tolist()
         (2, [1])
@@ -111,10 +113,10 @@ class Interactions:
             )
             if value is not None
         ]
-        beside = f", with {', '.join(known)}" if known else ""
+        with_known = f", with {', '.join(known)}" if known else ""
         return (
             f"Interactions({self.n_users:,} users, {self.n_items:,} items, {len(self):,} "
-            f"interactions, density {100 * self.density:.3g} %{beside})"
+            f"interactions, density {100 * self.density:.3g} %{with_known})"
         )
 
     @property
@@ -150,6 +152,22 @@ class Interactions:
 
         indptr, rows = transpose(self.by_user.indptr, self.by_user.indices, self.n_items)
         return Csr(indptr, rows, self.n_users)
+
+    @cached_property
+    def in_order(self) -> npt.NDArray[np.int64]:
+        """(n,) the events of each user from the oldest to the newest, users in row order.
+
+        Equal times are in the order of items, so that the order of the log does not matter;
+        without times it is the order of the log.
+        """
+        if self.timestamps is None:
+            return np.lexsort((self.positions, self.user_rows))
+        return np.lexsort((self.item_rows, self.timestamps, self.user_rows))
+
+    @cached_property
+    def histories(self) -> Histories:
+        """Items of each user, oldest first."""
+        return Histories(self.by_user.indptr, self.item_rows[self.in_order], self.n_items)
 
     def select(self, events: Mask, *, drop_ids: bool = False) -> Interactions:
         """Return the events under a mask, (n,) bool.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
 from transcf.data.candidates import draw_candidates
-from transcf.data.catalog import find_folder, load, recognize
+from transcf.data.catalog import load, recognize
 from transcf.data.interactions import Interactions
+from transcf.data.locations import SYNTHETIC, dataset_names, find_folder, resolve
 from transcf.data.prepared import is_prepared, read_prepared, read_prepared_split
-from transcf.data.published import CATALOG
 from transcf.data.readers import Reading, read_interactions
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
@@ -20,8 +20,6 @@ from transcf.data.storage import is_saved_split, load_saved_split
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError
 
-#: The name of the built-in data.
-SYNTHETIC = "synthetic"
 _PROTOCOLS = ("strict", "paper", "paper-as-published")
 
 
@@ -31,35 +29,25 @@ def open_data(spec: str | Path, **reading: Unpack[Reading]) -> Interactions:
     Args:
         spec: "synthetic", a name of the catalog, a file, a folder that the authors prepared, a
             folder that `Split.save` wrote (all parts together), or a folder with the published
-            files of a dataset. A name wins over a folder of the same name: write `./name`.
+            files of a dataset. A path that exists wins over a name of the same spelling, with a
+            warning; `./name` is always a path.
         reading: Columns and rule of ratings, as for `read_interactions`; for files only.
 
     Example:
-        >>> open_data("events.csv", user="who", item="what")  # doctest: +SKIP
+        >>> import polars as pl
+        >>> pl.DataFrame({"who": [1, 2], "what": ["tea", "cups"]}).write_csv("events.csv")
+        >>> open_data("events.csv", user="who", item="what")
+        Interactions(2 users, 2 items, 2 interactions, density 50 %)
     """
-    if reading and _is_no_file(spec):
+    source = resolve(spec)
+    if reading and (isinstance(source, str) or source.is_dir()):
         raise ParameterError(
             f"{spec} is no file: columns and a rule of ratings ({', '.join(reading)}) can only be "
             "given for a file."
         )
-    if isinstance(spec, str) and spec == SYNTHETIC:
-        return synthesize()
-    if isinstance(spec, str) and spec in CATALOG:
-        return load(spec)
-    path = Path(spec)
-    if not path.is_dir():
-        return _open_file(spec, path, reading)
-    if is_saved_split(path):
-        return _join(load_saved_split(path))
-    if is_prepared(path):
-        return read_prepared(path)
-    dataset = recognize(path)
-    if dataset is None:
-        raise DataError(
-            f"{path} is a folder but neither prepared, nor a saved split, nor a dataset of the "
-            f"catalog: name a file in it."
-        )
-    return dataset.parse(path)
+    if isinstance(source, str):
+        return synthesize() if source == SYNTHETIC else load(source)
+    return _open_folder(source) if source.is_dir() else _open_file(source, reading)
 
 
 def open_split(
@@ -78,38 +66,75 @@ def open_split(
         seed: Of the random split and of the candidates.
         reading: As for `open_data`.
     """
-    if protocol not in _PROTOCOLS:
-        raise ParameterError(f"protocol={protocol!r} is not one of {', '.join(_PROTOCOLS)}.")
-    sampled = protocol != "strict"
-    folder = None if reading else _folder(spec)  # `open_data` refuses to read folders so
+    _check_protocol(protocol)
+    source = resolve(spec)
+    folder = None if reading else _folder(source)  # `open_data` refuses to read folders so
+    found: Split | Interactions
     if folder is not None and is_saved_split(folder):
-        split = load_saved_split(folder)
-    elif folder is not None and sampled and is_prepared(folder):
-        split = read_prepared_split(folder)
+        found = load_saved_split(folder)
+    elif folder is not None and protocol != "strict" and is_prepared(folder):
+        found = read_prepared_split(folder)
     else:
-        log = open_data(spec, **reading)
+        found = open_data(source, **reading)
+    return as_split(found, protocol, seed=seed)
+
+
+def as_split(data: Any, protocol: str = "strict", *, seed: int = 0) -> Split:
+    """Make a split that fits a protocol out of whatever there is.
+
+    Args:
+        data: A split, a log, a table that `read_interactions` takes, or what `open_data` takes.
+        protocol: As for `open_split`, which says how a log is split.
+        seed: Of the random split and of the candidates.
+
+    Example:
+        >>> as_split(synthesize(users=50, items=30, interactions=500))
+        Split(leave-one-out by time: train 400, validation 50, test 50, candidates none)
+    """
+    if isinstance(data, str | Path):
+        return open_split(data, protocol, seed=seed)
+    _check_protocol(protocol)
+    if isinstance(data, Split):
+        split = data
+    else:
+        log = data if isinstance(data, Interactions) else read_interactions(data)
         split = leave_one_out(log, "random" if log.timestamps is None else "time", seed=seed)
-    if sampled and split.candidates is None:
+    if protocol != "strict" and split.candidates is None:
         split = draw_candidates(split, seed=seed)
     return split
 
 
-def _folder(spec: str | Path) -> Path | None:
-    """Return the folder that a spec stands for, if it does."""
-    if isinstance(spec, str) and spec in CATALOG:
-        return find_folder(spec)
-    return Path(spec) if Path(spec).is_dir() else None
+def _check_protocol(protocol: str) -> None:
+    if protocol not in _PROTOCOLS:
+        raise ParameterError(f"protocol={protocol!r} is not one of {', '.join(_PROTOCOLS)}.")
 
 
-def _is_no_file(spec: str | Path) -> bool:
-    return (isinstance(spec, str) and spec in (SYNTHETIC, *CATALOG)) or Path(spec).is_dir()
+def _folder(source: str | Path) -> Path | None:
+    """Return the folder that a name or a path stands for, if it does."""
+    if isinstance(source, str):
+        return find_folder(source)
+    return source if source.is_dir() else None
 
 
-def _open_file(spec: str | Path, path: Path, reading: Reading) -> Interactions:
+def _open_folder(folder: Path) -> Interactions:
+    if is_saved_split(folder):
+        return _join(load_saved_split(folder))
+    if is_prepared(folder):
+        return read_prepared(folder)
+    dataset = recognize(folder)
+    if dataset is None:
+        raise DataError(
+            f"{folder} is a folder but neither prepared, nor a saved split, nor a dataset of the "
+            f"catalog: name a file in it."
+        )
+    return dataset.parse(folder)
+
+
+def _open_file(path: Path, reading: Reading) -> Interactions:
     if not path.exists() and not path.suffix:
         raise DataError(
-            f"{spec} is neither a file, nor a folder, nor a name of the catalog: "
-            f"{', '.join((SYNTHETIC, *CATALOG))}."
+            f"{path} is neither a file, nor a folder, nor a name of the catalog: "
+            f"{', '.join(dataset_names())}."
         )
     return read_interactions(path, **reading)
 

@@ -38,8 +38,9 @@ def leave_one_out(log: Interactions, by: Order = "time", *, seed: int = 0) -> Sp
         seed: Of the random order; the others do without.
 
     Example:
-        >>> leave_one_out(log, by="time")  # doctest: +SKIP
-        Split(leave-one-out by time: train 5,598, validation 1,050, test 1,050, candidates none)
+        >>> from transcf import synthesize
+        >>> leave_one_out(synthesize(users=50, items=30, interactions=500), by="time")
+        Split(leave-one-out by time: train 400, validation 50, test 50, candidates none)
     """
     from transcf.kernels.splitting import last_two
 

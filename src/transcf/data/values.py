@@ -31,9 +31,11 @@ class Place:
     label: str
     column: str
 
-    def wrong(self, row: int, what: str, cure: str) -> DataError:
+    def wrong(self, row: int, what: str, remedy: str) -> DataError:
         """Return the error about one row, counted from 0 here and from 1 in the message."""
-        return DataError(f"{self.label}: row {row + 1:,} of column {self.column!r} {what}; {cure}.")
+        return DataError(
+            f"{self.label}: row {row + 1:,} of column {self.column!r} {what}; {remedy}."
+        )
 
 
 def to_ids(
@@ -96,8 +98,8 @@ def to_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64], bo
     if values.dtype.is_integer():
         return _as_int64(values, place).to_numpy(), False
     if values.dtype.is_float():
-        cure = "a time is an integer or an ISO date"
-        return _whole_numbers(values, place, "is not a whole number", cure).to_numpy(), False
+        remedy = "a time is an integer or an ISO date"
+        return _whole_numbers(values, place, "is not a whole number", remedy).to_numpy(), False
     if isinstance(values.dtype, pl.Date | pl.Datetime):
         return values.cast(pl.Datetime("us")).cast(pl.Int64).to_numpy(), True
     raise DataError(
@@ -156,11 +158,11 @@ def _check_blanks(ids: IdMap, values: pl.Series, place: Place) -> None:
         raise place.wrong(row, f"is {values[row]!r}, with blanks around it", "strip the ids first")
 
 
-def _whole_numbers(values: pl.Series, place: Place, what: str, cure: str) -> pl.Series:
+def _whole_numbers(values: pl.Series, place: Place, what: str, remedy: str) -> pl.Series:
     whole = (values == values.floor()) & (values.abs() <= _LARGEST_EXACT)
     if not whole.all():
         row = _first(~whole)
-        raise place.wrong(row, f"is {values[row]!r} and {what}", cure)
+        raise place.wrong(row, f"is {values[row]!r} and {what}", remedy)
     return values.cast(pl.Int64)
 
 

@@ -4,7 +4,7 @@ from transcf.evaluation.epochs import EpochRecorder
 from transcf.evaluation.protocols import evaluate
 from transcf.evaluation.ranks import candidate_ranks, full_ranks
 from transcf.evaluation.results import Estimate, Evaluation, average_seeds, summarize_seeds
-from transcf.evaluation.significance import compare
+from transcf.evaluation.significance import paired_tests
 from transcf.evaluation.validation import Validation, as_validation
 
 __all__ = [
@@ -15,8 +15,8 @@ __all__ = [
     "as_validation",
     "average_seeds",
     "candidate_ranks",
-    "compare",
     "evaluate",
     "full_ranks",
+    "paired_tests",
     "summarize_seeds",
 ]

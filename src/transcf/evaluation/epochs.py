@@ -17,40 +17,41 @@ OPTIMISTIC_NOTE = "Optimistic: for each metric the best test value over all epoc
 
 
 class EpochRecorder:
-    """Judge a model on the test part after every epoch and keep the best value of each metric.
+    """Judge every epoch on the test part and keep the best value of each metric.
 
     Training never sees these figures: it is called at the end of an epoch and returns nothing.
 
     Args:
-        model: The model that is being fitted.
         split: Needs candidates.
         ties: How to count equal scores.
         at: Lengths N of the lists.
 
     Example:
-        >>> recorder = EpochRecorder(model, split)  # doctest: +SKIP
-        >>> options = FitOptions(on_epoch=recorder)  # doctest: +SKIP
-        >>> model.fit(split.train, split.validation, options)  # doctest: +SKIP
-        >>> recorder.result().metrics["H@10"].mean  # doctest: +SKIP
-        0.2641
+        >>> from transcf import BPR, open_split
+        >>> from transcf.training import FitOptions
+        >>> model, split = BPR(dim=8, epochs=2), open_split("synthetic", "paper")
+        >>> recorder = EpochRecorder(split)
+        >>> options = FitOptions(on_epoch=lambda epoch: recorder(epoch.snapshot))
+        >>> _ = model.fit(split.train, split.validation, options)
+        >>> print(recorder.result().note)
+        Optimistic: for each metric the best test value over all epochs.
     """
 
     def __init__(
         self,
-        model: Scorer,
         split: Split,
         *,
         ties: Ties = "pessimistic",
         at: Sequence[int] = (10, 20),
     ) -> None:
         """Start without any epoch."""
-        self._model, self._split = model, split
+        self._split = split
         self._ties, self._at = ties, tuple(at)
         self._best: Evaluation | None = None
 
-    def __call__(self, epoch: int) -> None:
-        """Judge the model as it is after an epoch."""
-        now = evaluate(self._model, self._split, "paper-as-published", ties=self._ties, at=self._at)
+    def __call__(self, snapshot: Scorer) -> None:
+        """Judge what is learned after an epoch."""
+        now = evaluate(snapshot, self._split, "paper-as-published", ties=self._ties, at=self._at)
         self._best = now if self._best is None else _best_of(self._best, now)
 
     def result(self) -> Evaluation:

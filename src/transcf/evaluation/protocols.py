@@ -28,7 +28,7 @@ from transcf.evaluation.metrics import (
 )
 from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties, full_ranks
 from transcf.evaluation.results import Evaluation
-from transcf.retrieval.scorer import Scorer, name_of
+from transcf.retrieval.scorer import KnowsIds, Scorer
 
 Protocol: TypeAlias = Literal["strict", "paper", "paper-as-published"]
 Part: TypeAlias = Literal["validation", "test"]
@@ -59,7 +59,11 @@ def evaluate(
             NaN or infinite scores, or a model with other ids or fitted on what it is judged by.
 
     Example:
-        >>> print(evaluate(Popularity().fit(split.train), split))  # doctest: +SKIP
+        >>> from transcf import Popularity, open_split
+        >>> split = open_split("synthetic")
+        >>> found = evaluate(Popularity().fit(split.train), split, at=[10])
+        >>> list(found.metrics)
+        ['H@10', 'N@10', 'MRR@10', 'R@10', 'P@10', 'MAP@10']
     """
     check_protocol(protocol)
     check_ties(ties)
@@ -81,7 +85,7 @@ def evaluate(
     columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
     users = split.train.users.ids(ranking.ranks.users)
     return Evaluation(
-        model=name_of(model),
+        model=model.name,
         protocol=protocol,
         ties=ties,
         part=part,
@@ -111,14 +115,12 @@ def stored_candidates(split: Split, protocol: str) -> Candidates:
 def check_ids(model: Scorer, split: Split) -> None:
     """Raise an `EvaluationError` if a model's rows stand for other users or items."""
     train = split.train
-    same = (
-        len(model.rankable) == train.n_items
-        and getattr(model, "users_", train.users) == train.users
-        and getattr(model, "items_", train.items) == train.items
-    )
+    same = len(model.rankable) == train.n_items
+    if isinstance(model, KnowsIds):
+        same = same and model.users_ == train.users and model.items_ == train.items
     if not same:
         raise EvaluationError(
-            f"{name_of(model)} knows other users or items than this split: evaluate it on the "
+            f"{model.name} knows other users or items than this split: evaluate it on the "
             "split that it was fitted on."
         )
 
@@ -128,15 +130,14 @@ def check_unseen(model: Scorer, held_out: Csr, known: Csr, part: Part) -> None:
 
     Pairs that are known all the same are nobody's fault: they are skipped and counted.
     """
-    seen: Csr | None = getattr(model, "seen_", None)
-    if seen is None:
+    if not isinstance(model, KnowsIds):
         return
-    leaked = held_out.to_scipy().multiply(seen.to_scipy())
+    leaked = held_out.to_scipy().multiply(model.seen_.to_scipy())
     leaked -= leaked.multiply(known.to_scipy())
     count = leaked.count_nonzero()
     if count:
         raise EvaluationError(
-            f"{name_of(model)} was fitted on {count:,} of the {part} interactions that it is to "
+            f"{model.name} was fitted on {count:,} of the {part} interactions that it is to "
             "be judged by: fit it on split.train, and evaluate that."
         )
 

@@ -18,16 +18,15 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
-from transcf.data.interactions import Interactions
+from transcf.data.interactions import Interactions, Mask
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation.metrics import Ranks
-from transcf.evaluation.tasks import Mask, Task, full_task, sampled_task
+from transcf.evaluation.tasks import Task, full_task, sampled_task
 from transcf.kernels.ranking import count_better, count_better_candidates
-from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, name_of
-from transcf.retrieval.threads import share_rows
-from transcf.retrieval.tiles import Block, Tiles
-from transcf.retrieval.topk import Lists, hide, lists_blocks
+from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
+from transcf.retrieval.tiles import Block, Look, Tiles
+from transcf.retrieval.topk import BestLists, lists_blocks
 
 Ties: TypeAlias = Literal["pessimistic", "realistic", "optimistic"]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -141,34 +140,46 @@ def _rank_all(scorer: Scorer, task: Task, ties: Ties, list_length: int) -> Ranki
             targets = _rows(task.targets, part)
             own = slice(task.targets.indptr[part.start], task.targets.indptr[part.stop])
             scores[own] = tiles.pairs(block, targets.entry_rows, targets.indices)
-            found = Lists(tiles, block, length, task.known)
-            for first, tile in tiles.tiles(block):
-                found.hide(tile, first)
-                if length:
-                    found.add(tile, first)
-                hide(tiles, np.arange(len(tile), dtype=np.int32), tile, first, targets)
-                _count(tiles, block, tile, first, targets, scores[own], above[own], at_least[own])
-            if length:
-                found.finish(lists[part, :length], np.empty((len(block.users), length), np.float32))
+            best = BestLists(tiles, block, length, task.known)
+            beaten = _Beaten(tiles, block, targets, scores[own], above[own], at_least[own])
+            tiles.scan(block, _both(best.look, beaten.look))
+            best.finish(lists[part, :length], np.empty((len(block.users), length), np.float32))
     ranks = _ranks(task, scores, above, at_least, ties)
     return Ranking(ranks, task.skipped, lists if list_length else None)
 
 
-def _count(
-    tiles: Tiles,
-    block: Block,
-    tile: Scores,
-    first: int,
-    targets: Csr,
-    scores: Scores,
-    above: Counts,
-    at_least: Counts,
-) -> None:
-    """Add what a tile says about the targets of its users."""
+class _Beaten:
+    """How many scores beat the targets of a block of users, while its tiles pass by.
 
-    def work(rows: slice) -> None:
+    Args:
+        tiles: Where the tiles come from.
+        block: The users.
+        targets: Held-out items, a row for each user of the block.
+        scores: (n_targets,) their true scores.
+        above: (n_targets,) to be added to: scores above each target.
+        at_least: (n_targets,) to be added to: scores not below each target.
+    """
+
+    def __init__(
+        self,
+        tiles: Tiles,
+        block: Block,
+        targets: Csr,
+        scores: Scores,
+        above: Counts,
+        at_least: Counts,
+    ) -> None:
+        """Keep what is counted."""
+        self._tiles, self._block, self._targets = tiles, block, targets
+        self._scores, self._above, self._at_least = scores, above, at_least
+
+    def look(self, tile: Scores, first: int, rows: slice) -> None:
+        """Take targets out of some rows of a tile, and count what beats them."""
+        tiles, block, targets = self._tiles, self._block, self._targets
+        places = np.arange(rows.start, rows.stop, dtype=np.int32)
+        tiles.hide(tile, first, places, targets)
         count_better(
-            tile[rows],
+            tile,
             first,
             tiles.columns,
             block.error[rows],
@@ -176,12 +187,20 @@ def _count(
             tiles.item_vectors,
             block.constants[rows],
             targets.indptr[rows.start : rows.stop + 1],
-            scores,
-            above,
-            at_least,
+            self._scores,
+            self._above,
+            self._at_least,
         )
 
-    share_rows(len(tile), work)
+
+def _both(one: Look, other: Look) -> Look:
+    """Look in two ways, one after the other."""
+
+    def look(tile: Scores, first: int, rows: slice) -> None:
+        one(tile, first, rows)
+        other(tile, first, rows)
+
+    return look
 
 
 def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) -> Ranking:
@@ -198,7 +217,7 @@ def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) ->
         values = np.asarray(scorer.score_pairs(pair_users, pair_items), dtype=np.float32)
         if not np.isfinite(values).all():
             raise EvaluationError(
-                f"{name_of(scorer)} gives NaN or infinite scores to items that are to be ranked, "
+                f"{scorer.name} gives NaN or infinite scores to items that are to be ranked, "
                 "and such scores have no order: check that its training converged."
             )
         scores[own] = values[: len(targets.indices)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -138,6 +139,22 @@ def check_same_users(evaluations: Sequence[Evaluation]) -> None:
                 f"{first.model} and {other.model} were not evaluated on the same users by the same "
                 "protocol: evaluate both on one split before putting them together."
             )
+
+
+def number_repeats(names: Iterable[str]) -> list[str]:
+    """Tell models of the same name apart by numbers.
+
+    Example:
+        >>> number_repeats(["ease", "bpr", "ease"])
+        ['ease (1)', 'bpr', 'ease (2)']
+    """
+    listed = list(names)
+    total, so_far = Counter(listed), Counter[str]()
+    labels = []
+    for name in listed:
+        so_far[name] += 1
+        labels.append(f"{name} ({so_far[name]})" if total[name] > 1 else name)
+    return labels
 
 
 def _standard_error(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from typing import TypeAlias
@@ -12,15 +11,17 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.errors import EvaluationError, ParameterError
-from transcf.evaluation.results import Evaluation, check_same_users
+from transcf.evaluation.results import Evaluation, check_same_users, number_repeats
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
+#: Below this, a difference is called one.
+LEVEL = 0.05
 #: Numbers that bootstrap draws may take up at once.
 _DRAWS_AT_ONCE = 4_000_000
 
 
-def compare(
+def paired_tests(
     results: Sequence[Evaluation],
     metric: str = "N@10",
     *,
@@ -28,7 +29,7 @@ def compare(
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> pl.DataFrame:
-    """Compare models pair by pair on the same users.
+    """Test the differences of models, pair by pair, on the same users.
 
     Args:
         results: Evaluations under the same rules on the same users.
@@ -47,11 +48,16 @@ def compare(
         EvaluationError: Results do not pair: other rules, metrics or users.
 
     Example:
-        >>> compare([evaluate(m, split) for m in models], "N@10")  # doctest: +SKIP
+        >>> from transcf import EASE, Popularity, evaluate, open_split
+        >>> split = open_split("synthetic")
+        >>> models = [EASE().fit(split.train), Popularity().fit(split.train)]
+        >>> tests = paired_tests([evaluate(model, split) for model in models], "N@10")
+        >>> tests.select("model_a", "model_b", pl.col("p_holm") < 0.05).row(0)
+        ('ease', 'popularity', True)
     """
     _check(results, metric, resamples, confidence)
     values = [result.per_user[metric].to_numpy().astype(np.float64) for result in results]
-    names = _labels(results)
+    names = number_repeats(result.model for result in results)
     lines = []
     for a, b in combinations(range(len(results)), 2):
         differences = values[a] - values[b]
@@ -136,21 +142,9 @@ def _wilcoxon(differences: Floats) -> float:
     return float(wilcoxon(apart).pvalue) if len(apart) else 1.0
 
 
-def _labels(results: Sequence[Evaluation]) -> list[str]:
-    """Names of the models, numbered where one comes more than once."""
-    total = Counter(result.model for result in results)
-    so_far: Counter[str] = Counter()
-    labels = []
-    for result in results:
-        so_far[result.model] += 1
-        number = f" ({so_far[result.model]})" if total[result.model] > 1 else ""
-        labels.append(result.model + number)
-    return labels
-
-
 def _check(results: Sequence[Evaluation], metric: str, resamples: int, confidence: float) -> None:
     if len(results) < 2:
-        raise EvaluationError(f"A comparison needs at least two results, not {len(results)}.")
+        raise EvaluationError(f"Paired tests need at least two results, not {len(results)}.")
     check_same_users(results)
     known = [name for name in results[0].metrics if all(name in r.metrics for r in results)]
     if metric not in known:

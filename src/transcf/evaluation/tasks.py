@@ -16,7 +16,7 @@ A task is made once for a split and used for every model and epoch. Its rules:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -24,16 +24,19 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import Rows
+from transcf.data.interactions import Mask
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
 Keys: TypeAlias = npt.NDArray[np.int64]
 
 NO_HISTORY = "users without training interactions"
 COLD_TARGET = "targets without training interactions"
 KNOWN_TARGET = "targets the user already touched"
 NO_CANDIDATES = "users without candidates"
+
+#: Which users a sample has does not depend on the seed of a model.
+_SAMPLE_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,17 @@ class Task:
     known: Csr | None
     candidates: Csr | None
     skipped: dict[str, int]
+
+    def of_sample(self, count: int) -> Task:
+        """Return the task of so many of the users, always the same ones."""
+        if count >= len(self.users):
+            return self
+        drawn = np.random.default_rng(_SAMPLE_SEED).permutation(len(self.users))[:count]
+        some = np.sort(drawn)
+        candidates = None if self.candidates is None else self.candidates.take(some)
+        return replace(
+            self, users=self.users[some], targets=self.targets.take(some), candidates=candidates
+        )
 
 
 def full_task(held_out: Csr, known: Csr, rankable: Mask, trained: Mask) -> Task:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from copy import copy
 from typing import Self
 
 import numpy as np
 
 from transcf.data.csr import Csr
-from transcf.data.interactions import Interactions
+from transcf.data.interactions import Interactions, Mask
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError
 from transcf.evaluation.metrics import check_metric, compute
 from transcf.evaluation.protocols import check_protocol, stored_candidates
 from transcf.evaluation.ranks import Ties, check_ties, rank
-from transcf.evaluation.tasks import Mask, Task, full_task, sampled_task
+from transcf.evaluation.tasks import Task, full_task, sampled_task
 from transcf.retrieval.scorer import Scorer
 
 
@@ -27,11 +28,14 @@ class Validation:
         candidates: Stored candidates for sampled ranking; None for full ranking.
         metric: Which mean over users to return, such as "N@10" or "H@10".
         ties: How to count equal scores.
+        users: How many of the users to look at, drawn once and for all; None looks at everybody.
 
     Example:
-        >>> judge = Validation(split.validation, known=split.train.by_user)  # doctest: +SKIP
-        >>> judge(model)  # doctest: +SKIP
-        0.0711
+        >>> from transcf import EASE, Popularity, open_split
+        >>> split = open_split("synthetic")
+        >>> judge = Validation(split.validation, known=split.train.by_user)
+        >>> judge(EASE().fit(split.train)) > judge(Popularity().fit(split.train))
+        True
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class Validation:
         candidates: Candidates | None = None,
         metric: str = "N@10",
         ties: Ties = "pessimistic",
+        users: int | None = None,
     ) -> None:
         """Check the rules; what is ranked is worked out at the first call."""
         check_metric(metric)
@@ -51,6 +56,7 @@ class Validation:
         self._held_out = targets.by_user
         self._known = known
         self._candidates = candidates
+        self._users = users
         self._made: tuple[Mask, Task] | None = None
 
     @classmethod
@@ -65,10 +71,23 @@ class Validation:
             ties=ties,
         )
 
+    def sampled(self, users: int | None) -> Self:
+        """Return the same for a sample of users, for choosing epochs.
+
+        Epochs are compared on the same people, so that a thousand of them tell the better one as
+        well as all do. Few candidates for each cost next to nothing: there everybody stays, and
+        so does a sample that was asked for already.
+        """
+        if self._candidates is not None or self._users is not None or users is None:
+            return self
+        fewer = copy(self)
+        fewer._users, fewer._made = users, None
+        return fewer
+
     @property
     def fingerprint(self) -> str:
-        """Metric, ties, targets, training items and candidates in one string."""
-        digest = hashlib.sha256(f"{self.metric} {self.ties}".encode())
+        """Metric, ties, users, targets, training items and candidates in one string."""
+        digest = hashlib.sha256(f"{self.metric} {self.ties} {self._users}".encode())
         for rows in (self._held_out, self._known):
             digest.update(rows.indptr.tobytes())
             digest.update(rows.indices.tobytes())
@@ -90,6 +109,8 @@ class Validation:
                 task = full_task(held_out, known, rankable, trained)
             else:
                 task = sampled_task(held_out, self._candidates, known, rankable, trained)
+            if self._users is not None:
+                task = task.of_sample(self._users)
             self._made = (rankable.copy(), task)
         return self._made[1]
 

@@ -1,6 +1,7 @@
-"""Studies: what is compared with what, as data (TOML), a runner, and a report."""
+"""Comparisons of models, studies as data (TOML), a runner, and a report."""
 
+from transcf.experiments.comparison import Comparison, compare
 from transcf.experiments.runner import run_study
 from transcf.experiments.study import Study, available_studies, load_study
 
-__all__ = ["Study", "available_studies", "load_study", "run_study"]
+__all__ = ["Comparison", "Study", "available_studies", "compare", "load_study", "run_study"]

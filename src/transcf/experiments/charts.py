@@ -6,9 +6,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from transcf.experiments.comparison import FLOOR, Comparison
+from transcf.experiments.comparison import TRIVIAL_BASELINES, Comparison
 
-_BEST, _TIED, _OTHER, _FLOOR_COLOR = "#0b6e4f", "#6bbf9c", "#9db4c0", "#d9d9d9"
+_BEST, _INDISTINGUISHABLE, _BEHIND, _TRIVIAL = "#0b6e4f", "#6bbf9c", "#9db4c0", "#d9d9d9"
 
 
 def bar_chart(comparison: Comparison, path: Path) -> None:
@@ -44,7 +44,12 @@ def bar_chart(comparison: Comparison, path: Path) -> None:
         loc="left",
         fontsize=11,
     )
-    shades = {_BEST: "best", _TIED: "not told apart", _OTHER: "behind", _FLOOR_COLOR: "floor"}
+    shades = {
+        _BEST: "best",
+        _INDISTINGUISHABLE: "not told apart",
+        _BEHIND: "behind",
+        _TRIVIAL: "trivial",
+    }
     handles = [axes.barh([0], [0], color=color, label=label) for color, label in shades.items()]
     axes.legend(handles=handles, loc="lower right", fontsize=8, frameon=False)
     figure.savefig(path, format="png", dpi=150)
@@ -53,6 +58,6 @@ def bar_chart(comparison: Comparison, path: Path) -> None:
 def _color(comparison: Comparison, name: str) -> str:
     if name == comparison.best(comparison.metric):
         return _BEST
-    if name in comparison.ties:
-        return _TIED
-    return _FLOOR_COLOR if name in FLOOR else _OTHER
+    if name in comparison.indistinguishable:
+        return _INDISTINGUISHABLE
+    return _TRIVIAL if name in TRIVIAL_BASELINES else _BEHIND

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias, cast
 
 import polars as pl
 
+from transcf.data.sources import as_split
 from transcf.data.split import Split
-from transcf.errors import TransCFError
-from transcf.evaluation import compare
-from transcf.evaluation.significance import holm
+from transcf.errors import ParameterError, TransCFError
+from transcf.evaluation import paired_tests
+from transcf.evaluation.protocols import Part, Protocol
+from transcf.evaluation.ranks import Ties
+from transcf.evaluation.results import number_repeats
+from transcf.evaluation.significance import LEVEL
 from transcf.experiments.judging import Judging
-from transcf.experiments.runs import Contender, Run, Say, run
+from transcf.experiments.report import table_of
+from transcf.experiments.runs import Contender, ModelSpec, OnProgress, Run, run
+from transcf.models.recommender import Recommender
+from transcf.models.registry import available
+from transcf.tuning import settings_to_try
 
-#: Always in a table: what a figure is worth shows only beside these.
-FLOOR = ("popularity", "inverse-popularity", "random")
-#: Below this, a difference is called one.
-LEVEL = 0.05
+#: What `compare` compares: one model, several, or several by names of the caller's own.
+Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]
+#: Always in a table: what a figure is worth shows only next to these.
+TRIVIAL_BASELINES = ("popularity", "inverse-popularity", "random")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +64,7 @@ class Comparison:
         """Paired tests of all pairs, on the figures of single users averaged over seeds."""
         if len(self.runs) < 2:
             return pl.DataFrame()
-        return compare([done.averaged() for done in self.runs], self.metric)
+        return paired_tests([done.averaged() for done in self.runs], self.metric)
 
     def best(self, metric: str) -> str:
         """Return the model with the largest mean."""
@@ -63,18 +72,22 @@ class Comparison:
 
     @cached_property
     def p_values(self) -> dict[str, float]:
-        """Each other model against the best: Wilcoxon, corrected for the number of these tests."""
+        """Each other model against the best: Wilcoxon, corrected for the number of all pairs.
+
+        The same figures choose the best model and test it, so that any pair might have come up:
+        a correction for the pairs that did would be too small.
+        """
         if self.tests.is_empty():
             return {}
         winner = self.best(self.metric)
         is_a, is_b = pl.col("model_a") == winner, pl.col("model_b") == winner
         tests = self.tests.filter(is_a | is_b)
         rivals = tests.select(pl.when(is_a).then("model_b").otherwise("model_a")).to_series()
-        return dict(zip(rivals, holm(tests["p_wilcoxon"].to_numpy()).tolist(), strict=True))
+        return dict(zip(rivals, tests["p_holm"], strict=True))
 
     @property
-    def ties(self) -> list[str]:
-        """Models that the paired test cannot tell apart from the best one."""
+    def indistinguishable(self) -> list[str]:
+        """Models that the paired tests cannot tell apart from the best one."""
         return [name for name, p in self.p_values.items() if p >= LEVEL]
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,11 +96,106 @@ class Comparison:
             "dataset": self.dataset,
             "metric": self.metric,
             "best": self.best(self.metric) if self.runs else None,
-            "ties": self.ties,
+            "indistinguishable": self.indistinguishable,
             "models": [done.to_dict() for done in self.runs],
             "failures": {name: str(error) for name, error in self.failures.items()},
             "tests": self.tests.to_dicts(),
         }
+
+    def __str__(self) -> str:
+        """One line per model, with the notes that belong to the figures."""
+        return table_of(self).to_text()
+
+    __repr__ = __str__
+
+
+def compare(
+    models: Models,
+    data: Any,
+    *,
+    metric: str = "N@10",
+    seeds: int = 1,
+    budget: str = "none",
+    protocol: Protocol = "strict",
+    part: Part = "test",
+    ties: Ties = "pessimistic",
+    at: Sequence[int] = (10, 20),
+    seed: int = 0,
+    trivial_baselines: bool = True,
+    dataset: str | None = None,
+    on_progress: OnProgress | None = None,
+) -> Comparison:
+    """Fit and judge several models on one split, and test their differences.
+
+    The same as `transcf compare` on the command line. Epochs and settings are chosen on the
+    validation part. A model that cannot be fitted is noted and does not stop the others; Ctrl-C
+    ends the comparison with the models that are done.
+
+    Args:
+        models: Names, pairs of a name and parameters, or model objects, which lend their
+            settings and are not fitted themselves; a mapping gives them names of your own; "all"
+            stands for every model.
+        data: A split, a log, a table, or what `open_data` takes; `open_split` says how a log is
+            split.
+        metric: What the paired tests look at.
+        seeds: Runs of every model that a seed changes.
+        budget: How many settings of each model to try: "none" (as given), "small", "medium" or
+            "large"; what is set by hand stays.
+        protocol: "strict" (full ranking), "paper" (sampled) or "paper-as-published".
+        part: "test" or "validation".
+        ties: How equal scores count: "pessimistic", "realistic" or "optimistic".
+        at: Lengths of the lists that are judged.
+        seed: The first seed of the models; of the split and the candidates, where they are drawn.
+        trivial_baselines: Whether popularity, inverse popularity and random join the models.
+        dataset: Name of the data in the table.
+        on_progress: Called with one line of text at every step; without it, epochs show on a
+            terminal.
+
+    Raises:
+        ParameterError: A model, a parameter or a rule of judging is none; before any fit.
+        TransCFError: No model could be fitted; the reason of the first failure.
+
+    Example:
+        >>> from transcf import EASE, compare, synthesize
+        >>> log = synthesize(users=200, items=60, interactions=3000, seed=1)
+        >>> found = compare([EASE(regularization=50.0), "itemknn"], log)
+        >>> [done.name for done in found.runs]
+        ['popularity', 'inverse-popularity', 'random', 'ease', 'itemknn']
+        >>> found.best("N@10")
+        'ease'
+    """
+    judging = Judging(protocol, ties, part, tuple(at))
+    judging.check_metric(metric)
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
+        raise ParameterError(f"seeds={seeds!r} is not allowed; it must be a number from 1 on.")
+    contenders = contenders_of(models, budget, trivial_baselines=trivial_baselines)
+    for contender in contenders:
+        contender.check()
+    split = as_split(data, protocol, seed=seed)
+    name = dataset or (str(data) if isinstance(data, str | Path) else "data")
+    numbers = range(seed, seed + seeds)
+    return compare_models(name, contenders, split, judging, metric, numbers, on_progress)
+
+
+def contenders_of(
+    models: Models,
+    budget: str = "none",
+    *,
+    trivial_baselines: bool = True,
+) -> list[Contender]:
+    """Make contenders of models as `compare` takes them, with the settings that a budget tries."""
+    if isinstance(models, Mapping):
+        named = [Contender.of(spec, name) for name, spec in models.items()]
+    else:
+        one = [models] if isinstance(models, str | Recommender) else None
+        listed: list[ModelSpec] = one or list(cast("Iterable[ModelSpec]", models))
+        made = [Contender.of(spec) for spec in (available() if listed == ["all"] else listed)]
+        labels = number_repeats(contender.name for contender in made)
+        named = [replace(c, name=label) for c, label in zip(made, labels, strict=True)]
+    if trivial_baselines:
+        there = {contender.model for contender in named} | {contender.name for contender in named}
+        named = [Contender.of(name) for name in TRIVIAL_BASELINES if name not in there] + named
+    return [replace(c, choices=settings_to_try(c.model, budget, c.params)) for c in named]
 
 
 def run_all(
@@ -95,7 +203,7 @@ def run_all(
     split: Split,
     judging: Judging,
     seeds: Sequence[int],
-    say: Say | None = None,
+    on_progress: OnProgress | None = None,
 ) -> tuple[list[Run], dict[str, BaseException]]:
     """Run contenders; one that fails does not stop the others, an interruption does.
 
@@ -106,7 +214,7 @@ def run_all(
     failures: dict[str, BaseException] = {}
     for contender in contenders:
         try:
-            runs.append(run(contender, split, judging, seeds, say))
+            runs.append(run(contender, split, judging, seeds, on_progress))
         except TransCFError as error:
             failures[contender.name] = error
         except KeyboardInterrupt:
@@ -123,7 +231,7 @@ def compare_models(
     judging: Judging,
     metric: str,
     seeds: Sequence[int] = (0,),
-    say: Say | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Comparison:
     """Run all contenders; what failed or was interrupted is noted beside what is there.
 
@@ -134,16 +242,17 @@ def compare_models(
         judging: How.
         metric: What the paired tests look at.
         seeds: Runs of every model that a seed changes.
-        say: Told about every step.
+        on_progress: Called with one line of text at every step.
 
     Raises:
         TransCFError: None could be run; the reason of the first failure.
 
     Example:
-        >>> contenders = [Contender(name, name) for name in ("ease", "bpr")]  # doctest: +SKIP
-        >>> compare_models("mine", contenders, split, Judging("strict"), "N@10")  # doctest: +SKIP
+        >>> contenders, split = contenders_of(["ease", "itemknn"]), as_split("synthetic")
+        >>> compare_models("mine", contenders, split, Judging("strict"), "N@10").best("N@10")
+        'ease'
     """
-    runs, failures = run_all(contenders, split, judging, seeds, say)
+    runs, failures = run_all(contenders, split, judging, seeds, on_progress)
     if failures and not runs:
         raise next(iter(failures.values()))
     return Comparison(dataset, judging, metric, runs, failures)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 from transcf.data.split import Split
+from transcf.errors import ParameterError
 from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
-from transcf.evaluation.protocols import Part, Protocol
-from transcf.evaluation.ranks import Ties
-from transcf.models.base import Recommender
-from transcf.models.iterative import IterativeRecommender
+from transcf.evaluation.metrics import check_lengths, metric_names
+from transcf.evaluation.protocols import Part, Protocol, check_protocol
+from transcf.evaluation.ranks import Ties, check_ties
+from transcf.models.recommender import Recommender
 from transcf.training.options import FitOptions
+from transcf.training.trainable import Epoch
 
 
 @dataclass(frozen=True)
@@ -29,28 +32,46 @@ class Judging:
     part: Part = "test"
     at: tuple[int, ...] = (10, 20)
 
-    def judge(self, model: Recommender, split: Split) -> Evaluation:
+    def __post_init__(self) -> None:
+        """Refuse rules that there cannot be before anything is fitted."""
+        check_protocol(self.protocol)
+        check_ties(self.ties)
+        check_lengths(self.at)
+        if self.part not in get_args(Part):
+            allowed = " or ".join(map(repr, get_args(Part)))
+            raise ParameterError(f"part={self.part!r} is not allowed; it must be {allowed}.")
+
+    def check_metric(self, metric: str) -> None:
+        """Raise a `ParameterError` unless the figures will have the metric."""
+        judged = metric_names(self.at)
+        if metric not in judged:
+            raise ParameterError(
+                f"metric={metric!r} is not among what is judged ({', '.join(judged)}): choose one "
+                "of them, or other lengths of lists."
+            )
+
+    def judge(self, model: Recommender[Any], split: Split) -> Evaluation:
         """Evaluate a fitted model."""
         return evaluate(model, split, self.protocol, ties=self.ties, part=self.part, at=self.at)
 
-    def beside(self, model: Recommender, split: Split) -> Evaluation | None:
-        """Return the figures in full ranking that stand beside sampled ones."""
+    def full_ranking(self, model: Recommender[Any], split: Split) -> Evaluation | None:
+        """Evaluate in full ranking where the protocol samples candidates, for comparison."""
         if self.protocol == "strict":
             return None
         return replace(self, protocol="strict").judge(model, split)
 
     def fit_and_judge(
-        self, model: Recommender, split: Split, validation: Validation, options: FitOptions
+        self, model: Recommender[Any], split: Split, validation: Validation, options: FitOptions
     ) -> Evaluation:
         """Fit on the training part, with the epoch chosen as the protocol says, and evaluate."""
-        if not (self.picks_epochs_on_test and isinstance(model, IterativeRecommender)):
+        if not (self.picks_epochs_on_test and model.has_epochs()):
             return self.judge(model.fit(split.train, validation, options), split)
-        recorder = EpochRecorder(model, split, ties=self.ties, at=self.at)
+        recorder = EpochRecorder(split, ties=self.ties, at=self.at)
 
-        def on_epoch(number: int) -> None:
-            recorder(number)
+        def on_epoch(epoch: Epoch[Any]) -> None:
+            recorder(epoch.snapshot)
             if options.on_epoch is not None:
-                options.on_epoch(number)
+                options.on_epoch(epoch)
 
         model.fit(split.train, validation, replace(options, on_epoch=on_epoch))
         return recorder.result()

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transcf.data.atomic import whole_file
-from transcf.data.plain import to_json
+from transcf.data.json_text import to_json
 from transcf.errors import MissingExtraError
+from transcf.evaluation.significance import LEVEL
 from transcf.evaluation.validation import validation_metric
-from transcf.experiments.comparison import LEVEL, Comparison
 from transcf.experiments.runs import Run
+
+if TYPE_CHECKING:
+    from transcf.experiments.comparison import Comparison
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """A table in words.
+class Table:
+    """A table of text.
 
     Attributes:
         title: One line.
@@ -34,7 +38,7 @@ class Sheet:
         """Write it in Markdown, numbers to the right.
 
         Example:
-            >>> print(Sheet("Title", ["a", "b"], [["x", "1"]]).to_markdown())
+            >>> print(Table("Title", ["a", "b"], [["x", "1"]]).to_markdown())
             # Title
             <BLANKLINE>
             | a | b |
@@ -48,22 +52,44 @@ class Sheet:
         lines += [line for note in self.notes for line in ("", note)]
         return "\n".join([*lines, ""])
 
+    def to_text(self) -> str:
+        """Write it for a terminal, in columns, numbers to the right.
 
-def sheet_of(comparison: Comparison) -> Sheet:
+        Example:
+            >>> print(Table("Title", ["model", "N@10"], [["x", "1"]], ["A note."]).to_text())
+            Title
+            model  N@10
+            x         1
+            A note.
+        """
+        cells = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in cells
+        ]
+        return "\n".join([self.title, *lines, *self.notes])
+
+
+def table_of(comparison: Comparison) -> Table:
     """One row for each model: metrics with standard errors, the best marked, test, time, size."""
+    if not comparison.runs:
+        return Table(
+            f"{comparison.dataset}: no model was run", ["model"], [], warnings_of(comparison)
+        )
     judging, metric, first = comparison.judging, comparison.metric, comparison.runs[0]
     shown = [name for name in first.summary() if name.startswith(("H@", "N@"))]
     shown += [] if metric in shown else [metric]
     searched = any(done.tried > 1 for done in comparison.runs)
     columns = ["model", *shown]
-    columns += [f"{metric} in full ranking"] if first.full is not None else []
+    columns += [f"{metric} in full ranking"] if first.full_ranking is not None else []
     columns += [f"p ({metric})", "fit seconds", "size"] + (["chosen"] if searched else [])
     title = (
         f"{comparison.dataset}: {judging.protocol} protocol, {judging.part}, "
         f"{first.evaluations[0].users:,} users, {judging.ties} ties"
     )
     rows = [_row(comparison, done, shown, searched) for done in comparison.runs]
-    return Sheet(title, columns, rows, _notes(comparison))
+    return Table(title, columns, rows, _notes(comparison))
 
 
 def write_report(comparison: Comparison, folder: Path) -> list[Path]:
@@ -78,7 +104,7 @@ def write_report(comparison: Comparison, folder: Path) -> list[Path]:
         MissingExtraError: matplotlib is not installed; the other files are written then.
     """
     texts = {
-        "comparison.md": sheet_of(comparison).to_markdown(),
+        "comparison.md": table_of(comparison).to_markdown(),
         "comparison.json": to_json(comparison.to_dict()) + "\n",
     }
     written = []
@@ -105,8 +131,8 @@ def _row(comparison: Comparison, done: Run, shown: Sequence[str], searched: bool
         entry = comparison.summaries[done.name][name]
         mark = "*" if comparison.best(name) == done.name else " "
         cells.append(_figure(entry["mean"], entry["se"], mark))
-    if done.full is not None:
-        full = done.full.metrics[comparison.metric]
+    if done.full_ranking is not None:
+        full = done.full_ranking.metrics[comparison.metric]
         cells.append(_figure(full.mean, full.se))
     p = comparison.p_values.get(done.name)
     cells.append("-" if p is None else f"{p:.2g}{' =' if p >= LEVEL else ''}")
@@ -131,7 +157,8 @@ def _notes(comparison: Comparison) -> list[str]:
     metric = comparison.metric
     legend = (
         f"Best: *; ± standard error over users; p: {metric} against {comparison.best(metric)}, "
-        f"Wilcoxon signed-rank with Holm's correction; = not told apart from the best at {LEVEL}."
+        f"Wilcoxon signed-rank with Holm's correction for all pairs; = not told apart from the "
+        f"best at {LEVEL}."
     )
     tried = max(done.tried for done in comparison.runs)
     if tried > 1:

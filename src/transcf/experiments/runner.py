@@ -15,16 +15,17 @@ from transcf.data.splits import leave_one_out
 from transcf.evaluation.protocols import Protocol
 from transcf.experiments.comparison import Comparison, run_all
 from transcf.experiments.judging import Judging
-from transcf.experiments.runs import Contender, Say
+from transcf.experiments.runs import Contender, OnProgress
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
-from transcf.models.presets import preset
+from transcf.learning.presets import preset
+from transcf.models.registry import model_class
 
-#: Yields what it is given, and so learns what is being run.
-Follow: TypeAlias = Callable[[Iterable[Contender]], Iterable[Contender]]
+#: Yields what it is given and counts it, as progress bars do.
+Track: TypeAlias = Callable[[Iterable[Contender]], Iterable[Contender]]
 
 
 def run_study(
-    study: Study, say: Say = lambda text: None, follow: Follow = iter
+    study: Study, on_progress: OnProgress = lambda text: None, track: Track = iter
 ) -> Iterator[Comparison]:
     """Run a study, dataset by dataset.
 
@@ -33,8 +34,8 @@ def run_study(
 
     Args:
         study: What to compare.
-        say: Told about every step.
-        follow: Passes the models of a dataset on, one by one.
+        on_progress: Called with one line of text at every step.
+        track: Passes the models of a dataset on, one by one.
 
     Raises:
         ParameterError: A model, a preset or a parameter does not exist or is not allowed; before
@@ -42,19 +43,19 @@ def run_study(
     """
     plans = [(dataset, _contenders(study, dataset)) for dataset in study.datasets]
     judging = Judging(cast(Protocol, study.protocol), part=study.part, at=study.lengths())
-    metric = study.compare or study.metrics[0]
+    metric = study.paired_tests or study.metrics[0]
     for dataset, contenders in plans:
         split = _split(dataset, study.protocol)
-        told = partial(_say_of, dataset.name, say)
-        done = run_all(follow(contenders), split, judging, range(study.seeds), told)
+        report = partial(_report_step, dataset.name, on_progress)
+        done = run_all(track(contenders), split, judging, range(study.seeds), report)
         found = Comparison(dataset.name, judging, metric, *done)
         yield found
         if found.is_interrupted:
             return
 
 
-def _say_of(dataset: str, say: Say, step: str) -> None:
-    say(f"{dataset}: {step}")
+def _report_step(dataset: str, on_progress: OnProgress, step: str) -> None:
+    on_progress(f"{dataset}: {step}")
 
 
 def _contenders(study: Study, dataset: DatasetPlan) -> list[Contender]:
@@ -65,7 +66,11 @@ def _contenders(study: Study, dataset: DatasetPlan) -> list[Contender]:
 
 
 def _contender(plan: ModelPlan, dataset: DatasetPlan) -> Contender:
-    named = {} if plan.preset is None else preset(plan.name, plan.preset, dataset.name)
+    named = (
+        {}
+        if plan.preset is None
+        else preset(model_class(plan.name).__name__, plan.preset, dataset.name)
+    )
     return Contender(plan.label or plan.name, plan.name, named | plan.params, plan.choices())
 
 

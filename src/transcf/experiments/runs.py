@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from transcf.data.split import Split
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
 from transcf.evaluation import Evaluation, Validation, average_seeds, summarize_seeds
 from transcf.experiments.judging import Judging
-from transcf.models.base import Recommender
-from transcf.models.iterative import IterativeRecommender
-from transcf.models.registry import create, model_class
-from transcf.models.rules import check
+from transcf.models.recommender import Recommender
+from transcf.models.registry import canonical_name, create, model_class
 from transcf.training.options import FitOptions
+from transcf.training.trainable import Epoch
 
-#: Told what is being done, as one line of text.
-Say: TypeAlias = Callable[[str], None]
+#: A model by its name, by its name and parameters, or as an object whose settings are taken.
+ModelSpec: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Recommender[Any]"
+#: Called with one line of text that tells what is being done.
+OnProgress: TypeAlias = Callable[[str], None]
 
 #: What every table of sampled figures has to say.
 SAMPLED_NOTE = (
@@ -39,32 +40,47 @@ class Contender:
         model: Its name in the registry.
         params: Parameters that are set.
         choices: Further parameters to choose from on validation data.
-        threads: Threads for training, where the model has such a parameter.
     """
 
     name: str
     model: str
     params: Mapping[str, Any] = field(default_factory=dict)
     choices: Sequence[Mapping[str, Any]] = ({},)
-    threads: int | None = None
+
+    @classmethod
+    def of(cls, spec: ModelSpec, name: str | None = None) -> Self:
+        """Make a contender of a name, of a name with parameters, or of a model object.
+
+        Of an object it takes the class and the parameters that differ from the defaults: these
+        count as set by hand, the others may be searched. The object itself is left alone.
+
+        Args:
+            spec: Which model.
+            name: Stands for it in tables; its name in the registry unless given.
+
+        Example:
+            >>> Contender.of(create("EASE", regularization=5.0)).params
+            {'regularization': 5.0}
+        """
+        model, params = _name_and_params(spec)
+        return cls(name or model, model, params)
 
     @property
     def takes_seed(self) -> bool:
-        """Whether a seed changes anything."""
-        return "random_state" in model_class(self.model).rules
+        """Whether the seed of a run changes anything."""
+        has_seed = "random_state" in model_class(self.model).rules()
+        return has_seed and "random_state" not in self.params
 
-    def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender:
-        """Make the model; a seed or thread count that is set by name wins over the general one."""
-        rules = model_class(self.model).rules
-        general = {"random_state": seed, "n_threads": self.threads}
-        usable = {name: value for name, value in general.items() if name in rules}
-        return create(self.model, **{**usable, **self.params, **(choice or {})})
+    def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender[Any]:
+        """Make the model; a seed that is set by name wins over the general one."""
+        has_seed = "random_state" in model_class(self.model).rules()
+        general = {"random_state": seed} if has_seed else {}
+        return create(self.model, **{**general, **self.params, **(choice or {})})
 
     def check(self) -> None:
         """Raise a `ParameterError` for a model or a setting that there cannot be."""
         for choice in self.choices:
-            model = self.make(0, choice)
-            check(type(model).__name__, model.get_params(), model.rules)
+            self.make(0, choice).check_params()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,31 +91,32 @@ class Run:
         name: Stands for it in the table.
         model: The fitted model of the first seed.
         evaluations: One for each seed; a single one if the seed changes nothing.
-        seconds: Training time of one fit, mean over the seeds.
+        seconds: Wall clock of one whole fit, mean over the seeds.
         validation: What chose settings and epochs, of the kept models, mean over the seeds; None
             for a model that was fitted elsewhere.
         chosen: The settings that validation data chose, of `tried` ones.
         tried: Settings that were tried and could be trained.
         untrained: Why others could not.
-        full: The model of the first seed in full ranking, where a protocol samples candidates.
+        full_ranking: The model of the first seed in full ranking, where a protocol samples
+            candidates.
     """
 
     name: str
-    model: Recommender
+    model: Recommender[Any]
     evaluations: Sequence[Evaluation]
     seconds: float
     validation: float | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
     tried: int = 1
     untrained: Sequence[str] = ()
-    full: Evaluation | None = None
+    full_ranking: Evaluation | None = None
 
     def notes(self) -> list[str]:
         """Warnings that belong to the figures."""
         first = self.evaluations[0]
-        was_chosen = self.tried > 1 or isinstance(self.model, IterativeRecommender)
+        was_chosen = self.tried > 1 or self.model.has_epochs()
         notes = {
-            SAMPLED_NOTE: self.full is not None,
+            SAMPLED_NOTE: self.full_ranking is not None,
             CHOSEN_HERE_NOTE: first.part == "validation" and was_chosen,
             first.note: bool(first.note),
         }
@@ -116,7 +133,7 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
-        first = self.evaluations[0]
+        first, full = self.evaluations[0], self.full_ranking
         return {
             "model": self.name,
             "class": type(self.model).__name__,
@@ -134,9 +151,14 @@ class Run:
             "metrics": self.summary(),
             "catalogue": first.catalogue,
             "seconds": round(self.seconds, 3),
+            **{
+                part: self.model.report_[part]
+                for part in ("training_seconds", "validation_seconds")
+                if part in self.model.report_
+            },
             "bytes": self.model.nbytes,
             "notes": self.notes(),
-            **({} if self.full is None else {"full_ranking": self.full.to_dict()["metrics"]}),
+            **({} if full is None else {"full_ranking": full.to_dict()["metrics"]}),
         }
 
 
@@ -145,7 +167,7 @@ def run(
     split: Split,
     judging: Judging,
     seeds: Sequence[int],
-    say: Say | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Run:
     """Choose settings on validation data (first seed), then fit and judge with every seed.
 
@@ -154,11 +176,12 @@ def run(
         split: Where; its test part is read by the final judging alone.
         judging: How.
         seeds: At least one; a model without chance is run once.
-        say: Told about every step; without it, epochs show on a terminal.
+        on_progress: Called with one line of text at every step; without it, epochs show on a
+            terminal.
     """
     validation = Validation.of(split, judging.protocol, judging.ties)
-    chosen, fitted, untrained = _choose(contender, split, validation, seeds[0], say)
-    models: list[Recommender] = []
+    chosen, fitted, untrained = _choose(contender, split, validation, seeds[0], on_progress)
+    models: list[Recommender[Any]] = []
     evaluations, figures, seconds = [], [], []
     for seed in seeds if contender.takes_seed else seeds[:1]:
         if fitted is not None and not models and not judging.picks_epochs_on_test:
@@ -166,11 +189,11 @@ def run(
             evaluations.append(judging.judge(model, split))
         else:
             model = contender.make(seed, chosen)
-            options = _options(f"{contender.name}, seed {seed}", say)
+            options = _options(f"{contender.name}, seed {seed}", on_progress)
             evaluations.append(judging.fit_and_judge(model, split, validation, options))
             _check_finished(model)
         figures.append(validation(model))
-        seconds.append(_training_seconds(model))
+        seconds.append(float(model.report_["seconds"]))
         models = models or [model]
     return Run(
         name=contender.name,
@@ -181,13 +204,33 @@ def run(
         chosen=chosen,
         tried=len(contender.choices) - len(untrained),
         untrained=untrained,
-        full=judging.beside(models[0], split),
+        full_ranking=judging.full_ranking(models[0], split),
+    )
+
+
+def _name_and_params(spec: ModelSpec) -> tuple[str, dict[str, Any]]:
+    match spec:
+        case str():
+            return canonical_name(spec), {}
+        case (str() as name, Mapping() as params):
+            return canonical_name(name), dict(params)
+        case Recommender():
+            defaults = type(spec)().get_params()
+            given = spec.get_params().items()
+            changed = {name: value for name, value in given if value != defaults[name]}
+            return canonical_name(type(spec).__name__), changed
+    raise ParameterError(
+        f"{spec!r} is no model: give a name, a pair of a name and its parameters, or a model."
     )
 
 
 def _choose(
-    contender: Contender, split: Split, validation: Validation, seed: int, say: Say | None
-) -> tuple[Mapping[str, Any], Recommender | None, list[str]]:
+    contender: Contender,
+    split: Split,
+    validation: Validation,
+    seed: int,
+    on_progress: OnProgress | None,
+) -> tuple[Mapping[str, Any], Recommender[Any] | None, list[str]]:
     """Return the best choice on validation data, the test part unread, and its fitted model.
 
     Without a choice nothing is fitted. The first of equal ones wins. A setting that does not train
@@ -196,10 +239,10 @@ def _choose(
     choices = contender.choices
     if len(choices) == 1:
         return choices[0], None, []
-    best: tuple[float, Mapping[str, Any], Recommender] | None = None
+    best: tuple[float, Mapping[str, Any], Recommender[Any]] | None = None
     failures: list[TransCFError] = []
     for number, choice in enumerate(choices, start=1):
-        options = _options(f"{contender.name}, setting {number} of {len(choices)}", say)
+        options = _options(f"{contender.name}, setting {number} of {len(choices)}", on_progress)
         model = contender.make(seed, choice)
         try:
             figure = validation(model.fit(split.train, validation, options))
@@ -216,22 +259,19 @@ def _choose(
     return best[1], best[2], list(map(str, failures))
 
 
-def _check_finished(model: Recommender) -> None:
+def _check_finished(model: Recommender[Any]) -> None:
     """Pass on an interruption, which a fit answers by ending early with its best epoch."""
     if model.report_.get("ending") == "interrupted":
         raise KeyboardInterrupt
 
 
-def _training_seconds(model: Recommender) -> float:
-    """Time of the epochs, without validation; of the whole fit where there are no epochs."""
-    if isinstance(model, IterativeRecommender):
-        return float(model.history_["seconds"].sum())
-    return float(model.report_["seconds"])
-
-
-def _options(step: str, say: Say | None) -> FitOptions:
+def _options(step: str, on_progress: OnProgress | None) -> FitOptions:
     """Report a step and its epochs; without a listener, epochs have a bar of their own."""
-    if say is None:
+    if on_progress is None:
         return FitOptions()
-    say(step)
-    return FitOptions(progress=False, on_epoch=lambda number: say(f"{step}, epoch {number}"))
+    on_progress(step)
+
+    def on_epoch(epoch: Epoch[Any]) -> None:
+        on_progress(f"{step}, epoch {epoch.number}")
+
+    return FitOptions(progress=False, on_epoch=on_epoch)

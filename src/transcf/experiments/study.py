@@ -4,7 +4,7 @@ title = "..."
 protocol = "paper"                # of evaluation
 seeds = 5                         # runs of every model that a seed changes
 metrics = ["H@10", "N@10"]        # columns of the table
-compare = "N@10"                  # metric of the paired tests, optional
+paired_tests = "N@10"             # metric of the paired tests, optional
 part = "validation"               # judge by this part and leave the test part unread, optional
 
 [[datasets]]
@@ -98,7 +98,7 @@ class Study:
     metrics: tuple[str, ...]
     datasets: tuple[DatasetPlan, ...]
     models: tuple[ModelPlan, ...]
-    compare: str | None = None
+    paired_tests: str | None = None
     part: Part = "test"
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class Study:
 
     def lengths(self) -> tuple[int, ...]:
         """Lengths N of the lists that the metrics need, ascending."""
-        names = (*self.metrics, *filter(None, [self.compare]))
+        names = (*self.metrics, *filter(None, [self.paired_tests]))
         return tuple(sorted({check_metric(name)[1] for name in names}))
 
     def only(self, datasets: Sequence[str] | None, models: Sequence[str] | None) -> Self:

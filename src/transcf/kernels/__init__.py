@@ -1,52 +1,73 @@
 """Compiled arithmetic: arrays in, arrays out, no Python objects and no policy."""
 
-import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
-
-# Threads that wait for work by spinning take the core from those that have some: on a busy
-# machine a parallel loop of microseconds then takes milliseconds. Read when OpenMP is loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from ._cache import forget_stale
-
-forget_stale(Path(__file__).parent)
+from ._cache import Keeper, Source, sources_in
 
 Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Sums may be reassociated and multiply-adds fused, but NaN and infinity keep their meaning:
 # divergence has to stay visible.
-_OPTIONS: dict[str, Any] = {
-    "cache": True,
+_RELAXED: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"contract", "reassoc", "nsz", "arcp"},
 }
-#: For functions that make no arrays: those they are given outlive them, so that counting references
-#: (an atomic step for every array of every call) is left out.
-BORROWING: dict[str, Any] = {"_nrt": False}
-#: For the pieces of a hot loop: a call would cost as much as the work.
-INLINED: dict[str, Any] = {"forceinline": True, **BORROWING, **_OPTIONS}
+#: For functions that Python calls. Nobody hands them to other kernels, as pointers.
+_CALLED: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
+#: For functions that only kernels call: the way in from Python takes as long to compile as many a
+#: function.
+_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+#: For the pieces of a hot loop: a call would cost as much as the work. They make no arrays, and
+#: those they are given outlive them, so that counting references (an atomic step for every array of
+#: every call) is left out.
+INLINED: dict[str, Any] = {"forceinline": True, "_nrt": False, **_INNER, **_RELAXED}
+_keeper = Keeper(lambda: sources_in(Path(__file__).parent, __name__))
 
 
 def compiled(function: Function) -> Function:
     """Compile a function to machine code on first use and keep the result on disk."""
-    return cast(Function, numba.njit(nogil=True, **_OPTIONS)(function))
+    return cast(Function, _keeper.keep(numba.njit(**_CALLED, **_RELAXED)(function)))
 
 
-def compiled_parallel(function: Function) -> Function:
-    """Like `compiled`, with the `numba.prange` loops shared among the threads."""
-    return cast(Function, numba.njit(nogil=True, parallel=True, **_OPTIONS)(function))
+def compiled_strictly(function: Function) -> Function:
+    """Like `compiled`, but nothing about the arithmetic is relaxed."""
+    return cast(Function, _keeper.keep(numba.njit(**_CALLED, error_model="numpy")(function)))
+
+
+def inner(function: Function) -> Function:
+    """Compile a function that only other kernels call, into these."""
+    return cast(Function, numba.njit(**_INNER, **_RELAXED)(function))
+
+
+def pasted(function: Function) -> Function:
+    """Like `inner`, for a function with one caller: it is compiled as part of its text."""
+    return cast(Function, numba.njit(inline="always", **_INNER, **_RELAXED)(function))
 
 
 def inlined(function: Function) -> Function:
-    """Like `compiled`, for the pieces of a hot loop; they make no arrays."""
+    """Like `inner`, for the pieces of a hot loop; they make no arrays."""
     return cast(Function, numba.njit(**INLINED)(function))
+
+
+def part_of_kernels(function: Function) -> Function:
+    """Like `inlined`, for a function of another room: kernels are kept until its module changes."""
+    watch_source(function.__module__)
+    return inlined(function)
+
+
+def watch_source(module: str) -> None:
+    """Compile kernels anew when this module, which they refer to, has changed."""
+    path = sys.modules[module].__file__
+    if path is not None:
+        _keeper.watch(Source(module, Path(path)))
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:

@@ -11,13 +11,15 @@ depend on threads. Vectors live in flat arrays of rows whose width is a multiple
 zeros behind the last number.
 """
 
+from functools import partial
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from . import Array, compiled_parallel, inlined
-from .lanes import LANES, fill, load, nothing, store
+from transcf.threads import share
+
+from . import Array, compiled, inlined
+from .lanes import LANES, fill, load, store, zeros
 from .rows import add_scaled, copy, dot
 
 #: Rows whose products with G are computed together: four rows of sums fit the registers.
@@ -52,7 +54,6 @@ class Side(NamedTuple):
     ridges: Array
 
 
-@compiled_parallel
 def add_grams(vectors: Array, width: int, weights: Array, cuts: Array, grams: Array) -> None:
     """Add the weighted outer products of the rows of each part to a matrix per part.
 
@@ -63,12 +64,20 @@ def add_grams(vectors: Array, width: int, weights: Array, cuts: Array, grams: Ar
         cuts: where parts begin and end, (n_parts + 1,).
         grams: (n_parts, width * width), in and out; what is below the diagonal is debris.
     """
-    for part in numba.prange(len(cuts) - 1):
-        for first in range(cuts[part], cuts[part + 1], _TILE):
-            last = min(first + _TILE, cuts[part + 1])
+    share(len(cuts) - 1, partial(_add_grams, vectors, width, weights, cuts, grams))
+
+
+@compiled
+def _add_grams(
+    vectors: Array, width: int, weights: Array, cuts: Array, grams: Array, first: int, end: int
+) -> None:
+    """The parts first..end-1 of `add_grams`."""
+    for part in range(first, end):
+        for tile in range(cuts[part], cuts[part + 1], _TILE):
+            last = min(tile + _TILE, cuts[part + 1])
             for k in range(0, width, 4):
                 for start in range(k // LANES * LANES, width, LANES):
-                    _add_tile(vectors, width, weights, first, last, k, start, grams[part])
+                    _add_tile(vectors, width, weights, tile, last, k, start, grams[part])
 
 
 @inlined
@@ -93,7 +102,6 @@ def _add_tile(
     store(gram, at + 3 * width, d)
 
 
-@compiled_parallel
 def conjugate_gradient(
     side: Side, others: Array, width: int, gram: Array, steps: int, vectors: Array, losses: Array
 ) -> None:
@@ -108,13 +116,23 @@ def conjugate_gradient(
         vectors: rows of the side to be solved, flat, in and out.
         losses: what remains of each row's part of the loss, (n_rows,) float64, out.
     """
+    work = partial(_conjugate_blocks, side, others, width, gram, steps, vectors, losses)
+    share(len(side.cuts) - 1, work)
+
+
+@compiled
+def _conjugate_blocks(
+    side: Side, others: Array, width: int, gram: Array, steps: int, vectors: Array, losses: Array,
+    first: int, end: int,
+) -> None:  # fmt: skip
+    """The blocks first..end-1 of `conjugate_gradient`."""
     cuts, rows, indptr, indices, shares, weights, other_weights, ridges = side
-    for block in numba.prange(len(cuts) - 1):
-        x, r = np.zeros(BATCH * width, others.dtype), np.zeros(BATCH * width, others.dtype)
-        p, q = np.zeros(BATCH * width, others.dtype), np.zeros(BATCH * width, others.dtype)
-        squares = np.zeros(BATCH, np.float64)
-        for first in range(cuts[block], cuts[block + 1], BATCH):
-            batch = rows[first : min(first + BATCH, cuts[block + 1])]
+    x, r = np.zeros(BATCH * width, others.dtype), np.zeros(BATCH * width, others.dtype)
+    p, q = np.zeros(BATCH * width, others.dtype), np.zeros(BATCH * width, others.dtype)
+    squares = np.zeros(BATCH, np.float64)
+    for block in range(first, end):
+        for start in range(cuts[block], cuts[block + 1], BATCH):
+            batch = rows[start : min(start + BATCH, cuts[block + 1])]
             for n in range(len(batch)):
                 row = batch[n] * width
                 copy(x, n * width, vectors, row, width)
@@ -150,7 +168,7 @@ def conjugate_gradient(
 def _multiply_batch(gram: Array, width: int, vectors: Array, products: Array) -> None:
     """Set products = vectors G for `BATCH` rows."""
     for start in range(0, width, LANES):
-        a = nothing(load(gram, start))
+        a = zeros(load(gram, start))
         b, c, d = a, a, a
         for k in range(width):
             column = load(gram, k * width + start)
@@ -180,7 +198,7 @@ def _residual(
     """Set r = b - A x, given q = (s G + ridge I) x; returns the row's part of the loss at x."""
     loss = np.float64(dot(x, at, q, at, width))
     for k in range(at, at + width, LANES):
-        store(r, k, nothing(load(q, k)) - load(q, k))
+        store(r, k, zeros(load(q, k)) - load(q, k))
     one = others.dtype.type(1)
     for j in neighbors:
         score = dot(others, j * width, x, at, width)

@@ -4,14 +4,16 @@ The slope by one number needs s G x and the scores `y_j . x` of the row's neighb
 follow each step at the cost of one row of G and one number of each neighbour.
 """
 
+from functools import partial
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from . import Array, compiled, compiled_parallel, inlined
+from transcf.threads import share
+
+from . import Array, compiled, inlined
 from .als import Side
-from .lanes import LANES, load, nothing, sum_lanes
+from .lanes import LANES, load, sum_lanes, zeros
 from .rows import add_scaled, dot
 
 
@@ -46,7 +48,6 @@ def make_room(longest: int, width: int, like: Array) -> Room:
     )
 
 
-@compiled_parallel
 def descend_rows(
     side: Side, others: Array, width: int, dim: int, gram: Array, vectors: Array, losses: Array
 ) -> None:
@@ -55,20 +56,18 @@ def descend_rows(
     Args: as `conjugate_gradient`, and
         dim: numbers of a row that are not padding.
     """
-    for block in numba.prange(len(side.cuts) - 1):
-        rows = side.rows[side.cuts[block] : side.cuts[block + 1]]
-        _descend_block(rows, side, others, width, dim, gram, vectors, losses)
+    work = partial(_descend_blocks, side, others, width, dim, gram, vectors, losses)
+    share(len(side.cuts) - 1, work)
 
 
-# A function of its own, not part of the parallel one: numba loses what is written to arrays in a
-# tuple that a parallel loop makes.
 @compiled
-def _descend_block(
-    rows: Array, side: Side, others: Array, width: int, dim: int, gram: Array, vectors: Array,
-    losses: Array,
+def _descend_blocks(
+    side: Side, others: Array, width: int, dim: int, gram: Array, vectors: Array, losses: Array,
+    first: int, end: int,
 ) -> None:  # fmt: skip
-    """Go through some rows."""
+    """The blocks first..end-1 of `descend_rows`."""
     _, _, indptr, indices, shares, weights, other_weights, ridges = side
+    rows = side.rows[side.cuts[first] : side.cuts[end]]
     longest = 0
     for row in rows:
         longest = max(longest, indptr[row + 1] - indptr[row])
@@ -143,7 +142,7 @@ def descend(
 def _slope(room: Room, at: int, length: int) -> tuple[float, float]:
     """Sums of (w_j - v_j score_j) y_jk and of v_j y_jk^2."""
     columns, targets, weights, scores, product = room
-    pull = nothing(load(product, 0))
+    pull = zeros(load(product, 0))
     curve = pull
     for j in range(0, length, LANES):
         column, weight = load(columns, at + j), load(weights, j)

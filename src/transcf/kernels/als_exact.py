@@ -1,15 +1,17 @@
 """The exact solution of every row's least squares, by Cholesky factors: O(dim^3) per row."""
 
-import numba
+from functools import partial
+
 import numpy as np
 
-from . import Array, compiled_parallel, inlined
+from transcf.threads import share
+
+from . import Array, compiled, inlined
 from .als import Side
 from .lanes import LANES, fill, load, store
 from .rows import add_scaled, dot
 
 
-@compiled_parallel
 def solve_rows(
     side: Side, others: Array, width: int, gram: Array, vectors: Array, losses: Array
 ) -> None:
@@ -18,19 +20,28 @@ def solve_rows(
     Args: as `conjugate_gradient`, but vectors are out only: NaN where a matrix is not positive
         definite.
     """
+    work = partial(_solve_blocks, side, others, width, gram, vectors, losses)
+    share(len(side.cuts) - 1, work)
+
+
+@compiled
+def _solve_blocks(
+    side: Side, others: Array, width: int, gram: Array, vectors: Array, losses: Array,
+    first: int, end: int,
+) -> None:  # fmt: skip
+    """The blocks first..end-1 of `solve_rows`."""
     cuts, rows, indptr, indices, shares, weights, other_weights, ridges = side
     # The right-hand side is one more column of the matrix: factorizing it solves half the system.
     stride = width + LANES
-    for block in numba.prange(len(cuts) - 1):
-        matrix = np.zeros(width * stride, others.dtype)
-        for n in range(cuts[block], cuts[block + 1]):
-            row = rows[n]
-            neighbors = indices[indptr[row] : indptr[row + 1]]
-            _set_base(matrix, width, gram, shares[row], ridges[row])
-            _add_outer(neighbors, others, width, weights[row], other_weights, matrix)
-            _factorize(matrix, width)
-            gain = _substitute(matrix, width, vectors[row * width : (row + 1) * width])
-            losses[row] = len(neighbors) - gain
+    matrix = np.zeros(width * stride, others.dtype)
+    for n in range(cuts[first], cuts[end]):
+        row = rows[n]
+        neighbors = indices[indptr[row] : indptr[row + 1]]
+        _set_base(matrix, width, gram, shares[row], ridges[row])
+        _add_outer(neighbors, others, width, weights[row], other_weights, matrix)
+        _factorize(matrix, width)
+        gain = _substitute(matrix, width, vectors[row * width : (row + 1) * width])
+        losses[row] = len(neighbors) - gain
 
 
 @inlined

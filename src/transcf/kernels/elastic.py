@@ -10,15 +10,19 @@ users that both items share. So an item that shares no more than l1 users with t
 weight, and is left out from the start.
 """
 
-import numba
+from functools import partial
+
 import numpy as np
 
-from . import Array, compiled, compiled_parallel, inlined
+from transcf.threads import share
 
-SLOTS = 64  # shares of the work, each with its own scratch; more than there are threads
+from . import Array, compiled, inlined, inner
+
+#: Shares of the work: neighbouring targets go to different ones, which makes them alike.
+SLOTS = 64
 
 
-@compiled
+@inner
 def _candidates(
     target: int, by_item: tuple[Array, Array], by_user: tuple[Array, Array], l1: float,
     shared: Array, found: Array,
@@ -61,7 +65,7 @@ def _step(users: Array, residual: Array, weight: float, l1: float, l2: float) ->
     return best
 
 
-@compiled
+@inner
 def _sweep(
     items: Array, by_item: tuple[Array, Array], l1: float, l2: float,
     residual: Array, weights: Array, only_positive: bool,
@@ -79,7 +83,6 @@ def _sweep(
     return largest
 
 
-@compiled_parallel
 def elastic_weights(
     first: int,
     last: int,
@@ -107,11 +110,25 @@ def elastic_weights(
     Returns:
         (last - first,) bool: which targets are done.
     """
-    n_items, n_users = len(by_item[0]) - 1, len(by_user[0]) - 1
     done = np.zeros(last - first, np.bool_)
-    for slot in numba.prange(SLOTS):
-        residual, weights = np.zeros(n_users), np.zeros(n_items)
-        shared, found = np.zeros(n_items, np.int32), np.empty(n_items, np.int32)
+    work = partial(
+        _fill_slots, first, last, by_item, by_user, l1, l2, tolerance, most_sweeps, out, done
+    )
+    share(SLOTS, work)
+    return done
+
+
+@compiled
+def _fill_slots(
+    first: int, last: int, by_item: tuple[Array, Array], by_user: tuple[Array, Array],
+    l1: float, l2: float, tolerance: float, most_sweeps: int, out: Array, done: Array,
+    first_slot: int, end_slot: int,
+) -> None:  # fmt: skip
+    """The slots first_slot..end_slot-1 of `elastic_weights`."""
+    n_items, n_users = len(by_item[0]) - 1, len(by_user[0]) - 1
+    residual, weights = np.zeros(n_users), np.zeros(n_items)
+    shared, found = np.zeros(n_items, np.int32), np.empty(n_items, np.int32)
+    for slot in range(first_slot, end_slot):
         for target in range(first + slot, last, SLOTS):
             items = found[: _candidates(target, by_item, by_user, l1, shared, found)]
             residual[:] = 0.0
@@ -131,4 +148,3 @@ def elastic_weights(
             out[target - first] = 0.0
             for item in items:
                 out[target - first, item] = weights[item]
-    return done

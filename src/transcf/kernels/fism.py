@@ -14,7 +14,7 @@ is left out, B is D as it was when that began.
 from typing import Any
 
 from . import Array, inlined
-from .lanes import LANES, fill, load, nothing, store, sum_lanes
+from .lanes import LANES, fill, load, store, sum_lanes, zeros
 
 
 @inlined
@@ -120,7 +120,7 @@ def step_pair(
         a, b, x = load(own, i + k), load(items, j + k), load(working, c + k)
         apart, step = by * (a - b), by * x
         store(own, i + k, kept * a + step)
-        store(change, o + k, nothing(b) - less * b - step)
+        store(change, o + k, zeros(b) - less * b - step)
         store(working, c + k, x + times * (a - b))
         store(working, dim + k, load(working, dim + k) + apart)
 

@@ -7,12 +7,12 @@ own stream of random numbers, so nothing depends on the threads: batches too sma
 waiting are run by one.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
-from . import Array, compiled, compiled_parallel, inlined
+from . import Array, compiled, inlined, inner
 from .fism import (
     add_columns,
     begin_history,
@@ -28,9 +28,12 @@ from .neighborhood import prefetch_row
 from .rng import advance, below, mix, stream
 from .rows import dot
 from .sampling import TRAINING
+from .tickets import NONE, PATIENCE, add_to, look_at, share_tickets
 
 #: Samples of a batch that are worth sharing among threads: some tenths of a millisecond of work.
 WORTH_SHARING = 2048
+#: Visits that are handed out together: enough to be worth a look at the counter.
+TOGETHER = 4
 
 
 class Vectors(NamedTuple):
@@ -108,7 +111,7 @@ def _has(rows: Array, item: int) -> bool:
     return begin < len(rows) and rows[begin] == item
 
 
-@compiled
+@inner
 def _draw(rows: Array, active: Array, drawn: Array, state: np.uint64) -> None:
     """Fill `drawn` with active items that are not among the user's rows."""
     for n in range(len(drawn)):
@@ -120,7 +123,7 @@ def _draw(rows: Array, active: Array, drawn: Array, state: np.uint64) -> None:
         drawn[n] = item
 
 
-@compiled
+@inner
 def _visit_pairs(
     rates: Rates, vectors: Vectors, own_history: Array, own_items: Array, own_bias: Array,
     drawn: Array, changes: Array, bias_changes: Array, working: Array, scales: Array, dim: int,
@@ -149,7 +152,7 @@ def _visit_pairs(
     return loss / 2
 
 
-@compiled
+@inner
 def _visit_points(
     rates: Rates, vectors: Vectors, own_history: Array, own_items: Array, own_bias: Array,
     drawn: Array, changes: Array, bias_changes: Array, working: Array, scales: Array, dim: int,
@@ -185,7 +188,7 @@ def _visit_points(
     return loss / 2
 
 
-@compiled
+@inner
 def _visit(
     rates: Rates, vectors: Vectors, dim: int, people: People, scales: Array, visits: Visits,
     v: int, begin: int, scratch: Scratch, seed: int, epoch: int,
@@ -229,7 +232,7 @@ def _visit(
     return loss
 
 
-@compiled
+@inner
 def _add_changes(
     vectors: Vectors, dim: int, visits: Visits, begin: int, end: int, scratch: Scratch, part: int
 ) -> None:
@@ -248,7 +251,6 @@ def _add_changes(
             vectors.bias[drawn[n]] += scratch.drawn_bias[n]
 
 
-@compiled_parallel
 def run_visits(
     rates: Rates,
     vectors: Vectors,
@@ -275,20 +277,63 @@ def run_visits(
         epoch: Number of the epoch.
         losses: Sum of the losses of every visit, (n_visits,) float64, out.
     """
-    n_visits, parts = len(visits.users), dim // LANES + 1
-    for begin in range(0, n_visits, visits.at_once):
-        end = min(begin + visits.at_once, n_visits)
-        if visits.drawn[end] - visits.drawn[begin] < WORTH_SHARING:
-            for v in range(begin, end):
+    phases, is_shared = _phases(visits, dim)
+    work = partial(
+        _take_part, rates, vectors, dim, people, scales, visits, scratch, seed, epoch, losses,
+        phases, np.zeros(2, np.int64),
+    )  # fmt: skip
+    share_tickets(work, most=int(phases[-1]) if is_shared else 1)
+
+
+def _phases(visits: Visits, dim: int) -> tuple[Array, bool]:
+    """Cut an epoch into phases that wait for each other: a batch's visits, then its changes.
+
+    Returns:
+        The first ticket of every phase and one after the last, (2 n_batches + 1,) int64; and
+        whether any of them is worth more than one thread.
+    """
+    n_visits = len(visits.users)
+    begins = np.arange(0, n_visits, visits.at_once)
+    ends = np.minimum(begins + visits.at_once, n_visits)
+    is_large = visits.drawn[ends] - visits.drawn[begins] >= WORTH_SHARING
+    tickets = np.ones((len(begins), 2), np.int64)
+    tickets[is_large, 0] = -(-(ends - begins)[is_large] // TOGETHER)
+    tickets[is_large, 1] = dim // LANES + 1
+    return np.concatenate([[0], np.cumsum(tickets)]), bool(is_large.any())
+
+
+@compiled
+def _take_part(
+    rates: Rates, vectors: Vectors, dim: int, people: People, scales: Array, visits: Visits,
+    scratch: Scratch, seed: int, epoch: int, losses: Array, phases: Array, counters: Array,
+    ticket: int,
+) -> int:  # fmt: skip
+    """Take shares of phases and do them; see `share_tickets`.
+
+    `counters` hold the next ticket, and how many are done.
+    """
+    if ticket == NONE:
+        ticket = add_to(counters, 0, 1)
+    while ticket < phases[-1]:
+        phase = np.searchsorted(phases, ticket, side="right") - 1
+        looks = 0
+        while look_at(counters, 1) < phases[phase]:
+            looks += 1
+            if looks > PATIENCE:
+                return ticket
+        share, shares = ticket - phases[phase], phases[phase + 1] - phases[phase]
+        begin: Any = phase // 2 * visits.at_once
+        end: Any = min(begin + visits.at_once, len(visits.users))
+        if phase % 2 == 0:
+            size = end - begin
+            for v in range(begin + size * share // shares, begin + size * (share + 1) // shares):
                 losses[v] = _visit(
                     rates, vectors, dim, people, scales, visits, v, begin, scratch, seed, epoch
                 )
-            for part in range(parts):
-                _add_changes(vectors, dim, visits, begin, end, scratch, part)
         else:
-            for v in numba.prange(begin, end):
-                losses[v] = _visit(
-                    rates, vectors, dim, people, scales, visits, v, begin, scratch, seed, epoch
-                )
-            for part in numba.prange(parts):
+            parts = dim // LANES + 1
+            for part in range(parts * share // shares, parts * (share + 1) // shares):
                 _add_changes(vectors, dim, visits, begin, end, scratch, part)
+        add_to(counters, 1, 1)
+        ticket = add_to(counters, 0, 1)
+    return NONE

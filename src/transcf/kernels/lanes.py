@@ -2,7 +2,8 @@
 
 A compiler may only vectorise a loop when it can prove that the rows it reads and writes never
 overlap, and here it cannot: two item rows live in one array. A `Lanes` value is sixteen
-neighbouring numbers of an array, read at once, computed with `+ - *` and written at once, so every
+neighbouring numbers of an array, read at once, computed with `+ - *` (and a leading
+minus) and written at once, so every
 kernel is vectorised by construction and still reads like the formula it implements.
 
     total = fill(zero)
@@ -16,10 +17,18 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.cgutils import gep
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import (
+    intrinsic,
+    lower_builtin,
+    models,
+    overload,
+    register_model,
+    type_callable,
+)
 
 LANES = 16
 _RELAXED = ("contract", "reassoc", "nsz", "arcp")
@@ -110,14 +119,22 @@ def fill(typing: Any, value: Any) -> Any:
     return Lanes(value)(value), generate
 
 
-@intrinsic
-def nothing(typing: Any, like: Any) -> Any:
-    """Sixteen zeros of the same type as `like`; adding them costs nothing."""
+def zeros(like: Any) -> Any:
+    """Zeros of the same type as `like`: an array in Python, sixteen numbers in kernels.
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(_vector(signature.return_type.dtype), [0.0] * LANES)
+    There, adding them costs nothing.
+    """
+    return np.zeros_like(like)
 
-    return like(like), generate
+
+@type_callable(zeros)
+def _type_zeros(context: Any) -> Any:
+    return lambda like: like if isinstance(like, Lanes) else None
+
+
+@lower_builtin(zeros, Lanes)
+def _zeros(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    return ir.Constant(_vector(signature.return_type.dtype), [0.0] * LANES)
 
 
 @intrinsic
@@ -164,3 +181,11 @@ for _symbol, _instruction in (
     (operator.mul, "fmul"),
 ):
     _define(_symbol, _instruction)
+
+
+@overload(operator.neg)
+def _minus(lanes: Any) -> Any:
+    def implementation(lanes: Any) -> Any:
+        return zeros(lanes) - lanes
+
+    return implementation if isinstance(lanes, Lanes) else None

@@ -5,18 +5,23 @@ is [b | n | m], where m collects the steps that the item's neighbourhood asks of
 Every sum is owned by one row and runs in the order of the data, so results never depend on threads.
 """
 
-import numba
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
-from . import Array, compiled_parallel, inlined
+from transcf.threads import share
+
+from . import Array, compiled, inlined
 from .lanes import prefetch
-from .rows import add_scaled
+from .rows import add_scaled, clear
 from .sampling import Strata
 
 AHEAD = 8
+#: Rows or entries that are not worth a thread of their own.
+FEW = 256
 
 
-@compiled_parallel
 def row_means(indptr: Array, indices: Array, matrix: Array) -> Array:
     """The mean of the listed rows of `matrix` for every row of a CSR pattern.
 
@@ -28,15 +33,33 @@ def row_means(indptr: Array, indices: Array, matrix: Array) -> Array:
     Returns:
         (n_rows, dim), zeros where a row lists nothing.
     """
-    n_rows, dim = len(indptr) - 1, matrix.shape[1]
-    means = np.zeros((n_rows, dim), matrix.dtype)
-    for row in numba.prange(n_rows):
-        for position in range(indptr[row], indptr[row + 1]):
-            for k in range(dim):
-                means[row, k] += matrix[indices[position], k]
-        for k in range(dim):
-            means[row, k] /= max(1, indptr[row + 1] - indptr[row])
+    means = np.zeros((len(indptr) - 1, matrix.shape[1]), matrix.dtype)
+    _share_rows(indptr, partial(_row_means, indptr, indices, matrix, means))
     return means
+
+
+@compiled
+def _row_means(
+    indptr: Array, indices: Array, matrix: Array, means: Array, first: int, end: int
+) -> None:
+    """The rows first..end-1 of `row_means`."""
+    for row in range(first, end):
+        for position in range(indptr[row], indptr[row + 1]):
+            for k in range(matrix.shape[1]):
+                means[row, k] += matrix[indices[position], k]
+        for k in range(matrix.shape[1]):
+            means[row, k] /= max(1, indptr[row + 1] - indptr[row])
+
+
+def _share_rows(indptr: Array, work: Callable[[int, int], None]) -> None:
+    """Share the rows of a CSR pattern, cut where all threads have about as many entries."""
+    n_rows, n_entries = len(indptr) - 1, int(indptr[-1])
+
+    def between(first: int, end: int) -> None:
+        begin, stop = np.searchsorted(indptr[:-1], (first, end))
+        work(int(begin), n_rows if end == n_entries else int(stop))
+
+    share(n_entries, between, least=FEW)
 
 
 @inlined
@@ -46,7 +69,6 @@ def prefetch_row(array: Array, start: int, length: int) -> None:
         prefetch(array, start + k)
 
 
-@compiled_parallel
 def average_items(
     users: Array, items: Array, dim: int, indptr: Array, places: Array, user_share: Array
 ) -> None:
@@ -60,16 +82,25 @@ def average_items(
         places: the dealt place of every interaction's item, (nnz,) int32.
         user_share: 1 / |N_u|, (n_users,).
     """
+    work = partial(_average_items, users, items, dim, indptr, places, user_share)
+    _share_rows(indptr, work)
+
+
+@compiled
+def _average_items(
+    users: Array, items: Array, dim: int, indptr: Array, places: Array, user_share: Array,
+    first: int, end: int,
+) -> None:  # fmt: skip
+    """The users first..end-1 of `average_items`."""
     last = len(places) - 1
-    for user in numba.prange(len(indptr) - 1):
+    for user in range(first, end):
         q = 2 * dim * user + dim
-        users[q : q + dim] = 0
+        clear(users, q, dim)
         for position in range(indptr[user], indptr[user + 1]):
             prefetch_row(items, 3 * dim * places[min(position + AHEAD, last)], dim)
             add_scaled(users, q, items, 3 * dim * places[position], dim, user_share[user])
 
 
-@compiled_parallel
 def push_to_users(
     users: Array, items: Array, dim: int, indptr: Array, places: Array, item_share: Array
 ) -> None:
@@ -77,8 +108,18 @@ def push_to_users(
 
     Args: as `average_items`, and item_share: 1 / |N_i| in dealt order, (n_active,).
     """
+    work = partial(_push_to_users, users, items, dim, indptr, places, item_share)
+    _share_rows(indptr, work)
+
+
+@compiled
+def _push_to_users(
+    users: Array, items: Array, dim: int, indptr: Array, places: Array, item_share: Array,
+    first: int, end: int,
+) -> None:  # fmt: skip
+    """The users first..end-1 of `push_to_users`."""
     last = len(places) - 1
-    for user in numba.prange(len(indptr) - 1):
+    for user in range(first, end):
         a = 2 * dim * user
         for position in range(indptr[user], indptr[user + 1]):
             prefetch_row(items, (3 * places[min(position + AHEAD, last)] + 2) * dim, dim)
@@ -86,17 +127,26 @@ def push_to_users(
             add_scaled(users, a, items, (3 * place + 2) * dim, dim, -item_share[place])
 
 
-@compiled_parallel
 def average_users(users: Array, items: Array, dim: int, strata: Strata, item_share: Array) -> None:
     """n_i = mean of a_u over the users u of i, and m_i = 0.
 
     Goes block by block, because a block's rows fit the cache while the users stream by.
     """
+    work = partial(_average_users, users, items, dim, strata, item_share)
+    share(len(strata.starts) - 1, work)
+
+
+@compiled
+def _average_users(
+    users: Array, items: Array, dim: int, strata: Strata, item_share: Array,
+    first_block: int, end_block: int,
+) -> None:  # fmt: skip
+    """The blocks first_block..end_block-1 of `average_users`."""
     groups, starts, visits, visitor, first, slots, _ = strata
     n_blocks = len(starts) - 1
-    for b in numba.prange(n_blocks):
+    for b in range(first_block, end_block):
         for place in range(starts[b], starts[b + 1]):
-            items[(3 * place + 1) * dim : (3 * place + 3) * dim] = 0
+            clear(items, (3 * place + 1) * dim, 2 * dim)
         for g in range(len(groups) - 1):
             stratum = g * n_blocks + b
             for visit in range(visits[stratum], visits[stratum + 1]):
@@ -108,7 +158,6 @@ def average_users(users: Array, items: Array, dim: int, strata: Strata, item_sha
                     add_scaled(items, n, users, a, dim, item_share[place])
 
 
-@compiled_parallel
 def bound_rows(matrix: Array, power: float) -> Array:
     """Divide every row outside of the unit ball by a power of its norm, in place.
 
@@ -120,7 +169,14 @@ def bound_rows(matrix: Array, power: float) -> Array:
         The squared norms before, (n_rows,): not finite where a row diverged.
     """
     norms = np.empty(len(matrix), matrix.dtype)
-    for row in numba.prange(len(matrix)):
+    share(len(matrix), partial(_bound_rows, matrix, power, norms), least=FEW)
+    return norms
+
+
+@compiled
+def _bound_rows(matrix: Array, power: float, norms: Array, first: int, end: int) -> None:
+    """The rows first..end-1 of `bound_rows`."""
+    for row in range(first, end):
         total = matrix[row, 0] * matrix[row, 0]
         for k in range(1, matrix.shape[1]):
             total += matrix[row, k] * matrix[row, k]
@@ -129,4 +185,3 @@ def bound_rows(matrix: Array, power: float) -> Array:
             length = total ** (power / 2)
             for k in range(matrix.shape[1]):
                 matrix[row, k] /= length
-    return norms

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import Array, inlined
-from .lanes import LANES, fill, load, nothing, store, sum_lanes
+from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .neighborhood import prefetch_row
-from .ranked_draws import RankedRates, draw
-from .rounds import costs_of, hardest, visits_of
-from .sampling import Visit, draw_pair
+from .ranked_draws import RankedRates, draw, draws_of
+from .rounds import Nearest, Rows, costs_of, hardest, visits_of
+from .sampling import Draws, Visit, draw_pair
 
 #: A product of probabilities is turned into a sum of logarithms before it gets smaller.
 _SMALLEST = 1e-200
@@ -43,13 +43,23 @@ class HingeRates(NamedTuple):
     bounds_steps: bool
 
 
+class NoExtra(NamedTuple):
+    """BPR needs nothing else."""
+
+
+class HingeExtra(NamedTuple):
+    """`rank_weights` is the weight of a step by the number of violations, (negatives + 1,)."""
+
+    rank_weights: Array
+
+
 # -- BPR and AoBPR ---------------------------------------------------------------------------
 
 
 @inlined
 def _preference(users: Array, u: int, items: Array, i: int, j: int, dim: int) -> Any:
     """x_u . (y_i - y_j)."""
-    total = nothing(load(users, u))
+    total = zeros(load(users, u))
     for k in range(0, dim, LANES):
         total = total + load(users, u + k) * (load(items, i + k) - load(items, j + k))
     return sum_lanes(total)
@@ -68,33 +78,27 @@ def _logistic_step(
         store(items, j + k, kept * y_j - by * x)
 
 
-@visits_of(LogisticRates, RankedRates)
-@inlined
-def _logistic_visit(
-    rates: LogisticRates | RankedRates,
-    weights: Array,
-    users: Array,
-    items: Array,
-    bias: Array,
-    extra: Array,
-    dim: int,
-    slots: Array,
-    shares: Array,
-    marks: Array,
-    visit: Visit,
+@draws_of(LogisticRates)
+def _draw_evenly(
+    rates: LogisticRates, rows: Rows[NoExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
-) -> tuple[np.uint64, float, Any]:
+) -> tuple[np.uint64, int, int]:  # fmt: skip
+    return draw_pair(draws, visit, state)
+
+
+@visits_of(LogisticRates, RankedRates)
+def _logistic_visit(
+    rates: LogisticRates | RankedRates, rows: Rows[Any], dim: int, draws: Draws, visit: Visit,
+    state: np.uint64,
+) -> tuple[np.uint64, float, Any]:  # fmt: skip
+    users, items, bias, _ = rows
     u, start, one = dim * visit.user, visit.start, users.dtype.type(1)
     loss, likelihood, wrong = 0.0, 1.0, np.int64(0)
-    state, i_next, j_next = draw(
-        rates, weights, users, extra, dim, slots, shares, marks, visit, state
-    )
+    state, i_next, j_next = draw(rates, rows, dim, draws, visit, state)
     for _ in range(visit.samples):
         i, j = start + i_next, start + j_next
         # One sample ahead: the rows can travel.
-        state, i_next, j_next = draw(
-            rates, weights, users, extra, dim, slots, shares, marks, visit, state
-        )
+        state, i_next, j_next = draw(rates, rows, dim, draws, visit, state)
         prefetch_row(items, dim * (start + i_next), dim)
         prefetch_row(items, dim * (start + j_next), dim)
         x = _preference(users, u, items, dim * i, dim * j, dim) + bias[i] - bias[j]
@@ -121,7 +125,7 @@ def _logistic_visit(
 @inlined
 def _distance(users: Array, u: int, items: Array, i: int, dim: int) -> Any:
     """|x_u - y_i|^2."""
-    total = nothing(load(users, u))
+    total = zeros(load(users, u))
     for k in range(0, dim, LANES):
         e = load(users, u + k) - load(items, i + k)
         total = total + e * e
@@ -129,9 +133,8 @@ def _distance(users: Array, u: int, items: Array, i: int, dim: int) -> Any:
 
 
 @costs_of(HingeRates)
-@inlined
-def _cost(rates: HingeRates, users: Array, user: int, items: Array, place: int, dim: int) -> Any:
-    return _distance(users, dim * user, items, dim * place, dim)
+def _cost(rates: HingeRates, rows: Rows[HingeExtra], dim: int, user: int, place: int) -> Any:
+    return _distance(rows.users, dim * user, rows.items, dim * place, dim)
 
 
 @inlined
@@ -150,7 +153,7 @@ def _hinge_step(
 @inlined
 def _into_ball(rows: Array, start: int, dim: int) -> None:
     """Bring a row onto the unit sphere if it lies outside."""
-    total = nothing(load(rows, start))
+    total = zeros(load(rows, start))
     for k in range(0, dim, LANES):
         total = total + load(rows, start + k) * load(rows, start + k)
     squared_norm = sum_lanes(total)
@@ -161,34 +164,24 @@ def _into_ball(rows: Array, start: int, dim: int) -> None:
 
 
 @visits_of(HingeRates)
-@inlined
 def _hinge_visit(
-    rates: HingeRates,
-    weights: Array,
-    users: Array,
-    items: Array,
-    bias: Array,
-    extra: Array,
-    dim: int,
-    slots: Array,
-    shares: Array,
-    marks: Array,
-    visit: Visit,
+    rates: HingeRates, rows: Rows[HingeExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
-) -> tuple[np.uint64, float, int]:
+) -> tuple[np.uint64, float, int]:  # fmt: skip
+    users, items = rows.users, rows.items
     u, start, loss, active = dim * visit.user, visit.start, 0.0, 0
-    state, i_next, j_next = draw_pair(state, slots, shares, marks, visit)
+    state, i_next, j_next = draw_pair(draws, visit, state)
     for _ in range(visit.samples):
         i, j = start + i_next, start + j_next
-        state, i_next, j_next = draw_pair(state, slots, shares, marks, visit)
+        state, i_next, j_next = draw_pair(draws, visit, state)
         prefetch_row(items, dim * (start + i_next), dim)
         prefetch_row(items, dim * (start + j_next), dim)
         reach = rates.margin + _distance(users, u, items, dim * i, dim)
         far = _distance(users, u, items, dim * j, dim)
         state, j, far, violations = hardest(
-            rates, users, items, bias, dim, marks, visit, reach, j, far, state
+            rates, rows, dim, draws, visit, reach, Nearest(j, far), state
         )
-        weight = weights[violations]  # zero without any
+        weight = rows.extra.rank_weights[violations]  # zero without any
         loss += weight * (reach - far)
         active += int(violations > 0)
         if violations > 0 or rates.keep < 1:

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit
 from numba.core import types
 from numba.core.cgutils import gep
 from numba.extending import intrinsic
 
-from transcf.kernels import compiled
+from transcf.kernels import compiled, compiled_strictly
 from transcf.kernels.lanes import LANES, Lanes, fill, load, sum_lanes
 
 Floats = npt.NDArray[np.float32]
@@ -62,18 +61,24 @@ def prefetch(vector: Floats) -> None:
         _ask_for(vector, start)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator, unused-ignore]
-def pair_score(user: Floats, item: Floats, constant: np.float32) -> Any:
-    """Inner product of two vectors plus a constant, in float64, rounded once to float32."""
-    size = len(user)
+@compiled_strictly
+def _product(left: Floats, right: Floats) -> Any:
+    """Inner product of two vectors in float64."""
+    size = len(left)
     whole = size - size % LANES
     total = fill(0.0)
     for start in range(0, whole, LANES):
-        total = _add_products(total, load(user, start), load(item, start))
-    score = sum_lanes(total)
+        total = _add_products(total, load(left, start), load(right, start))
+    result = sum_lanes(total)
     for n in range(whole, size):
-        score += np.float64(user[n]) * np.float64(item[n])
-    return np.float32(score + constant)
+        result += np.float64(left[n]) * np.float64(right[n])
+    return result
+
+
+@compiled_strictly
+def pair_score(user: Floats, item: Floats, constant: np.float32) -> Any:
+    """Inner product of two vectors plus a constant, in float64, rounded once to float32."""
+    return np.float32(_product(user, item) + constant)
 
 
 @compiled
@@ -104,8 +109,5 @@ def row_norms(vectors: Floats) -> npt.NDArray[np.float64]:
     """(n,) lengths of the rows, in float64."""
     norms = np.empty(len(vectors), np.float64)
     for row in range(len(vectors)):
-        total = 0.0
-        for value in vectors[row]:
-            total += np.float64(value) * np.float64(value)
-        norms[row] = np.sqrt(total)
+        norms[row] = np.sqrt(_product(vectors[row], vectors[row]))
     return norms

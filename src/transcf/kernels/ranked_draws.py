@@ -1,15 +1,20 @@
 """AoBPR's draws: negatives from the top of rankings by single factors."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba.extending import overload
 
-from . import INLINED, Array, compiled_parallel, inlined
+from transcf.threads import share
+
+from . import INLINED, Array, Function, compiled, inlined
+from .kinds import Kinds
 from .rng import advance, mix, uniform
-from .sampling import Visit, draw_own, draw_pair
+from .rounds import Rows
+from .sampling import Draws, Visit, draw_own
 
 _MAGNITUDE, _SLOT = 0x7FFFFFFF, 0xFFFFFFFF
 
@@ -28,56 +33,63 @@ class RankedRates(NamedTuple):
     rank_reach: float
 
 
-def draw(
-    rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
-    marks: Any, visit: Any, state: Any,
-) -> Any:  # fmt: skip
-    """One of the visit's items and a negative (two slots), by rank for `RankedRates`, else evenly.
+class Rankings(NamedTuple):
+    """The slots of every block by each factor, smallest first, and how much the factors matter.
 
-    Only for kernels.
+    Attributes:
+        slots: (n_factors, n_items) int32, blocks one after the other.
+        importance: spread of each factor over the items, (n_factors,).
     """
 
+    slots: Array
+    importance: Array
 
-@overload(draw, jit_options=INLINED)
-def _choose_draw(
-    rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
-    marks: Any, visit: Any, state: Any,
-) -> Any:  # fmt: skip
-    def evenly(
-        rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
-        marks: Any, visit: Any, state: Any,
-    ) -> Any:  # fmt: skip
-        return draw_pair(state, slots, shares, marks, visit)
 
-    def by_rank(
-        rates: Any, weights: Any, users: Any, rankings: Any, dim: Any, slots: Any, shares: Any,
-        marks: Any, visit: Any, state: Any,
-    ) -> Any:  # fmt: skip
-        state = advance(state)
-        positive = draw_own(mix(state), slots, shares, visit)
-        state, negative = draw_ranked(rates, weights, users, rankings, dim, marks, visit, state)
-        return state, positive, negative
+_draws = Kinds()
 
-    return by_rank if rates.instance_class is RankedRates else evenly
+
+def draws_of(*kinds: type) -> Callable[[Function], Function]:
+    """Let a function draw for rates of these classes; its arguments are those of `draw`.
+
+    It returns the state, one of the visit's items and a negative (two slots).
+    """
+    return _draws.register(*kinds)
+
+
+def draw(
+    rates: Any, rows: Rows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
+) -> Any:
+    """What `draws_of` has found for the rates; only for kernels."""
+
+
+@overload(draw, jit_options=INLINED, strict=False)
+def _choose_draw(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
+    return _draws.find(rates)
+
+
+@draws_of(RankedRates)
+def _draw_by_rank(
+    rates: RankedRates, rows: Rows[Rankings], dim: int, draws: Draws, visit: Visit,
+    state: np.uint64,
+) -> tuple[np.uint64, int, int]:  # fmt: skip
+    state = advance(state)
+    positive = draw_own(mix(state), draws, visit)
+    state, negative = draw_ranked(rates, rows, dim, draws, visit, state)
+    return state, positive, negative
 
 
 @inlined
 def draw_ranked(
-    rates: RankedRates,
-    weights: Array,
-    users: Array,
-    rankings: Array,
-    dim: int,
-    marks: Array,
-    visit: Visit,
+    rates: RankedRates, rows: Rows[Rankings], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
-) -> tuple[np.uint64, int]:
+) -> tuple[np.uint64, int]:  # fmt: skip
     """A negative that the user's vector ranks high: by one factor, drawn by its importance.
 
     The rank r within the block has p(r) ~ exp(-r / (rank_share * size)); where the user has that
     item, the next one in the ranking is taken.
     """
-    size = visit.size
+    users, marks, size = rows.users, draws.marks, visit.size
+    rankings, weights = rows.extra
     u, total = dim * visit.user, weights.dtype.type(0)
     for f in range(len(weights)):
         total += abs(users[u + f]) * weights[f]
@@ -100,7 +112,6 @@ def draw_ranked(
     return state, slot
 
 
-@compiled_parallel
 def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> None:
     """Order the slots of every block by each factor, smallest first.
 
@@ -110,7 +121,15 @@ def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> N
         starts: where the blocks begin, (n_blocks + 1,) int64.
         rankings: out, (n_factors, n_items) int32.
     """
-    for f in numba.prange(len(rankings)):
+    share(len(rankings), partial(_rank_by_factors, items, dim, starts, rankings))
+
+
+@compiled
+def _rank_by_factors(
+    items: Array, dim: int, starts: Array, rankings: Array, first: int, end: int
+) -> None:
+    """The factors first..end-1 of `rank_by_factors`."""
+    for f in range(first, end):
         for b in range(len(starts) - 1):
             begin, size = starts[b], starts[b + 1] - starts[b]
             keys = np.empty(size, np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from transcf.kernels import compiled
+from transcf.kernels import compiled, inner
 from transcf.kernels.products import pair_score
 
 Floats = npt.NDArray[np.float32]
@@ -18,7 +18,7 @@ _ZERO = np.float32(0)
 _ONE = np.float32(1)
 
 
-@compiled
+@inner
 def _count_pair(part: Floats, low: np.float32, high: np.float32) -> tuple[int, int]:
     """How many scores are above `high`, and how many are at least `low`."""
     # Sums of ones are the form that compilers turn into vector code; exact up to 2^24 terms.

@@ -69,7 +69,9 @@ def stream(seed: int, epoch: int, purpose: int, index: int) -> np.uint64:
 @compiled
 def permutation(size: int, state: np.uint64) -> Array:
     """A uniformly random order of 0..size-1, (size,) int32."""
-    order = np.arange(size).astype(np.int32)
+    order = np.empty(size, np.int32)
+    for n in range(size):
+        order[n] = n
     for last in range(size - 1, 0, -1):
         state = advance(state)
         other = below(mix(state), last + 1)

@@ -1,9 +1,11 @@
 """Rows of vectors as kernels want them: flat, each padded with zeros to whole lanes."""
 
-import numba
+from functools import partial
 
-from . import Array, aligned_zeros, compiled_parallel, inlined
-from .lanes import LANES, fill, load, nothing, store, sum_lanes
+from transcf.threads import share
+
+from . import Array, aligned_zeros, compiled, inlined
+from .lanes import LANES, fill, load, store, sum_lanes, zeros
 
 
 def padded_width(dim: int) -> int:
@@ -24,7 +26,6 @@ def unpadded(flat: Array, width: int, dim: int) -> Array:
     return flat.reshape(-1, width)[:, :dim].copy()
 
 
-@compiled_parallel
 def multiply_rows(rows: Array, width: int, matrix: Array, products: Array) -> None:
     """Multiply every row by a matrix.
 
@@ -34,10 +35,17 @@ def multiply_rows(rows: Array, width: int, matrix: Array, products: Array) -> No
         matrix: (width * width,), flat, of the same type.
         products: As `rows`, out.
     """
-    for row in numba.prange(len(rows) // width):
-        at = row * width
+    share(len(rows) // width, partial(_multiply_rows, rows, width, matrix, products))
+
+
+@compiled
+def _multiply_rows(
+    rows: Array, width: int, matrix: Array, products: Array, first: int, end: int
+) -> None:
+    """The rows first..end-1 of `multiply_rows`."""
+    for at in range(first * width, end * width, width):
         for start in range(0, width, LANES):
-            total = nothing(load(matrix, start))
+            total = zeros(load(matrix, start))
             for k in range(width):
                 total = total + fill(rows[at + k]) * load(matrix, k * width + start)
             store(products, at + start, total)
@@ -58,6 +66,13 @@ def add_scaled(into: Array, i: int, source: Array, j: int, width: int, factor: f
     by = fill(factor)
     for k in range(0, width, LANES):
         store(into, i + k, load(into, i + k) + by * load(source, j + k))
+
+
+@inlined
+def clear(into: Array, i: int, width: int) -> None:
+    """into[i : i + width] = 0; a slice would take ten times as long to compile."""
+    for k in range(0, width, LANES):
+        store(into, i + k, zeros(load(into, i + k)))
 
 
 @inlined

@@ -6,12 +6,14 @@ block can run side by side. Inside a stratum the interactions are sorted by user
 user together with their items in the block. Negatives come from the block, too.
 """
 
+from functools import partial
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from . import Array, compiled, compiled_parallel, inlined
+from transcf.threads import share
+
+from . import Array, compiled, inlined
 from .rng import advance, below, below_low, mix, permutation, stream, upper_half
 
 DEALING, TRAINING = 1, 2
@@ -33,6 +35,18 @@ class Strata(NamedTuple):
     first: Array
     slots: Array
     shares: Array
+
+
+class Draws(NamedTuple):
+    """What a stratum draws from.
+
+    `slots` and `shares` are those of the strata; `marks`, (size of the block,), hold the stamp of
+    the latest visit of somebody who has the item.
+    """
+
+    slots: Array
+    shares: Array
+    marks: Array
 
 
 class Visit(NamedTuple):
@@ -68,25 +82,34 @@ def locate(order: Array, starts: Array, block: Array, slot: Array) -> None:
             slot[order[place]] = place - starts[b]
 
 
-@compiled_parallel
 def count_strata(
     indptr: Array, indices: Array, groups: Array, block: Array, visits: Array, entries: Array
 ) -> None:
-    """Count the visits and the interactions of every stratum, both (n_groups, n_blocks), out."""
-    for g in numba.prange(len(groups) - 1):
-        latest = np.full(visits.shape[1], -1, np.int64)
-        visits[g] = 0
-        entries[g] = 0
+    """Count the visits and the interactions of every stratum.
+
+    Both, (n_groups, n_blocks), are zero before.
+    """
+    work = partial(_count_groups, indptr, indices, groups, block, visits, entries)
+    share(len(groups) - 1, work)
+
+
+@compiled
+def _count_groups(
+    indptr: Array, indices: Array, groups: Array, block: Array, visits: Array, entries: Array,
+    first: int, end: int,
+) -> None:  # fmt: skip
+    """The groups first..end-1 of `count_strata`."""
+    for g in range(first, end):
+        latest = np.zeros(visits.shape[1], np.int64)  # one more than the user, so none is 0
         for user in range(groups[g], groups[g + 1]):
             for position in range(indptr[user], indptr[user + 1]):
                 b = block[indices[position]]
                 entries[g, b] += 1
-                if latest[b] != user:
-                    latest[b] = user
+                if latest[b] != user + 1:
+                    latest[b] = user + 1
                     visits[g, b] += 1
 
 
-@compiled_parallel
 def fill_strata(
     indptr: Array,
     indices: Array,
@@ -107,22 +130,34 @@ def fill_strata(
         entries: where each stratum's interactions begin, (n_groups * n_blocks,) int64.
         strata: `groups`, `starts` and `visits` are read, the rest is written.
     """
+    work = partial(_fill_groups, indptr, indices, weights, block, slot, entries, strata)
+    share(len(strata.groups) - 1, work)
+
+
+@compiled
+def _fill_groups(
+    indptr: Array, indices: Array, weights: Array, block: Array, slot: Array, entries: Array,
+    strata: Strata, first_group: int, end_group: int,
+) -> None:  # fmt: skip
+    """The groups first_group..end_group-1 of `fill_strata`."""
     groups, _, visits, visitor, first, slots, shares = strata
     n_blocks = len(strata.starts) - 1
-    for g in numba.prange(len(groups) - 1):
-        next_visit = visits[g * n_blocks : (g + 1) * n_blocks].copy()
-        next_entry = entries[g * n_blocks : (g + 1) * n_blocks].copy()
-        latest = np.full(n_blocks, -1, np.int64)
+    for g in range(first_group, end_group):
+        next_visit, next_entry = np.zeros(n_blocks, np.int64), np.zeros(n_blocks, np.int64)
+        latest = np.zeros(n_blocks, np.int64)  # one more than the user, so none is 0
+        for b in range(n_blocks):
+            next_visit[b], next_entry[b] = visits[g * n_blocks + b], entries[g * n_blocks + b]
         for user in range(groups[g], groups[g + 1]):
             for position in range(indptr[user], indptr[user + 1]):
                 item = indices[position]
                 b = block[item]
                 entry = next_entry[b]
                 if len(weights) > 0:
-                    before = shares[entry - 1] if latest[b] == user else weights.dtype.type(0)
+                    is_next = latest[b] == user + 1
+                    before = shares[entry - 1] if is_next else weights.dtype.type(0)
                     shares[entry] = before + weights[position]
-                if latest[b] != user:
-                    latest[b] = user
+                if latest[b] != user + 1:
+                    latest[b] = user + 1
                     visitor[next_visit[b]] = user
                     first[next_visit[b]] = entry
                     next_visit[b] += 1
@@ -131,42 +166,40 @@ def fill_strata(
 
 
 @inlined
-def draw_own(word: np.uint64, slots: Array, shares: Array, visit: Visit) -> int:
+def draw_own(word: np.uint64, draws: Draws, visit: Visit) -> int:
     """One of a visit's items by its weight (a slot), from the upper half of a random word."""
-    begin, count = visit.begin, visit.own
+    begin, count, shares = visit.begin, visit.own, draws.shares
     if len(shares) == 0:
-        return slots[begin + below(word, count)]
+        return draws.slots[begin + below(word, count)]
     wanted = upper_half(word) * shares[begin + count - 1]
     entry = begin
     while entry < begin + count - 1 and shares[entry] <= wanted:
         entry += 1
-    return slots[entry]
+    return draws.slots[entry]
 
 
 @inlined
-def draw_pair(
-    state: np.uint64, slots: Array, shares: Array, marks: Array, visit: Visit
-) -> tuple[np.uint64, int, int]:
+def draw_pair(draws: Draws, visit: Visit, state: np.uint64) -> tuple[np.uint64, int, int]:
     """One of the visit's items, and one of the block's that the user does not have (two slots).
 
-    The user's own items carry the visit's stamp in `marks`; at least one item must not.
+    The user's own items carry the visit's stamp; at least one item must not.
     """
     state = advance(state)
     word = mix(state)
-    positive = draw_own(word, slots, shares, visit)
+    positive = draw_own(word, draws, visit)
     negative = below_low(word, visit.size)
-    while marks[negative] == visit.stamp:
+    while draws.marks[negative] == visit.stamp:
         state = advance(state)
         negative = below(mix(state), visit.size)
     return state, positive, negative
 
 
 @inlined
-def draw_negative(state: np.uint64, marks: Array, visit: Visit) -> tuple[np.uint64, int]:
+def draw_negative(draws: Draws, visit: Visit, state: np.uint64) -> tuple[np.uint64, int]:
     """One more of the block's items that the user does not have (a slot)."""
     state = advance(state)
     negative = below(mix(state), visit.size)
-    while marks[negative] == visit.stamp:
+    while draws.marks[negative] == visit.stamp:
         state = advance(state)
         negative = below(mix(state), visit.size)
     return state, negative

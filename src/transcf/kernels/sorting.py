@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from . import compiled
+from . import compiled, inner
 
 _LOWER, _UPPER = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
 _HALF = np.uint64(32)
@@ -47,7 +47,7 @@ def number_by_hash(
     return codes, first[:n_codes].copy()
 
 
-@compiled
+@inner
 def _slot(word: np.uint64, table: npt.NDArray[np.uint64]) -> np.int64:
     """Find the slot of a hash in an open table, or the empty one where it belongs."""
     last = len(table) - 1
@@ -222,7 +222,7 @@ def transpose(
     return starts, rows
 
 
-@compiled
+@inner
 def _wins(
     event: np.int64, best: np.int64, times: npt.NDArray[np.int64], ratings: npt.NDArray[np.float32]
 ) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from . import compiled
+from . import compiled, inner
 from .rng import advance, below, mix, stream, uniform
 
 #: Name of the random streams, apart from those of splits and training.
@@ -45,7 +45,9 @@ def draw_events(
         items, strengths, moments: (n,) user after user; how strong the taste was, in [0, 1], and
         when it happened in the user's time, in [0, 1].
     """
-    total = degrees.sum()
+    total = 0
+    for degree in degrees:
+        total += degree
     n_items = len(styles)
     items = np.empty(total, dtype=np.int32)
     strengths = np.empty(total, dtype=np.float32)
@@ -97,7 +99,7 @@ def draw_events(
     return items, strengths, moments
 
 
-@compiled
+@inner
 def _guide(cumulated: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
     """Cut the popularity into equal pieces and note the first item that reaches into each."""
     n_items = len(cumulated) - 1
@@ -111,7 +113,7 @@ def _guide(cumulated: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
     return guide
 
 
-@compiled
+@inner
 def _pick(
     cumulated: npt.NDArray[np.float64],
     guide: npt.NDArray[np.int32],
@@ -128,7 +130,7 @@ def _pick(
     return item
 
 
-@compiled
+@inner
 def _next_free(item: int, taken: npt.NDArray[np.int32], user: int) -> int:
     while taken[item] == user:
         item = (item + 1) % len(taken)

@@ -23,7 +23,8 @@ from numba.core import types
 from numba.core.cgutils import gep
 from numba.extending import intrinsic
 
-from transcf.kernels import compiled
+from transcf.kernels import compiled, inlined, inner
+from transcf.kernels.kth import TOGETHER, kth_largest, larger
 from transcf.kernels.lanes import LANES, fill, load, store
 from transcf.kernels.products import pair_score, prefetch
 
@@ -36,7 +37,7 @@ CHUNK = 64
 #: Groups whose maxima give a first threshold; it takes k groups out of them.
 GROUPS = 4 * LANES
 #: Scores that the first threshold is taken from: enough for a good one, and read only once more.
-SAMPLE = 32 * GROUPS
+SAMPLE = 64 * GROUPS
 #: Count of a row whose candidates do not fit; its scores have to be computed exactly.
 CROWDED = -1
 #: The threshold that every finite score reaches and a hidden one (-inf) does not.
@@ -51,8 +52,9 @@ _SPARE = 16
 
 
 def capacity_for(k: int) -> int:
-    """Candidates to make room for when the best k are wanted."""
-    return 2 * k + 4 * _SPARE
+    """Candidates to make room for when the best k are wanted: as `kth_largest` wants it."""
+    wanted = 2 * k + 4 * _SPARE
+    return wanted + -wanted % TOGETHER
 
 
 @compiled
@@ -70,6 +72,21 @@ def gather_finite(block: Floats, columns: Rows, out: Floats) -> bool:
     return sound
 
 
+@inner
+def _first_from(items: Rows, start: int, stop: int, lowest: int) -> int:
+    """The first place from `start` on, and before `stop`, whose item is not below `lowest`.
+
+    NumPy's search takes a second to compile.
+    """
+    while start < stop:
+        middle = (start + stop) // 2
+        if items[middle] < lowest:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
 @compiled
 def hide(
     scores: Floats,
@@ -85,7 +102,7 @@ def hide(
     lowest, highest = columns[first], columns[first + width - 1]
     for row in range(len(users)):
         start, stop = indptr[users[row]], indptr[users[row] + 1]
-        place = start + np.searchsorted(items[start:stop], lowest)
+        place = _first_from(items, start, stop, lowest)
         while place < stop and items[place] <= highest:
             column = column_of[items[place]]
             if column >= 0:
@@ -93,73 +110,20 @@ def hide(
             place += 1
 
 
-@compiled
-def _find(values: Floats, place: int) -> Any:
-    """What stands at a place once values are in order; Hoare's FIND, which reorders them.
-
-    NumPy's partition is the same, but takes ten seconds to compile before a first recommendation.
-    """
-    low, high = 0, len(values) - 1
-    while low < high:
-        left, right, pivot = low, high, values[(low + high) // 2]
-        while left <= right:
-            while values[left] < pivot:
-                left += 1
-            while values[right] > pivot:
-                right -= 1
-            if left <= right:
-                values[left], values[right] = values[right], values[left]
-                left, right = left + 1, right - 1
-        if right < place < left:
-            break
-        low, high = (low, right) if place <= right else (left, high)
-    return values[place]
-
-
-@compiled
-def _kth_largest(values: Floats, k: int) -> Any:
-    if 2 * k > GROUPS:
-        return _find(values.copy(), len(values) - k)
-    # The usual short lists: the k largest so far, in order, beat a general method by far.
-    largest = np.empty(k, np.float32)
-    count = 0
-    for value in values:
-        if count < k:
-            count += 1
-        elif value <= largest[k - 1]:
-            continue
-        place = count - 1
-        while place > 0 and largest[place - 1] < value:
-            largest[place] = largest[place - 1]
-            place -= 1
-        largest[place] = value
-    return largest[k - 1]
-
-
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _larger(typing: Any, left: Any, right: Any) -> Any:
-    """The larger number of each pair of lanes."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.select(builder.fcmp_ordered(">", *args), *args)
-
-    return left(left, right), generate
-
-
-@compiled
+@inlined
 def _group_threshold(line: Floats, k: int, best: Floats) -> Any:
     """A score that at least k entries reach: the k-th largest of the maxima of GROUPS groups."""
     a = b = c = d = fill(_HIDDEN)
     for n in range(0, min(SAMPLE, len(line) - len(line) % GROUPS), GROUPS):
-        a = _larger(load(line, n), a)
-        b = _larger(load(line, n + LANES), b)
-        c = _larger(load(line, n + 2 * LANES), c)
-        d = _larger(load(line, n + 3 * LANES), d)
+        a = larger(load(line, n), a)
+        b = larger(load(line, n + LANES), b)
+        c = larger(load(line, n + 2 * LANES), c)
+        d = larger(load(line, n + 3 * LANES), d)
     store(best, 0, a)
     store(best, LANES, b)
     store(best, 2 * LANES, c)
     store(best, 3 * LANES, d)
-    return _kth_largest(best, k)
+    return kth_largest(best, GROUPS, k, best)
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
@@ -190,14 +154,14 @@ def _lowest_bit(typing: Any, bits: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@compiled
+@inlined
 def _prune(
-    scores: Floats, columns: Rows, count: int, k: int, error: np.float32
+    scores: Floats, columns: Rows, count: int, k: int, error: np.float32, scratch: Floats
 ) -> tuple[int, np.float32]:
     """Drop candidates that cannot be among the best k; the new count and threshold."""
     if count < k:
         return count, LOWEST
-    kth = _kth_largest(scores[:count], k)
+    kth = kth_largest(scores, count, k, scratch)
     if error > 0:
         threshold, ties = max(np.float32(kth - 2 * error), LOWEST), count
     else:
@@ -207,15 +171,15 @@ def _prune(
             ties -= scores[n] > kth
     kept = 0
     for n in range(count):
-        is_tie = scores[n] == kth and ties > 0
-        if scores[n] >= threshold or is_tie:
-            ties -= is_tie
-            scores[kept], columns[kept] = scores[n], columns[n]
-            kept += 1
+        score = scores[n]
+        is_tie = (score == kth) & (ties > 0)
+        scores[kept], columns[kept] = score, columns[n]
+        kept += (score >= threshold) | is_tie
+        ties -= is_tie
     return kept, threshold
 
 
-@compiled
+@inlined
 def _keep(
     score: np.float32,
     column: int,
@@ -225,10 +189,11 @@ def _keep(
     columns: Rows,
     count: int,
     threshold: np.float32,
+    scratch: Floats,
 ) -> tuple[int, np.float32]:
     """Add a candidate that reaches the threshold; the new count and threshold."""
     if count == len(scores):
-        count, lowered = _prune(scores, columns, count, k, error)
+        count, lowered = _prune(scores, columns, count, k, error, scratch)
         threshold = max(threshold, lowered)
         if count > len(scores) - _SPARE:
             return CROWDED, _TOP
@@ -238,7 +203,7 @@ def _keep(
     return count, threshold
 
 
-@compiled
+@inlined
 def _collect_row(
     line: Floats,
     first: int,
@@ -248,6 +213,7 @@ def _collect_row(
     columns: Rows,
     count: int,
     threshold: np.float32,
+    scratch: Floats,
 ) -> tuple[int, np.float32]:
     """Add what may be among the best k of one row of a tile."""
     chunked = len(line) - len(line) % CHUNK
@@ -257,12 +223,12 @@ def _collect_row(
             n = start + _lowest_bit(bits)
             bits &= bits - _LAST_BIT
             count, threshold = _keep(
-                line[n], first + n, k, error, scores, columns, count, threshold
+                line[n], first + n, k, error, scores, columns, count, threshold, scratch
             )
     for n in range(chunked, len(line)):
         if line[n] >= threshold:
             count, threshold = _keep(
-                line[n], first + n, k, error, scores, columns, count, threshold
+                line[n], first + n, k, error, scores, columns, count, threshold, scratch
             )
     return count, threshold
 
@@ -279,38 +245,45 @@ def collect(
     thresholds: Floats,
 ) -> None:
     """Add what may be among the best k (at least 1) of a tile to the candidates of its users."""
-    groups = np.empty(GROUPS, np.float32)
+    scratch = np.empty(max(GROUPS, kept_scores.shape[1]), np.float32)
     for row in range(len(tile)):
         count, threshold = counts[row], thresholds[row]
         if count == CROWDED:
             continue
         line, scores, columns = tile[row], kept_scores[row], kept_columns[row]
-        if count >= k:
-            count, lowered = _prune(scores, columns, count, k, error[row])
+        # A threshold that hardly rises is not worth its price.
+        if count >= k + _SPARE // 2:
+            count, lowered = _prune(scores, columns, count, k, error[row], scratch)
             threshold = max(threshold, lowered)
-        elif 2 * k <= GROUPS:
-            start = np.float32(_group_threshold(line, k, groups) - 2 * error[row])
+        elif count < k and 2 * k <= GROUPS:
+            start = np.float32(_group_threshold(line, k, scratch) - 2 * error[row])
             threshold = max(threshold, start)
         counts[row], thresholds[row] = _collect_row(
-            line, first, k, error[row], scores, columns, count, threshold
+            line, first, k, error[row], scores, columns, count, threshold, scratch
         )
 
 
-@compiled
+@inner
 def _order(scores: Floats, columns: Rows, count: int) -> None:
-    """Sort candidates by descending score; equal scores stay in ascending order of columns."""
-    if count > 2 * GROUPS:
-        order = np.argsort(-scores[:count], kind="mergesort")
-        sorted_scores, sorted_columns = scores[order], columns[order]
-        for n in range(count):
-            scores[n], columns[n] = sorted_scores[n], sorted_columns[n]
-        return
-    for n in range(1, count):
-        score, column, place = scores[n], columns[n], n
-        while place > 0 and scores[place - 1] < score:
-            scores[place], columns[place] = scores[place - 1], columns[place - 1]
-            place -= 1
-        scores[place], columns[place] = score, column
+    """Sort candidates by descending score, equal scores by ascending column; Shell's sort.
+
+    Most lists are short, and it is an insertion sort for them. NumPy's sorts take seconds to
+    compile.
+    """
+    gap = 1
+    while gap * GROUPS < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for n in range(gap, count):
+            score, column, place = scores[n], columns[n], n
+            while place >= gap and (
+                scores[place - gap] < score
+                or (scores[place - gap] == score and columns[place - gap] > column)
+            ):
+                scores[place], columns[place] = scores[place - gap], columns[place - gap]
+                place -= gap
+            scores[place], columns[place] = score, column
+        gap //= 3
 
 
 @compiled
@@ -331,15 +304,22 @@ def settle(
 
     Crowded rows are left as they are; places without an item as well.
     """
+    scratch = np.empty(kept_scores.shape[1], np.float32)
     for row in range(len(counts)):
-        if counts[row] == CROWDED:
+        if counts[row] != CROWDED:
+            scores, places = kept_scores[row], kept_columns[row]
+            counts[row], _ = _prune(scores, places, counts[row], k, error[row], scratch)
+    for row in range(len(counts)):
+        count = counts[row]
+        if count == CROWDED:
             continue
         scores, places = kept_scores[row], kept_columns[row]
-        count, _ = _prune(scores, places, counts[row], k, error[row])
         if error[row] > 0:
+            after = min(row + 1, len(counts) - 1)
             for n in range(count):
-                prefetch(item_vectors[columns[places[n]]])
-            for n in range(count):
+                # The way to memory is long: what the next row needs sets out now.
+                if n < counts[after]:
+                    prefetch(item_vectors[columns[kept_columns[after, n]]])
                 vector = item_vectors[columns[places[n]]]
                 scores[n] = pair_score(user_vectors[row], vector, constants[row])
         _order(scores, places, count)

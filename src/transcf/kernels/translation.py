@@ -1,4 +1,4 @@
-"""TransCF's formulas, sixteen numbers at a time, the steps that follow from them, and visits.
+"""TransCF's steps, sixteen numbers at a time, whatever the formula of the score is, and visits.
 
 Vectors live in flat arrays of packed rows: a user's row is [a | q] (own vector, mean of the user's
 items), an item's row is [b | n | m] (own vector, mean of the item's users, steps collected for
@@ -6,21 +6,25 @@ those users). `u`, `i`, `j` are offsets of rows, not row numbers. Step sizes con
 rate.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numba.extending import overload
 
-from . import Array, inlined
-from .lanes import LANES, fill, load, nothing, store, sum_lanes
+from transcf.errors import ParameterError
+
+from . import Array, inlined, part_of_kernels, watch_source
+from .kinds import Kinds
+from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .neighborhood import prefetch_row
 from .rng import advance, below, mix
-from .rounds import costs_of, hardest, visits_of
-from .sampling import Visit, draw_pair
+from .rounds import Nearest, Rows, costs_of, hardest, visits_of
+from .sampling import Draws, Visit, draw_pair
 
 
 class Rates(NamedTuple):
-    """What a step depends on; the subclass picks the formula at compile time."""
+    """What a step depends on; a class made from it picks the formula, see `register_form`."""
 
     learning_rate: np.floating[Any]
     margin: np.floating[Any]
@@ -34,28 +38,48 @@ class Rates(NamedTuple):
     item_bias: bool
 
 
-class Translation(Rates):
-    """s(u, i) = -|a + q * n - b|^2."""
+class TranslationExtra(NamedTuple):
+    """What else steps read and write.
+
+    Attributes:
+        pending: steps of q that wait for an item, one row for each group, (n_groups, dim).
+        rank_weights: weight of a step by the number of violations, (negatives + 1,).
+    """
+
+    pending: Array
+    rank_weights: Array
 
 
-class Still(Rates):
-    """s(u, i) = -|a - b|^2: no translation."""
+#: Terms of -s(u, i) from a, q, b and n, to be summed up.
+Cost: TypeAlias = Callable[[Any, Any, Any, Any], Any]
+#: Terms of g times the gradient of -s(u, i) by a, q, b and n, from g, a, q, b and n.
+Slope: TypeAlias = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
+
+_costs, _slopes = Kinds(), Kinds()
 
 
-class Alt(Rates):
-    """s(u, i) = -|a + a * b - b|^2: translation from the embeddings themselves."""
+def register_form(kind: type[Rates], cost: Cost, slope: Slope) -> None:
+    """Let models with rates of a class of their own train and score by a formula.
 
+    The functions use `+ - *`, a leading minus and `zeros` only, so that they hold for numbers, for
+    arrays and for the lanes of kernels.
 
-class Dot(Rates):
-    """s(u, i) = (a + q * n) . b: inner product instead of distance."""
+    Args:
+        kind: a class made from `Rates`, in a module that can be imported under its name.
+        cost: -s(u, i), bias left out.
+        slope: its gradient.
 
-
-FORMS: dict[str, type[Rates]] = {
-    "translation": Translation,
-    "still": Still,
-    "alt": Alt,
-    "dot": Dot,
-}
+    Raises:
+        ParameterError: The class is part of the main program, where kernels on disk cannot find it.
+    """
+    if kind.__module__ == "__main__":
+        raise ParameterError(
+            f"The form {kind.__name__} is defined in the main program: define it in a module that "
+            "can be imported."
+        )
+    watch_source(kind.__module__)
+    _costs.register(kind)(part_of_kernels(cost))
+    _slopes.register(kind)(part_of_kernels(slope))
 
 
 def cost(rates: Rates, a: Any, q: Any, b: Any, n: Any) -> Any:
@@ -67,50 +91,29 @@ def slope(rates: Rates, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
 
 
 @overload(cost)
-def _cost(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-    def translation(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-        e = a + q * n - b
-        return e * e
+def _choose_cost(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+    function = _costs.find(rates)
 
-    def still(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-        e = a - b
-        return e * e
+    def chosen(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+        return function(a, q, b, n)
 
-    def alt(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-        e = a + a * b - b
-        return e * e
-
-    def dot(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-        return nothing(a) - (a + q * n) * b
-
-    return {Translation: translation, Still: still, Alt: alt, Dot: dot}[rates.instance_class]
+    return chosen
 
 
 @overload(slope)
-def _slope(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-    def translation(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-        x = (g + g) * (a + q * n - b)
-        return x, x * n, nothing(x) - x, x * q
+def _choose_slope(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+    function = _slopes.find(rates)
 
-    def still(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-        x = (g + g) * (a - b)
-        return x, nothing(x), nothing(x) - x, nothing(x)
+    def chosen(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+        return function(g, a, q, b, n)
 
-    def alt(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-        x = (g + g) * (a + a * b - b)
-        return x + x * b, nothing(x), x * a - x, nothing(x)
-
-    def dot(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-        x = nothing(g) - g
-        return x * b, x * n * b, x * (a + q * n), x * q * b
-
-    return {Translation: translation, Still: still, Alt: alt, Dot: dot}[rates.instance_class]
+    return chosen
 
 
 @inlined
 def costs(rates: Rates, users: Array, u: int, items: Array, i: int, j: int, dim: int) -> Any:
     """-s(u, i), -s(u, j) and |a - q|^2 + |b_i - n_i|^2, bias left out."""
-    near = nothing(fill(rates.margin))
+    near = zeros(fill(rates.margin))
     far, spread = near, near
     for k in range(0, dim, LANES):
         a, q = load(users, u + k), load(users, u + dim + k)
@@ -124,7 +127,7 @@ def costs(rates: Rates, users: Array, u: int, items: Array, i: int, j: int, dim:
 @inlined
 def cost_of(rates: Rates, users: Array, u: int, items: Array, j: int, dim: int) -> Any:
     """-s(u, j), bias left out."""
-    total = nothing(fill(rates.margin))
+    total = zeros(fill(rates.margin))
     for k in range(0, dim, LANES):
         a, q = load(users, u + k), load(users, u + dim + k)
         total = total + cost(rates, a, q, load(items, j + k), load(items, j + dim + k))
@@ -192,53 +195,43 @@ def step_item(items: Array, i: int, pending: Array, dim: int, factor: Any) -> No
     for k in range(0, dim, LANES):
         step = load(pending, k)
         store(items, i + k, load(items, i + k) - by * step)
-        store(pending, k, nothing(step))
+        store(pending, k, zeros(step))
 
 
-@costs_of(*FORMS.values())
-@inlined
+@costs_of(Rates)
 def _cost_at_place(
-    rates: Rates, users: Array, user: int, items: Array, place: int, dim: int
+    rates: Rates, rows: Rows[TranslationExtra], dim: int, user: int, place: int
 ) -> Any:
-    return cost_of(rates, users, 2 * dim * user, items, 3 * dim * place, dim)
+    return cost_of(rates, rows.users, 2 * dim * user, rows.items, 3 * dim * place, dim)
 
 
-@visits_of(*FORMS.values())
-@inlined
+@visits_of(Rates)
 def _visit(
-    rates: Rates,
-    weights: Array,
-    users: Array,
-    items: Array,
-    bias: Array,
-    extra: Array,
-    dim: int,
-    slots: Array,
-    shares: Array,
-    marks: Array,
-    visit: Visit,
+    rates: Rates, rows: Rows[TranslationExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
-) -> tuple[np.uint64, float, int]:
+) -> tuple[np.uint64, float, int]:  # fmt: skip
+    users, items, bias, extra = rows
+    slots, shares, _ = draws
     u, start, begin, count = 2 * dim * visit.user, visit.start, visit.begin, visit.own
-    pending = extra[visit.group]
+    pending = extra.pending[visit.group]
     width, rate, loss, active = 3 * dim, rates.learning_rate, 0.0, 0
     is_weighted = len(shares) > 0
     even = pending.dtype.type(count / shares[begin + count - 1] if is_weighted else 1.0)
     for k in range(dim):
         pending[k] = 0
-    state, i_next, j_next = draw_pair(state, slots, shares, marks, visit)
+    state, i_next, j_next = draw_pair(draws, visit, state)
     for _ in range(visit.samples):
         i, j = start + i_next, start + j_next
         # One sample ahead: the rows can travel, and the last draw receives the last pending step.
-        state, i_next, j_next = draw_pair(state, slots, shares, marks, visit)
+        state, i_next, j_next = draw_pair(draws, visit, state)
         prefetch_row(items, width * (start + i_next), width)
         prefetch_row(items, width * (start + j_next), width)
         near, far, spread = costs(rates, users, u, items, width * i, width * j, dim)
         reach = rates.margin + near - bias[i]
         state, j, far, violations = hardest(
-            rates, users, items, bias, dim, marks, visit, reach, j, far - bias[j], state
+            rates, rows, dim, draws, visit, reach, Nearest(j, far - bias[j]), state
         )
-        weight = weights[violations]
+        weight = extra.rank_weights[violations]
         loss += rates.reg_distance * near + rates.reg_neighborhood * spread
         pull = rate * (weight + rates.reg_distance)
         if violations > 0:

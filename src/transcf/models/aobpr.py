@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from typing import Any
 
-from transcf.data.interactions import Interactions
-from transcf.models._pairwise import AdaptiveSolver, PairwiseSolver
-from transcf.models._triples import Problem
-from transcf.models.bpr import BPR
-from transcf.models.rules import Number, Rule
+import numpy as np
+import numpy.typing as npt
+
+from transcf.kernels.ranked_draws import RankedRates, Rankings, rank_by_factors
+from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning.triples import Problem
+from transcf.models.bpr import BPRSettings, LogisticSolver, logistic_factors
+from transcf.models.recommender import Recommender, made_from
 
 
-class AoBPR(BPR):
+@settings()
+class AoBPRSettings(BPRSettings):
+    """Hyper-parameters of AoBPR."""
+
+    rank_share: float = setting(
+        0.5,
+        "Scale of the ranks as a share of the items: smaller draws harder negatives.",
+        above=0,
+        high=10,
+    )
+
+
+class AoBPR(Recommender[AoBPRSettings]):
     """BPR with negatives that the model ranks high: most triples of BPR teach it nothing.
 
     Score and loss are those of `BPR`. The item j of a triple is drawn in three steps: a factor f
@@ -20,21 +36,6 @@ class AoBPR(BPR):
     y_jf, from the largest if x_uf is positive and from the smallest otherwise. Where the user
     has that item, the next one in the ranking is taken. Rankings are kept for a while, and for
     random parts of the items that fit the cache.
-
-    Args:
-        dim: Length of the vectors.
-        learning_rate: Step size for each triple.
-        regularization: L2 weight of the vectors.
-        item_bias: Whether items have a bias; it has no part in the rankings.
-        bias_regularization: L2 weight of the biases.
-        rank_share: Scale of the ranks as a share of the items: smaller draws harder negatives.
-        samples_per_user: Triples per user and epoch; None draws as many as the user has items.
-        init_scale: Standard deviation of the first vectors.
-        epochs: Most epochs to train.
-        validate_every: Epochs between validations.
-        patience: Validations without a new best before stopping; None never stops early.
-        random_state: Seed; the same seed gives the same bits for any number of threads.
-        n_threads: Threads for training; None uses all.
 
     Attributes (after `fit`):
         user_vectors_: x, (n_users, dim) float32.
@@ -54,44 +55,44 @@ class AoBPR(BPR):
     """
 
     name = "AoBPR"
-    rules: ClassVar[dict[str, Rule]] = {
-        **BPR.rules,
-        "rank_share": Number(low=0, high=10, above=True),
-    }
+    __init__ = made_from(AoBPRSettings)
 
-    def __init__(
-        self,
-        *,
-        dim: int = 64,
-        learning_rate: float = 0.05,
-        regularization: float = 0.02,
-        item_bias: bool = True,
-        bias_regularization: float = 0.02,
-        rank_share: float = 0.5,
-        samples_per_user: int | None = None,
-        init_scale: float = 0.1,
-        epochs: int = 40,
-        validate_every: int = 1,
-        patience: int | None = None,
-        random_state: int = 0,
-        n_threads: int | None = None,
-    ) -> None:
-        """Store the hyper-parameters."""
-        super().__init__(
-            dim=dim,
-            learning_rate=learning_rate,
-            regularization=regularization,
-            item_bias=item_bias,
-            bias_regularization=bias_regularization,
-            samples_per_user=samples_per_user,
-            init_scale=init_scale,
-            epochs=epochs,
-            validate_every=validate_every,
-            patience=patience,
-            random_state=random_state,
-            n_threads=n_threads,
-        )
-        self.rank_share = rank_share
+    def _learn(self, fit: Fit) -> Learned:
+        solver = AdaptiveSolver(Problem.of(fit.train), self.settings)
+        return fit.run(solver, self.settings, self._restore)
 
-    def _trainable(self, train: Interactions) -> PairwiseSolver:
-        return AdaptiveSolver(Problem.of(train), self._start(), self._logistic(), self.rank_share)
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        return logistic_factors(self.name, self.settings, arrays, known)
+
+
+class AdaptiveSolver(LogisticSolver):
+    """The same with negatives from the top of rankings by single factors.
+
+    A block has its own rankings. Its items are a random part of all, so that a rank in the block
+    stands for the same share of all items. The rankings are renewed once in I log I triples (I
+    items), as in the paper, but at least once per epoch and at most once per round.
+    """
+
+    def __init__(self, problem: Problem, settings: AoBPRSettings, **layout: Any) -> None:
+        """Prepare; `layout` are the other arguments of `PairwiseSolver`."""
+        super().__init__(problem, settings, **layout)
+        self._rank_share = settings.rank_share
+        self._rankings = np.zeros((settings.dim, len(problem.active_items)), np.int32)
+
+    def _rates(self, number: type[np.floating[Any]]) -> RankedRates:
+        share = self._rank_share
+        rates = super()._rates(number)._asdict()
+        return RankedRates(**rates, rank_share=share, rank_reach=-math.expm1(-1 / share))
+
+    def _cuts(self) -> list[int]:
+        n_blocks = len(self._dealer.strata.starts) - 1
+        n_active = len(self._problem.active_items)
+        renewals = max(1, int(self._triples / (n_active * max(1.0, np.log2(n_active)))))
+        cuts: list[int] = np.unique(np.linspace(0, n_blocks, renewals + 1).astype(int)).tolist()
+        return cuts
+
+    def _prepare(self, dtype: npt.DTypeLike) -> Rankings:
+        items = self._rows.items
+        rank_by_factors(items, self._dim, self._dealer.strata.starts, self._rankings)
+        vectors = items.reshape(-1, self._dim)[:, : self._settings.dim]
+        return Rankings(self._rankings, vectors.std(axis=0, dtype=np.float64).astype(dtype))

@@ -1,18 +1,33 @@
-"""BPR: Bayesian personalized ranking of matrix factors."""
+"""BPR: matrix factorization that ranks what a user took above what they did not."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any
 
-from transcf.data.interactions import Interactions
-from transcf.models._pairwise import LogisticLoss, LogisticSolver, PairwiseSolver, Start
-from transcf.models._triples import Problem
-from transcf.models.iterative import ITERATION_RULES
-from transcf.models.rules import Flag, Number, Rule
-from transcf.models.vectors import VectorRecommender
+import numpy as np
+import numpy.typing as npt
+
+from transcf.kernels.pairwise import LogisticRates, NoExtra
+from transcf.kernels.ranked_draws import RankedRates, Rankings
+from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning.factors import Factors, stored_bias, stored_factors
+from transcf.learning.families import TripleSettings
+from transcf.learning.guests import HistoryMap
+from transcf.learning.pairwise import PairwiseSolver
+from transcf.learning.triples import Problem
+from transcf.models.recommender import Recommender, made_from
 
 
-class BPR(VectorRecommender):
+@settings(epochs=40)
+class BPRSettings(TripleSettings):
+    """Hyper-parameters of BPR."""
+
+    regularization: float = setting(0.02, "L2 weight of the vectors.", low=0)
+    item_bias: bool = setting(True, "Whether items have a bias.")
+    bias_regularization: float = setting(0.02, "L2 weight of the biases.", low=0)
+
+
+class BPR(Recommender[BPRSettings]):
     """Matrix factors learned from pairs of items: each user's own should come before others.
 
     With user vectors x_u, item vectors y_i and item biases c_i, the score is
@@ -27,20 +42,6 @@ class BPR(VectorRecommender):
 
     The loss in `history_` is the first term. Items without training interactions are never drawn,
     scored or recommended; users without any count as unknown.
-
-    Args:
-        dim: Length of the vectors.
-        learning_rate: Step size for each triple.
-        regularization: L2 weight of the vectors.
-        item_bias: Whether items have a bias.
-        bias_regularization: L2 weight of the biases.
-        samples_per_user: Triples per user and epoch; None draws as many as the user has items.
-        init_scale: Standard deviation of the first vectors.
-        epochs: Most epochs to train.
-        validate_every: Epochs between validations.
-        patience: Validations without a new best before stopping; None never stops early.
-        random_state: Seed; the same seed gives the same bits for any number of threads.
-        n_threads: Threads for training; None uses all.
 
     Attributes (after `fit`):
         user_vectors_: x, (n_users, dim) float32.
@@ -60,57 +61,35 @@ class BPR(VectorRecommender):
     """
 
     name = "BPR"
-    rules: ClassVar[dict[str, Rule]] = {
-        "dim": Number(low=1, high=4096, whole=True),
-        "learning_rate": Number(low=0, above=True),
-        "regularization": Number(low=0),
-        "item_bias": Flag(),
-        "bias_regularization": Number(low=0),
-        "samples_per_user": Number(low=1, whole=True, optional=True),
-        "init_scale": Number(low=0, above=True),
-        **ITERATION_RULES,
-    }
+    __init__ = made_from(BPRSettings)
 
-    def __init__(
-        self,
-        *,
-        dim: int = 64,
-        learning_rate: float = 0.05,
-        regularization: float = 0.02,
-        item_bias: bool = True,
-        bias_regularization: float = 0.02,
-        samples_per_user: int | None = None,
-        init_scale: float = 0.1,
-        epochs: int = 40,
-        validate_every: int = 1,
-        patience: int | None = None,
-        random_state: int = 0,
-        n_threads: int | None = None,
-    ) -> None:
-        """Store the hyper-parameters."""
-        self.dim = dim
-        self.learning_rate = learning_rate
-        self.regularization = regularization
-        self.item_bias = item_bias
-        self.bias_regularization = bias_regularization
-        self.samples_per_user = samples_per_user
-        self.init_scale = init_scale
-        self.epochs = epochs
-        self.validate_every = validate_every
-        self.patience = patience
-        self.random_state = random_state
-        self.n_threads = n_threads
+    def _learn(self, fit: Fit) -> Learned:
+        solver = LogisticSolver(Problem.of(fit.train), self.settings)
+        return fit.run(solver, self.settings, self._restore)
 
-    def _trainable(self, train: Interactions) -> PairwiseSolver:
-        return LogisticSolver(Problem.of(train), self._start(), self._logistic())
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        return logistic_factors(self.name, self.settings, arrays, known)
 
-    def _start(self) -> Start:
-        return Start(self.dim, self.samples_per_user, self.init_scale, self.random_state)
 
-    def _logistic(self) -> LogisticLoss:
-        return LogisticLoss(
-            learning_rate=self.learning_rate,
-            regularization=self.regularization,
-            item_bias=self.item_bias,
-            bias_regularization=self.bias_regularization,
+def logistic_factors(name: str, settings: BPRSettings, arrays: Arrays, known: Known) -> Factors:
+    """What BPR and AoBPR have learned; newcomers get the vector that their history suggests."""
+    vectors = stored_factors(arrays, known, settings.dim)
+    bias = stored_bias(arrays, known) if settings.item_bias else None
+    return Factors(known, name, *vectors, HistoryMap(known, *vectors), bias=bias)
+
+
+class LogisticSolver(PairwiseSolver[BPRSettings]):
+    """Takes steps on `-ln sigma(s(u, i) - s(u, j))` and L2 of all numbers involved."""
+
+    def _rates(self, number: type[np.floating[Any]]) -> LogisticRates | RankedRates:
+        settings = self._settings
+        rate, bias_rate = settings.learning_rate, settings.learning_rate * settings.item_bias
+        return LogisticRates(
+            learning_rate=number(rate),
+            keep=number(1 - rate * settings.regularization),
+            bias_rate=number(bias_rate),
+            bias_keep=number(1 - bias_rate * settings.bias_regularization),
         )
+
+    def _prepare(self, dtype: npt.DTypeLike) -> NoExtra | Rankings:
+        return NoExtra()

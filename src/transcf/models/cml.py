@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-import scipy.sparse as sp
+import numpy as np
+import numpy.typing as npt
 
-from transcf.data.interactions import Interactions
+from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import bound_rows
-from transcf.models._pairwise import BoundAfter, HingeLoss, HingeSolver, PairwiseSolver, Start
-from transcf.models._triples import Problem
-from transcf.models.iterative import ITERATION_RULES
-from transcf.models.rules import Choice, Flag, Number, Rule
-from transcf.models.vectors import VectorRecommender
-from transcf.retrieval.scorer import Scores
+from transcf.kernels.pairwise import HingeExtra, HingeRates
+from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
+from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning.factors import Factors, stored_factors
+from transcf.learning.families import TripleSettings
+from transcf.learning.gram import weighted_gram
+from transcf.learning.guests import HistoryMap
+from transcf.learning.pairwise import PairwiseSolver
+from transcf.learning.triples import Problem, rank_weights
+from transcf.models.recommender import Recommender, made_from
 
 
-class CML(VectorRecommender):
+@settings(epochs=40, learning_rate=0.01)
+class CMLSettings(TripleSettings):
+    """Hyper-parameters of CML."""
+
+    regularization: float = setting(0.0, "L2 weight of the vectors of a triple.", low=0)
+    margin: float = setting(1.0, "How much nearer than j the item i should be.", low=0)
+    negatives: int = setting(20, "Items drawn to choose the nearest from.", low=1, high=1000)
+    rank_weighting: bool = setting(
+        True, "Whether violations by many of the drawn items weigh more."
+    )
+    covariance: float = setting(
+        0.0, "Weight of the regularizer that keeps the dimensions from saying the same.", low=0
+    )
+    bound_after: Literal["step", "epoch"] = setting(
+        "step",
+        "When vectors are brought back into the unit ball: after every step, or after every "
+        "epoch, which lets them travel further (TransCF's paper does so).",
+    )
+
+
+class CML(Recommender[CMLSettings]):
     """Users and items as points of the unit ball: users come to lie near their items.
 
     With user vectors x_u and item vectors y_i the score is
@@ -36,28 +61,9 @@ class CML(VectorRecommender):
     that it refers to has it.) The loss in `history_` is the first term. Items without training
     interactions are never drawn, scored or recommended; users without any count as unknown.
 
-    Args:
-        dim: Length of the vectors.
-        learning_rate: Step size for each triple.
-        regularization: L2 weight of the vectors of a triple.
-        margin: How much nearer than j the item i should be.
-        negatives: Items drawn to choose the nearest from.
-        rank_weighting: Whether violations by many of the drawn items weigh more.
-        covariance: Weight of the regularizer that keeps the dimensions from saying the same.
-        bound_after: When vectors are brought back into the unit ball: after every "step", or after
-            every "epoch", which lets them travel further (TransCF's paper does so).
-        samples_per_user: Triples per user and epoch; None draws as many as the user has items.
-        init_scale: Standard deviation of the first vectors.
-        epochs: Most epochs to train.
-        validate_every: Epochs between validations.
-        patience: Validations without a new best before stopping; None never stops early.
-        random_state: Seed; the same seed gives the same bits for any number of threads.
-        n_threads: Threads for training; None uses all.
-
     Attributes (after `fit`):
         user_vectors_: x, (n_users, dim) float32.
         item_vectors_: y, (n_items, dim) float32.
-        item_bias_: Zeros, (n_items,) float32.
 
     References:
         Hsieh, Yang, Cui, Lin, Belongie, Estrin: Collaborative Metric Learning. WWW 2017.
@@ -71,72 +77,59 @@ class CML(VectorRecommender):
     """
 
     name = "CML"
-    geometry: ClassVar[Literal["dot", "distance"]] = "distance"
-    cure: ClassVar[str] = "learning_rate (or covariance)"
-    rules: ClassVar[dict[str, Rule]] = {
-        "dim": Number(low=1, high=4096, whole=True),
-        "learning_rate": Number(low=0, above=True),
-        "regularization": Number(low=0),
-        "margin": Number(low=0),
-        "negatives": Number(low=1, high=1000, whole=True),
-        "rank_weighting": Flag(),
-        "covariance": Number(low=0),
-        "bound_after": Choice(("step", "epoch")),
-        "samples_per_user": Number(low=1, whole=True, optional=True),
-        "init_scale": Number(low=0, above=True),
-        **ITERATION_RULES,
-    }
+    remedy: ClassVar[str] = "learning_rate (or covariance)"
+    __init__ = made_from(CMLSettings)
 
-    def __init__(
-        self,
-        *,
-        dim: int = 64,
-        learning_rate: float = 0.01,
-        regularization: float = 0.0,
-        margin: float = 1.0,
-        negatives: int = 20,
-        rank_weighting: bool = True,
-        covariance: float = 0.0,
-        bound_after: BoundAfter = "step",
-        samples_per_user: int | None = None,
-        init_scale: float = 0.1,
-        epochs: int = 40,
-        validate_every: int = 1,
-        patience: int | None = None,
-        random_state: int = 0,
-        n_threads: int | None = None,
-    ) -> None:
-        """Store the hyper-parameters."""
-        self.dim = dim
-        self.learning_rate = learning_rate
-        self.regularization = regularization
-        self.margin = margin
-        self.negatives = negatives
-        self.rank_weighting = rank_weighting
-        self.covariance = covariance
-        self.bound_after = bound_after
-        self.samples_per_user = samples_per_user
-        self.init_scale = init_scale
-        self.epochs = epochs
-        self.validate_every = validate_every
-        self.patience = patience
-        self.random_state = random_state
-        self.n_threads = n_threads
+    def _learn(self, fit: Fit) -> Learned:
+        solver = HingeSolver(Problem.of(fit.train), self.settings)
+        return fit.run(solver, self.settings, self._restore)
 
-    def _trainable(self, train: Interactions) -> PairwiseSolver:
-        loss = HingeLoss(
-            learning_rate=self.learning_rate,
-            regularization=self.regularization,
-            margin=self.margin,
-            negatives=self.negatives,
-            rank_weighting=self.rank_weighting,
-            covariance=self.covariance,
-            bound_after=self.bound_after,
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        vectors = stored_factors(arrays, known, self.settings.dim)
+        guests = HistoryMap(known, *vectors, in_ball=True)
+        return Factors(known, self.name, *vectors, guests, geometry="distance")
+
+
+class HingeSolver(PairwiseSolver[CMLSettings]):
+    """Takes steps on `w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+` and L2 of the vectors involved.
+
+    The covariance of all vectors hardly moves during an epoch: its gradient is taken once at the
+    end, for all triples of the epoch together. After that all vectors are in the unit ball.
+    """
+
+    def _rates(self, number: type[np.floating[Any]]) -> HingeRates:
+        settings = self._settings
+        return HingeRates(
+            learning_rate=number(settings.learning_rate),
+            keep=number(1 - settings.learning_rate * settings.regularization),
+            margin=number(settings.margin),
+            negatives=settings.negatives,
+            bounds_steps=settings.bound_after == "step",
         )
-        start = Start(self.dim, self.samples_per_user, self.init_scale, self.random_state)
-        return HingeSolver(Problem.of(train), start, loss)
 
-    def _fold_in(self, histories: sp.csr_array) -> Scores:
-        vectors = super()._fold_in(histories)
-        bound_rows(vectors, 1.0)
-        return vectors
+    def _prepare(self, dtype: npt.DTypeLike) -> HingeExtra:
+        n_items = len(self._problem.active_items) if self._settings.rank_weighting else None
+        return HingeExtra(rank_weights(self._settings.negatives, n_items).astype(dtype))
+
+    def _finish(self, users: Array, items: Array, triples: int) -> None:
+        if self._settings.covariance:
+            known = np.diff(self._problem.user_indptr) > 0
+            vectors = np.concatenate([users[known], items])
+            step = self._settings.learning_rate * self._settings.covariance * triples
+            vectors -= (step * covariance_slope(vectors)).astype(vectors.dtype)
+            users[known], items[:] = np.split(vectors, [int(known.sum())])
+        for matrix in (users, items):
+            bound_rows(matrix, 1.0)
+
+
+def covariance_slope(vectors: Array) -> Array:
+    """Gradient of `(|C|_F^2 - |diag C|_2^2) / N`, C the covariance of N vectors (N, dim)."""
+    n = len(vectors)
+    centered = vectors - vectors.mean(axis=0, dtype=np.float64)
+    # Not by BLAS: its bits depend on the number of its threads.
+    width, rows = padded_width(centered.shape[1]), padded(centered)
+    between = weighted_gram(rows, width, np.ones(n)) / n
+    between[:: width + 1] = 0
+    products = aligned_zeros(rows.shape, rows.dtype)
+    multiply_rows(rows, width, between, products)
+    return unpadded(products, width, centered.shape[1]) * (4 / n**2)

@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
 
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array
-from transcf.models._als import AlternatingRecommender, Alternation, Objective, elementwise
-from transcf.models._als.alternation import Solver
-from transcf.models._als.online import Learned, OnlineRule, learn_log
-from transcf.models._growing import Growth
-from transcf.models._tensors import checked
-from transcf.models.base import State
-from transcf.models.iterative import ITERATION_RULES
-from transcf.models.rules import Number, Rule
-from transcf.retrieval.scorer import Scores
-from transcf.training.threads import kernel_threads
-from transcf.training.trainable import Tensors
+from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning.alternation import Alternation, LeastSquaresGuests, Objective, elementwise
+from transcf.learning.factors import Factors, stored_factors
+from transcf.learning.families import LeastSquaresSettings
+from transcf.learning.first_vectors import first_vectors
+from transcf.learning.growth import Growth
+from transcf.learning.online import OnlineRule, OnlineState, learn_log
+from transcf.models.recommender import Recommender, made_from
+from transcf.storage.tensors import checked
 
 #: Standard deviation of the first vectors, as in the paper.
 _START = 0.01
 
 
-class EALS(AlternatingRecommender):
+@settings()
+class EALSSettings(LeastSquaresSettings):
+    """Hyper-parameters of eALS."""
+
+    unobserved_weight: float = setting(
+        512.0, "c_0, the weight of all that a user did not touch together.", above=0
+    )
+    popularity_power: float = setting(
+        0.0,
+        "How much more of it falls on popular items; 0 for the same on all. The paper takes 0.4 to "
+        "0.5; in time order and full ranking 0 was better (MovieTweetings, MovieLens "
+        "latest-small).",
+        low=0,
+    )
+    regularization: float = setting(
+        6.0,
+        "L2 weight: it is what makes the vector of a short history unique. Small data want less, "
+        "for vectors shrink to nothing where it is above the largest singular value of the "
+        "interactions.",
+        above=0,
+    )
+    online_steps: int = setting(
+        1, "Updates of the user and the item of each new interaction in `partial_fit`.", low=1
+    )
+    w_new: float = setting(4.0, "Weight of a new interaction; those of `fit` weigh 1.", above=0)
+
+
+class EALS(Recommender[EALSSettings]):
     """Scores near 1 for what was observed, near 0 for what was not, popular items above all.
 
     Formula: `score(u, i) = x_u . y_i`. With S the observed pairs and f_i the interactions of item
@@ -43,23 +68,6 @@ class EALS(AlternatingRecommender):
 
     Reference: He, Zhang, Kan and Chua, "Fast matrix factorization for online recommendation with
     implicit feedback" (SIGIR 2016).
-
-    Args:
-        dim: Length of the vectors.
-        unobserved_weight: c_0, the weight of all that a user did not touch together.
-        popularity_power: How much more of it falls on popular items; 0 for the same on all. The
-            paper takes 0.4 to 0.5; in time order and full ranking 0 was better (MovieTweetings,
-            MovieLens latest-small).
-        regularization: L2 weight, above 0: it is what makes the vector of a short history unique.
-            Small data want less, for vectors shrink to nothing where it is above the largest
-            singular value of the interactions.
-        online_steps: Updates of the user and the item of each new interaction in `partial_fit`.
-        w_new: Weight of a new interaction; those of `fit` weigh 1.
-        epochs: Most epochs to train.
-        validate_every: Epochs between validations.
-        patience: Validations without a new best before stopping; None never stops early.
-        random_state: Seed; the same seed gives the same bits for any number of threads.
-        n_threads: Threads; None takes all.
 
     Attributes (after `fit`):
         user_vectors_: x, (n_users, dim) float32.
@@ -82,79 +90,35 @@ class EALS(AlternatingRecommender):
     """
 
     name = "eALS"
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "dim": Number(low=1, whole=True),
-        "unobserved_weight": Number(low=0, above=True),
-        "popularity_power": Number(low=0),
-        "regularization": Number(low=0, above=True),
-        "online_steps": Number(low=1, whole=True),
-        "w_new": Number(low=0, above=True),
-        **ITERATION_RULES,
-    }
-    free_to_change: ClassVar[tuple[str, ...]] = (
-        *AlternatingRecommender.free_to_change, "online_steps", "w_new",
-    )  # fmt: skip
-
-    item_weights_: Scores
-    interaction_weights_: Scores
-
-    def __init__(
-        self,
-        *,
-        dim: int = 64,
-        unobserved_weight: float = 512.0,
-        popularity_power: float = 0.0,
-        regularization: float = 6.0,
-        online_steps: int = 1,
-        w_new: float = 4.0,
-        epochs: int = 16,
-        validate_every: int = 1,
-        patience: int | None = None,
-        random_state: int = 0,
-        n_threads: int | None = None,
-    ) -> None:
-        """Keep the hyper-parameters."""
-        self.dim = dim
-        self.unobserved_weight = unobserved_weight
-        self.popularity_power = popularity_power
-        self.regularization = regularization
-        self.online_steps = online_steps
-        self.w_new = w_new
-        self.epochs = epochs
-        self.validate_every = validate_every
-        self.patience = patience
-        self.random_state = random_state
-        self.n_threads = n_threads
+    remedy: ClassVar[str] = "dim, or raise regularization"
+    free_to_change: ClassVar[tuple[str, ...]] = ("epochs", "patience", "online_steps", "w_new")
+    __init__ = made_from(EALSSettings)
 
     # -- learning ----------------------------------------------------------------------------
 
-    def _trainable(self, train: Interactions) -> Alternation:
-        self.item_weights_ = self._weights_of_items(train.by_item.counts)
-        return super()._trainable(train)
-
-    def _weights_of_items(self, counts: Array) -> Scores:
-        powers = np.where(counts > 0, counts.astype(np.float64) ** self.popularity_power, 0.0)
-        weights: Scores = (self.unobserved_weight * powers / powers.sum()).astype(np.float32)
-        return weights
-
-    def _objective(self, user_counts: Array, item_counts: Array) -> Objective:
-        return Objective(
-            missing=self.item_weights_,
-            spared=self.item_weights_,
-            user_ridges=np.full(len(user_counts), self.regularization),
-            item_ridges=np.full(len(item_counts), self.regularization),
+    def _learn(self, fit: Fit) -> Learned:
+        settings, by_user, by_item = self.settings, fit.train.by_user, fit.train.by_item
+        generator = np.random.default_rng(settings.random_state)
+        sizes = (fit.train.n_users, fit.train.n_items)
+        start = first_vectors(sizes, settings.dim, _START, generator, drawn_in=np.float32)
+        weights = weights_of_items(settings, by_item.counts)
+        goal = objective(settings.regularization, weights, by_user.counts)
+        alternation = Alternation(by_user, by_item, goal, elementwise(settings.dim), *start)
+        beside = {"item_weights": weights, "interaction_weights": np.empty(0, np.float32)}
+        return fit.run(
+            alternation, settings, lambda tensors, known: self._restore(tensors | beside, known)
         )
 
-    def _solver(self) -> Solver:
-        return elementwise(self.dim)
-
-    def _start_scale(self) -> float:
-        return _START
-
-    def _adopt(self, tensors: Tensors) -> None:
-        all_the_same = np.empty(0, np.float32)
-        weights = {"item_weights": self.item_weights_, "interaction_weights": all_the_same}
-        self._restore(tensors | weights)
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        vectors = stored_factors(arrays, known, self.settings.dim)
+        weights = checked(arrays, "item_weights", np.float32, (len(known.items),))
+        given = arrays.get("interaction_weights")
+        size = len(known.seen.indices) if given is not None and len(given) else 0
+        own = checked(arrays, "interaction_weights", np.float32, (size,))
+        goal = partial(objective, self.settings.regularization, weights)
+        guests = LeastSquaresGuests(vectors[1], goal)
+        beside = {"item_weights": weights, "interaction_weights": own}
+        return Factors(known, self.name, *vectors, guests, beside=beside)
 
     # -- new interactions --------------------------------------------------------------------
 
@@ -172,50 +136,51 @@ class EALS(AlternatingRecommender):
             log: New interactions, with old or new ids.
 
         Example:
-            >>> model.partial_fit(read_interactions("today.csv"))  # doctest: +SKIP
+            >>> import polars as pl
+            >>> from transcf import EALS, read_interactions, synthesize
+            >>> model = EALS(dim=8, epochs=1).fit(synthesize())
+            >>> today = read_interactions(pl.DataFrame({"user": ["new"], "item": ["i001"]}))
+            >>> model.partial_fit(today).recommend("new", k=3).shape
+            (3, 4)
         """
-        self._check_fitted()
-        growth = Growth.of(self.users_, self.items_, self.seen_, log)
-        additions = int(self.report_.get("additions", 0)) + 1
-        weights = self.interaction_weights_
+        learned, settings = self._fitted(), self.settings
+        assert isinstance(learned, Factors), "eALS learns nothing else"
+        growth = Growth.of(learned.known, log)
+        seen, item_weights = learned.known.seen, learned.beside["item_weights"]
+        weights = learned.beside["interaction_weights"]
         if not len(weights):
-            weights = np.ones(len(self.seen_.indices), np.float32)
-        before = Learned(self.user_vectors_, self.item_vectors_, self.item_weights_, weights)
+            weights = np.ones(len(seen.indices), np.float32)
         rule = OnlineRule(
-            weight=self.w_new,
-            steps=self.online_steps,
-            ridge=self.regularization,
-            missing=float(self.item_weights_[self.item_counts_ > 0].mean(dtype=np.float64)),
+            weight=settings.w_new,
+            steps=settings.online_steps,
+            ridge=settings.regularization,
+            missing=float(item_weights[learned.rankable].mean(dtype=np.float64)),
             start_scale=_START,
-            seed=[self.random_state, additions],
+            seed=[settings.random_state, self._additions + 1],
         )
-        with kernel_threads(self.n_threads):
-            after = learn_log(before, self.seen_, growth, log, rule)
-        report = self.report_
-        self._remember(growth.users, growth.items, growth.seen)
-        self.report_ = report | self.report_ | {"additions": additions}
-        self._restore(
-            {
-                "user_vectors": after.users,
-                "item_vectors": after.items,
-                "item_bias": np.zeros(len(after.items), np.float32),
-                "item_weights": after.missing,
-                "interaction_weights": after.targets,
-            }
-        )
-        return self
-
-    # -- files -------------------------------------------------------------------------------
-
-    def _state(self) -> State:
-        return super()._state() | {
-            "item_weights": self.item_weights_,
-            "interaction_weights": self.interaction_weights_,
+        before = OnlineState(learned.users, learned.items, item_weights, weights)
+        after = learn_log(before, seen, growth, log, rule)
+        arrays = {
+            "user_vectors": after.users,
+            "item_vectors": after.items,
+            "item_weights": after.missing,
+            "interaction_weights": after.targets,
         }
+        return self._add(self._restore(arrays, growth.known))
 
-    def _restore(self, state: State) -> None:
-        super()._restore(state)
-        self.item_weights_ = checked(state, "item_weights", np.float32, (len(self.items_),))
-        given = state.get("interaction_weights")
-        size = len(self.seen_.indices) if given is not None and len(given) else 0
-        self.interaction_weights_ = checked(state, "interaction_weights", np.float32, (size,))
+
+def weights_of_items(settings: EALSSettings, counts: Array) -> Array:
+    """c, (n_items,) float32, from the interactions of each item."""
+    powers = np.where(counts > 0, counts.astype(np.float64) ** settings.popularity_power, 0.0)
+    weights: Array = (settings.unobserved_weight * powers / powers.sum()).astype(np.float32)
+    return weights
+
+
+def objective(regularization: float, item_weights: Array, user_counts: Array) -> Objective:
+    """What is minimised, given c and the interactions of each user."""
+    return Objective(
+        missing=item_weights,
+        spared=item_weights,
+        user_ridges=np.full(len(user_counts), regularization),
+        item_ridges=np.full(len(item_weights), regularization),
+    )

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
-from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError
-from transcf.models._tensors import stored
-from transcf.models.base import Held, Recommender, State
-from transcf.models.rules import Choice, Number, Rule
+from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning.item_weights import ItemWeights, stored_dense
+from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import Scores, block_length
-from transcf.retrieval.views import BlockView
-from transcf.training.options import FitOptions
 
 
-class EASE(Recommender):
+@settings()
+class EASESettings:
+    """Hyper-parameters of EASE."""
+
+    regularization: float = setting(300.0, "L2 weight; larger for sparser data.", above=0)
+    precision: Literal["float32", "float64"] = setting(
+        "float64",
+        "Arithmetic of the inversion; float32 halves memory and time, and loses digits where the "
+        "regularization is small against the most popular items.",
+    )
+
+
+class EASE(Recommender[EASESettings]):
     """The item-to-item weights that best rebuild the interactions, without self-similarity.
 
     Formula: with X (n_users, n_items) the binary training matrix, minimise
@@ -34,11 +42,6 @@ class EASE(Recommender):
     float32), 4 bytes afterwards.
 
     Reference: Steck, "Embarrassingly shallow autoencoders for sparse data" (WWW 2019).
-
-    Args:
-        regularization: L2 weight; larger for sparser data.
-        precision: Arithmetic of the inversion; float32 halves memory and time, and loses digits
-            where the regularization is small against the most popular items.
 
     Attributes (after `fit`):
         weights_: (n_items, n_items) float32, B above.
@@ -53,50 +56,24 @@ class EASE(Recommender):
     """
 
     name = "ease"
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "regularization": Number(low=0, above=True),
-        "precision": Choice(("float32", "float64")),
-    }
+    __init__ = made_from(EASESettings)
 
-    weights_: Scores
-
-    def __init__(self, *, regularization: float = 300.0, precision: str = "float64") -> None:
-        """Keep the hyper-parameters."""
-        self.regularization = regularization
-        self.precision = precision
-
-    def _learn(self, train: Interactions, validation: Held, options: FitOptions) -> None:
-        dtype = np.dtype(self.precision)
+    def _learn(self, fit: Fit) -> Learned:
+        train, dtype = fit.train, np.dtype(self.settings.precision)
         _check_memory(train.n_items, dtype)
         gram = _gram(train, dtype)
-        gram.flat[:: train.n_items + 1] += self.regularization
+        gram.flat[:: train.n_items + 1] += self.settings.regularization
         weights = _weights(gram) if _invert_upper(gram) else None
         if weights is None or not np.isfinite(weights.sum(axis=1)).all():
             raise ParameterError(
-                f"EASE cannot use regularization={self.regularization!r} on these data (the matrix "
-                f"has no inverse in {self.precision}): choose a value nearer to the default, or "
-                "precision='float64'."
+                f"EASE cannot use regularization={self.settings.regularization!r} on these data "
+                f"(the matrix has no inverse in {self.settings.precision}): choose a value nearer "
+                "to the default, or precision='float64'."
             )
-        self._restore({"weights": weights})
+        return self._restore({"weights": weights}, fit.known)
 
-    def score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._score_histories(self._histories(users))
-
-    def _score_histories(self, histories: sp.csr_array) -> Scores:
-        scores: Scores = histories @ self.weights_
-        return scores
-
-    def _item_similarity(self) -> BlockView:
-        # Row i: how much having item i speaks for each other item.
-        return BlockView(self.name, self.rankable, lambda rows: self.weights_[rows])
-
-    def _state(self) -> State:
-        return {"weights": self.weights_}
-
-    def _restore(self, state: State) -> None:
-        n_items = len(self.items_)
-        self.weights_ = stored(state, "weights", np.float32, (n_items, n_items))
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        return ItemWeights(known, self.name, stored_dense(arrays, known))
 
 
 def _check_memory(n_items: int, dtype: np.dtype[Any]) -> None:

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from transcf.kernels import Array
-from transcf.models._als import AlternatingRecommender, Objective, cholesky, conjugate
-from transcf.models._als.alternation import Solver
-from transcf.models.iterative import ITERATION_RULES
-from transcf.models.rules import Choice, Number, Rule
+from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning.alternation import (
+    Alternation,
+    LeastSquaresGuests,
+    Objective,
+    cholesky,
+    conjugate,
+)
+from transcf.learning.factors import Factors, stored_factors
+from transcf.learning.families import LeastSquaresSettings
+from transcf.learning.first_vectors import first_vectors
+from transcf.models.recommender import Recommender, made_from
 
 
-class IALS(AlternatingRecommender):
+@settings()
+class IALSSettings(LeastSquaresSettings):
+    """Hyper-parameters of iALS."""
+
+    unobserved_weight: float = setting(
+        0.15, "Weight of all pairs beside the observed ones.", above=0
+    )
+    regularization: float = setting(0.015, "L2 weight.", above=0)
+    nu: float = setting(
+        1.0,
+        "How much more the vectors of frequent users and items are bounded: 1 in proportion to "
+        "their weight in the loss, 0 all the same.",
+        low=0,
+    )
+    solver: Literal["cg", "cholesky"] = setting("cg", "How a row is solved.")
+    cg_steps: int = setting(
+        3, "Steps of conjugate gradient per row and epoch; cholesky takes none.", low=1
+    )
+
+
+class IALS(Recommender[IALSSettings]):
     """Scores near 1 for what was observed, and near 0 for everything, in alternation.
 
     Formula: `score(u, i) = x_u . y_i`. With S the observed pairs, N_u the items of u, N_i the
@@ -36,20 +64,6 @@ class IALS(AlternatingRecommender):
     "Applications of the conjugate gradient method for implicit feedback collaborative filtering"
     (RecSys 2011).
 
-    Args:
-        dim: Length of the vectors.
-        unobserved_weight: Weight of all pairs beside the observed ones.
-        regularization: L2 weight.
-        nu: How much more the vectors of frequent users and items are bounded: 1 in proportion to
-            their weight in the loss, 0 all the same.
-        solver: "cg" or "cholesky".
-        cg_steps: Steps of conjugate gradient per row and epoch; "cholesky" takes none.
-        epochs: Most epochs to train.
-        validate_every: Epochs between validations.
-        patience: Validations without a new best before stopping; None never stops early.
-        random_state: Seed; the same seed gives the same bits for any number of threads.
-        n_threads: Threads; None takes all.
-
     Attributes (after `fit`):
         user_vectors_: x, (n_users, dim) float32.
         item_vectors_: y, (n_items, dim) float32.
@@ -64,56 +78,34 @@ class IALS(AlternatingRecommender):
     """
 
     name = "iALS"
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "dim": Number(low=1, whole=True),
-        "unobserved_weight": Number(low=0, above=True),
-        "regularization": Number(low=0, above=True),
-        "nu": Number(low=0),
-        "solver": Choice(("cg", "cholesky")),
-        "cg_steps": Number(low=1, whole=True),
-        **ITERATION_RULES,
-    }
+    remedy: ClassVar[str] = "dim, or raise regularization"
+    __init__ = made_from(IALSSettings)
 
-    def __init__(
-        self,
-        *,
-        dim: int = 64,
-        unobserved_weight: float = 0.15,
-        regularization: float = 0.015,
-        nu: float = 1.0,
-        solver: Literal["cg", "cholesky"] = "cg",
-        cg_steps: int = 3,
-        epochs: int = 16,
-        validate_every: int = 1,
-        patience: int | None = None,
-        random_state: int = 0,
-        n_threads: int | None = None,
-    ) -> None:
-        """Keep the hyper-parameters."""
-        self.dim = dim
-        self.unobserved_weight = unobserved_weight
-        self.regularization = regularization
-        self.nu = nu
-        self.solver = solver
-        self.cg_steps = cg_steps
-        self.epochs = epochs
-        self.validate_every = validate_every
-        self.patience = patience
-        self.random_state = random_state
-        self.n_threads = n_threads
+    def _learn(self, fit: Fit) -> Learned:
+        settings, by_user, by_item = self.settings, fit.train.by_user, fit.train.by_item
+        sizes, scale = (fit.train.n_users, fit.train.n_items), 0.1 / float(np.sqrt(settings.dim))
+        generator = np.random.default_rng(settings.random_state)
+        start = first_vectors(sizes, settings.dim, scale, generator, drawn_in=np.float32)
+        is_exact = settings.solver == "cholesky"
+        solver = cholesky() if is_exact else conjugate(settings.cg_steps)
+        goal = objective(settings, by_item.counts, by_user.counts)
+        alternation = Alternation(by_user, by_item, goal, solver, *start)
+        return fit.run(alternation, settings, self._restore)
 
-    def _objective(self, user_counts: Array, item_counts: Array) -> Objective:
-        weight = self.unobserved_weight
-        users, items = np.count_nonzero(user_counts), np.count_nonzero(item_counts)
-        return Objective(
-            missing=weight * (item_counts > 0),
-            spared=np.zeros(len(item_counts)),
-            user_ridges=self.regularization * (user_counts + weight * items) ** self.nu,
-            item_ridges=self.regularization * (item_counts + weight * users) ** self.nu,
-        )
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        vectors = stored_factors(arrays, known, self.settings.dim)
+        goal = partial(objective, self.settings, known.item_counts)
+        guests = LeastSquaresGuests(vectors[1], goal)
+        return Factors(known, self.name, *vectors, guests)
 
-    def _solver(self) -> Solver:
-        return cholesky() if self.solver == "cholesky" else conjugate(self.cg_steps)
 
-    def _start_scale(self) -> float:
-        return 0.1 / float(np.sqrt(self.dim))
+def objective(settings: IALSSettings, item_counts: Array, user_counts: Array) -> Objective:
+    """What is minimised, given the interactions of each item and of each user."""
+    weight = settings.unobserved_weight
+    users, items = np.count_nonzero(user_counts), np.count_nonzero(item_counts)
+    return Objective(
+        missing=weight * (item_counts > 0),
+        spared=np.zeros(len(item_counts)),
+        user_ridges=settings.regularization * (user_counts + weight * items) ** settings.nu,
+        item_ridges=settings.regularization * (item_counts + weight * users) ** settings.nu,
+    )

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
-from transcf.models._item_weights import ItemWeights
-from transcf.models.base import Held
-from transcf.models.rules import Number, Rule
-from transcf.retrieval.views import BlockView
-from transcf.training.options import FitOptions
+from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning.item_weights import ItemWeights, by_history, stored_sparse
+from transcf.models.recommender import Recommender, made_from
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
 _BLOCK_ENTRIES = 2**23
 
 
-class ItemKNN(ItemWeights):
+@settings()
+class ItemKNNSettings:
+    """Hyper-parameters of ItemKNN."""
+
+    n_neighbors: int = setting(100, "Neighbours kept for each item.", low=1)
+    shrinkage: float = setting(
+        10.0, "Added to the denominator; larger values trust rare items less.", low=0
+    )
+
+
+class ItemKNN(Recommender[ItemKNNSettings]):
     """Cosine similarity between items, the nearest neighbours of each kept.
 
     Formula: with N_i the users of item i in training,
@@ -31,10 +38,6 @@ class ItemKNN(ItemWeights):
     Reference: Sarwar, Karypis, Konstan and Riedl, "Item-based collaborative filtering
     recommendation algorithms" (WWW 2001); Deshpande and Karypis, "Item-based top-N
     recommendation algorithms" (TOIS 2004).
-
-    Args:
-        n_neighbors: Neighbours kept for each item.
-        shrinkage: Added to the denominator; larger values trust rare items less.
 
     Attributes (after `fit`):
         weights_: (n_items, n_items) sparse float32; `weights_[j, i] = s_ij`.
@@ -49,26 +52,24 @@ class ItemKNN(ItemWeights):
     """
 
     name = "itemknn"
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "n_neighbors": Number(low=1, whole=True),
-        "shrinkage": Number(low=0),
-    }
+    __init__ = made_from(ItemKNNSettings)
 
-    def __init__(self, *, n_neighbors: int = 100, shrinkage: float = 10.0) -> None:
-        """Keep the hyper-parameters."""
-        self.n_neighbors = n_neighbors
-        self.shrinkage = shrinkage
-
-    def _learn(self, train: Interactions, validation: Held, options: FitOptions) -> None:
-        by_item = train.by_item.to_scipy()
-        by_user = train.by_user.to_scipy()
-        norms = np.sqrt(self.item_counts_)
+    def _learn(self, fit: Fit) -> Learned:
+        by_item, by_user = fit.train.by_item.to_scipy(), fit.train.by_user.to_scipy()
+        norms = np.sqrt(fit.known.item_counts)
         blocks = []
-        for first, last in _blocks(train):
+        for first, last in _blocks(fit.train):
             shared = sp.csr_array(by_item[first:last] @ by_user)
             shared.sort_indices()
             blocks.append(self._nearest(shared, norms, first))
-        self._adopt_targets(blocks)
+        return self._made(by_history(blocks), fit.known)
+
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        return self._made(stored_sparse(arrays, known), known)
+
+    def _made(self, weights: sp.csr_array, known: Known) -> Learned:
+        # Row i of the likeness: the neighbours kept for item i.
+        return ItemWeights(known, self.name, weights, likeness=sp.csr_array(weights.T))
 
     def _nearest(
         self, shared: sp.csr_array, norms: npt.NDArray[np.float64], first: int
@@ -76,17 +77,13 @@ class ItemKNN(ItemWeights):
         """Turn a block of co-occurrence counts, rows from item `first` on, into neighbours."""
         lengths = np.diff(shared.indptr)
         rows = first + np.repeat(np.arange(len(lengths)), lengths)
-        similarity = shared.data / (norms[rows] * norms[shared.indices] + self.shrinkage)
+        similarity = shared.data / (norms[rows] * norms[shared.indices] + self.settings.shrinkage)
         similarity[rows == shared.indices] = 0.0
         kept = np.zeros(len(similarity), dtype=bool)
         for start, stop in zip(shared.indptr[:-1], shared.indptr[1:], strict=True):
-            kept[start:stop] = _largest(similarity[start:stop], self.n_neighbors)
+            kept[start:stop] = _largest(similarity[start:stop], self.settings.n_neighbors)
         entries = (similarity[kept].astype(np.float32), (rows[kept] - first, shared.indices[kept]))
         return sp.csr_array(entries, shape=shared.shape)
-
-    def _item_similarity(self) -> BlockView:
-        # Row i: the neighbours kept for item i.
-        return self._sparse_view(sp.csr_array(self.weights_.T))
 
 
 def _blocks(train: Interactions) -> Iterator[tuple[int, int]]:

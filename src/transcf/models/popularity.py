@@ -2,49 +2,48 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
-import scipy.sparse as sp
 
+from transcf.data.histories import Histories
 from transcf.data.ids import Rows
-from transcf.data.interactions import Interactions
-from transcf.models._tensors import stored
-from transcf.models.base import Held, Recommender, State
-from transcf.retrieval.scorer import Scores
-from transcf.training.options import FitOptions
+from transcf.learning import Arrays, Fit, Known, Learned, settings
+from transcf.models.recommender import Recommender, made_from
+from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.views import BlockView
+from transcf.storage.tensors import stored
 
 
-class _ByItem(Recommender):
+@settings()
+class NoSettings:
+    """Nothing to set."""
+
+
+class ItemScores(Learned):
     """A score for each item, the same for all users."""
 
-    #: What the number of training interactions is multiplied with.
-    _sign: ClassVar[float]
+    def __init__(self, known: Known, name: str, arrays: Arrays) -> None:
+        """Check the scores, (n_items,)."""
+        super().__init__(known, name)
+        self.scores = stored(arrays, "item_scores", np.float32, (len(known.items),))
 
-    item_scores_: Scores
-
-    def _learn(self, train: Interactions, validation: Held, options: FitOptions) -> None:
-        self._restore({"item_scores": (self._sign * self.item_counts_).astype(np.float32)})
+    def arrays(self) -> Arrays:
+        """Return the scores."""
+        return {"item_scores": self.scores}
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        return np.tile(self.item_scores_, (len(users), 1))
-
-    def _score_histories(self, histories: sp.csr_array) -> Scores:
-        return np.tile(self.item_scores_, (histories.shape[0], 1))
+        return np.tile(self.scores, (len(users), 1))
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
-        return self.item_scores_[items]
+        return self.scores[items]
 
-    def _state(self) -> State:
-        return {"item_scores": self.item_scores_}
-
-    def _restore(self, state: State) -> None:
-        self.item_scores_ = stored(state, "item_scores", np.float32, (len(self.items_),))
+    def guests(self, histories: Histories) -> Scorer:
+        """Give everybody the same."""
+        return BlockView(self.name, self.rankable, self.score_block)
 
 
-class Popularity(_ByItem):
+class Popularity(Recommender[NoSettings]):
     """Items that most users touched come first.
 
     Formula: `score(u, i) = |N_i|`, the number of users of item i in training.
@@ -65,10 +64,17 @@ class Popularity(_ByItem):
     """
 
     name = "popularity"
-    _sign = 1.0
+    __init__ = made_from(NoSettings)
+
+    def _learn(self, fit: Fit) -> Learned:
+        scores = fit.known.item_counts.astype(np.float32)
+        return self._restore({"item_scores": scores}, fit.known)
+
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        return ItemScores(known, self.name, arrays)
 
 
-class InversePopularity(_ByItem):
+class InversePopularity(Recommender[NoSettings]):
     """Items that fewest users touched come first: a probe for lopsided protocols.
 
     Formula: `score(u, i) = -|N_i|`. It is of no use to anybody, yet it wins under sampled
@@ -90,4 +96,11 @@ class InversePopularity(_ByItem):
     """
 
     name = "inverse-popularity"
-    _sign = -1.0
+    __init__ = made_from(NoSettings)
+
+    def _learn(self, fit: Fit) -> Learned:
+        scores = -fit.known.item_counts.astype(np.float32)
+        return self._restore({"item_scores": scores}, fit.known)
+
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        return ItemScores(known, self.name, arrays)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
+from transcf.data.histories import Histories
 from transcf.data.ids import Rows
-from transcf.data.interactions import Interactions
-from transcf.models._tensors import stored
-from transcf.models.base import Held, Recommender, State
-from transcf.models.rules import SEED, Rule
-from transcf.retrieval.scorer import Scores
-from transcf.training.options import FitOptions
+from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.models.recommender import Recommender, made_from
+from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.views import BlockView
+from transcf.storage.tensors import stored
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -24,7 +22,16 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
 
-class Random(Recommender):
+@settings()
+class RandomSettings:
+    """What there is to set."""
+
+    random_state: int = setting(
+        0, "Seed; another one gives another ranking.", low=0, high=2**63 - 1
+    )
+
+
+class Random(Recommender[RandomSettings]):
     """Scores that are uniform in [0, 1) and depend on seed, user and item alone.
 
     Formula: `score(u, i) = h(seed, u, i) / 2^24` with h the top 24 bits of a SplitMix64 stream
@@ -33,9 +40,6 @@ class Random(Recommender):
 
     Reference: Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
     (OOPSLA 2014), for the hash.
-
-    Args:
-        random_state: Seed; another one gives another ranking.
 
     Attributes (after `fit`):
         user_keys_: (n_users,) uint64, where the stream of each user starts.
@@ -50,45 +54,53 @@ class Random(Recommender):
     """
 
     name = "random"
-    rules: ClassVar[Mapping[str, Rule]] = {"random_state": SEED}
+    __init__ = made_from(RandomSettings)
 
-    user_keys_: Words
+    def _learn(self, fit: Fit) -> Learned:
+        keys = _keys(self.settings.random_state, 0, fit.train.n_users)
+        return self._restore({"user_keys": keys}, fit.known)
 
-    def __init__(self, *, random_state: int = 0) -> None:
-        """Keep the hyper-parameters."""
-        self.random_state = random_state
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        return Streams(known, self.name, arrays, self.settings.random_state)
 
-    def _learn(self, train: Interactions, validation: Held, options: FitOptions) -> None:
-        self._restore({"user_keys": self._keys(0, train.n_users)})
 
-    def _keys(self, first: int, count: int) -> Words:
-        """Where the streams of some users start, (count,)."""
-        seed = _mix(np.array([self.random_state], dtype=np.uint64) + _STEP)
-        numbers = np.arange(first, first + count, dtype=np.uint64)
-        return _mix(_mix(numbers + _STEP) ^ seed)
+class Streams(Learned):
+    """A stream of scores for each user."""
+
+    def __init__(self, known: Known, name: str, arrays: Arrays, seed: int) -> None:
+        """Check where the streams start, (n_users,)."""
+        super().__init__(known, name)
+        self.keys: Words = stored(arrays, "user_keys", np.uint64, (len(known.users),))
+        self._seed = seed
+
+    def arrays(self) -> Arrays:
+        """Return where the streams start."""
+        return {"user_keys": self.keys}
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        items = np.arange(len(self.items_), dtype=np.int32)
+        items = np.arange(len(self.known.items), dtype=np.int32)
         scores = np.empty((len(users), len(items)), dtype=np.float32)
-        for row, key in enumerate(self.user_keys_[users]):  # one row at a time bounds memory
+        for row, key in enumerate(self.keys[users]):  # one row at a time bounds memory
             scores[row] = _scores(np.full(1, key, dtype=np.uint64), items)
         return scores
 
-    def _score_histories(self, histories: sp.csr_array) -> Scores:
-        # Guests share one stream, that of the user after the last.
-        items = np.arange(len(self.items_), dtype=np.int32)
-        return np.tile(_scores(self._keys(len(self.users_), 1), items), (histories.shape[0], 1))
-
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
-        return _scores(self.user_keys_[users], items)
+        return _scores(self.keys[users], items)
 
-    def _state(self) -> State:
-        return {"user_keys": self.user_keys_}
+    def guests(self, histories: Histories) -> Scorer:
+        """Give all newcomers one stream, that of the user after the last."""
+        items = np.arange(len(self.known.items), dtype=np.int32)
+        scores = _scores(_keys(self._seed, len(self.known.users), 1), items)
+        return BlockView(self.name, self.rankable, lambda rows: np.tile(scores, (len(rows), 1)))
 
-    def _restore(self, state: State) -> None:
-        self.user_keys_ = stored(state, "user_keys", np.uint64, (len(self.users_),))
+
+def _keys(random_state: int, first: int, count: int) -> Words:
+    """Where the streams of some users start, (count,)."""
+    seed = _mix(np.array([random_state], dtype=np.uint64) + _STEP)
+    numbers = np.arange(first, first + count, dtype=np.uint64)
+    return _mix(_mix(numbers + _STEP) ^ seed)
 
 
 def _mix(words: Words) -> Words:

@@ -1,47 +1,38 @@
-"""Names of models and where their classes live; a class is imported when it is asked for."""
+"""The list of models: where their classes live, and what they are called.
+
+A class is imported when it is asked for. Its `name` is what tables and commands call it; a class
+with `variants` goes by several names, each with parameters of its own.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transcf.errors import ParameterError
+from transcf.errors import ModelFileError, ParameterError
 
 if TYPE_CHECKING:
-    from transcf.models.base import Recommender
+    from transcf.models.recommender import Recommender
 
-
-@dataclass(frozen=True)
-class _Entry:
-    """Where a class lives, and the parameters that make it the model of that name."""
-
-    module: str
-    class_name: str
-    params: dict[str, Any] = field(default_factory=dict)
-
-
-_MODELS = {
-    "popularity": _Entry("transcf.models.popularity", "Popularity"),
-    "inverse-popularity": _Entry("transcf.models.popularity", "InversePopularity"),
-    "random": _Entry("transcf.models.random", "Random"),
-    "itemknn": _Entry("transcf.models.itemknn", "ItemKNN"),
-    "ease": _Entry("transcf.models.ease", "EASE"),
-    "ials": _Entry("transcf.models.ials", "IALS"),
-    "eals": _Entry("transcf.models.eals", "EALS"),
-    "slim": _Entry("transcf.models.slim", "SLIM"),
-    "fism": _Entry("transcf.models.fism", "FISM"),
-    "bpr": _Entry("transcf.models.bpr", "BPR"),
-    "aobpr": _Entry("transcf.models.aobpr", "AoBPR"),
-    "cml": _Entry("transcf.models.cml", "CML"),
-    "cdae": _Entry("transcf.models.cdae", "CDAE"),
-    "neumf": _Entry("transcf.models.neumf", "NeuMF"),
-    "lightgcn": _Entry("transcf.models.lightgcn", "LightGCN"),
-    "transcf": _Entry("transcf.models.transcf", "TransCF"),
-    "transcf-dot": _Entry("transcf.models.transcf", "TransCF", {"form": "dot"}),
-    "transcf-alt": _Entry("transcf.models.transcf", "TransCF", {"form": "alt"}),
-    "transcf-still": _Entry("transcf.models.transcf", "TransCF", {"form": "still"}),
-    "transcf-emb": _Entry("transcf.models.transcf", "TransCF", {"form": "emb"}),
+#: Module of each class, in the order of tables.
+HOMES = {
+    "Popularity": "popularity",
+    "InversePopularity": "popularity",
+    "Random": "random",
+    "ItemKNN": "itemknn",
+    "EASE": "ease",
+    "IALS": "ials",
+    "EALS": "eals",
+    "SLIM": "slim",
+    "FISM": "fism",
+    "BPR": "bpr",
+    "AoBPR": "aobpr",
+    "CML": "cml",
+    "CDAE": "cdae",
+    "NeuMF": "neumf",
+    "LightGCN": "lightgcn",
+    "TransCF": "transcf",
 }
 
 
@@ -52,20 +43,20 @@ def available() -> tuple[str, ...]:
         >>> "ease" in available()
         True
     """
-    return tuple(_MODELS)
+    return tuple(name for class_name in HOMES for name in _variants(class_name))
 
 
-def model_class(name: str) -> type[Recommender]:
+def model_class(name: str) -> type[Recommender[Any]]:
     """Return the class of a model; capitals, blanks, `-` and `_` in the name do not matter.
 
     Example:
         >>> model_class("InversePopularity").__name__
         'InversePopularity'
     """
-    return _import(_entry(name))
+    return _import(_find(name)[0])
 
 
-def create(name: str, **params: Any) -> Recommender:
+def create(name: str, **params: Any) -> Recommender[Any]:
     """Make a model by name.
 
     Args:
@@ -76,39 +67,67 @@ def create(name: str, **params: Any) -> Recommender:
         >>> create("ease", regularization=100.0)
         EASE(regularization=100.0, precision='float64')
     """
-    entry = _entry(name)
-    kind = _import(entry)
-    kind().set_params(**params)  # says which names are unknown
-    return kind(**{**entry.params, **params})
+    class_name, variant = _find(name)
+    kind = _import(class_name)
+    kind.check_names(params)
+    model: Recommender[Any] = kind(**{**kind.variants[variant], **params})
+    return model
 
 
-def registered_class(class_name: str) -> type[Recommender]:
-    """Return a class by its own name, if it is registered: the only ones that files may name."""
-    for entry in _MODELS.values():
-        if entry.class_name == class_name:
-            return _import(entry)
-    raise ParameterError(f"There is no registered class {class_name!r}.")
+def load(folder: str | Path) -> Recommender[Any]:
+    """Read a model of any registered class from its folder.
+
+    Raises:
+        ModelFileError: Something is missing, damaged, altered, too old or too new; the message
+            says what.
+
+    Example:
+        >>> from transcf import synthesize
+        >>> folder = create("popularity").fit(synthesize()).save("models/popularity")
+        >>> load(folder).name
+        'popularity'
+    """
+    from transcf.storage.folders import read_model
+
+    stored = read_model(folder)
+    if stored.kind not in HOMES:
+        raise ModelFileError(
+            f"{folder} holds a {stored.kind!r}, and this version of transcf has no such model."
+        )
+    return _import(stored.kind).from_stored(stored, folder)
 
 
 def canonical_name(name: str) -> str:
-    """Return the name that a model is registered by, however it was spelled.
+    """Return the name that a model is listed by, however it was spelled.
 
     Example:
         >>> canonical_name("Inverse_Popularity")
         'inverse-popularity'
     """
-    for known in _MODELS:
-        if _bare(known) == _bare(name):
-            return known
+    return _find(name)[1]
+
+
+def _find(name: str) -> tuple[str, str]:
+    """Return the class and the variant that a name stands for."""
+    wanted = _bare(name)
+    # Most names are those of a class: then no other has to be imported.
+    likely = [class_name for class_name in HOMES if _bare(class_name) == wanted]
+    for class_name in likely or HOMES:
+        for variant in _variants(class_name):
+            if _bare(variant) == wanted:
+                return class_name, variant
     raise ParameterError(f"There is no model {name!r}; there are: {', '.join(available())}.")
 
 
-def _entry(name: str) -> _Entry:
-    return _MODELS[canonical_name(name)]
+def _variants(class_name: str) -> dict[str, dict[str, Any]]:
+    """Return the names of a class, and the parameters that each stands for."""
+    return _import(class_name).variants
 
 
-def _import(entry: _Entry) -> type[Recommender]:
-    found: type[Recommender] = getattr(import_module(entry.module), entry.class_name)
+def _import(class_name: str) -> type[Recommender[Any]]:
+    found: type[Recommender[Any]] = getattr(
+        import_module(f"transcf.models.{HOMES[class_name]}"), class_name
+    )
     return found
 
 

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from transcf.data.interactions import Interactions
 from transcf.kernels.elastic import elastic_weights
-from transcf.models._item_weights import ItemWeights
-from transcf.models.base import Held
-from transcf.models.rules import Number, Rule
+from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning.item_weights import ItemWeights, by_history, stored_sparse
+from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import block_length
-from transcf.training.options import FitOptions
-from transcf.training.progress import EpochBar
-from transcf.training.threads import kernel_threads
+from transcf.training.progress import ProgressBar
 
 #: A column is done when a sweep over its weights changes none by more than this.
 _TOLERANCE = 1e-4
 _MOST_SWEEPS = 1000
 
 
-class SLIM(ItemWeights):
+@settings()
+class SLIMSettings:
+    """Hyper-parameters of SLIM."""
+
+    l1: float = setting(
+        2.0,
+        "Weight of the sum of the weights: items that share no more users than this have none.",
+        low=0,
+    )
+    l2: float = setting(
+        200.0,
+        "Weight of their squares; larger values spread a weight over similar items.",
+        low=0,
+    )
+
+
+class SLIM(Recommender[SLIMSettings]):
     """Few item-to-item weights that rebuild the interactions, none of them negative.
 
     Formula: with X (n_users, n_items) the binary training matrix, minimise
@@ -36,11 +47,6 @@ class SLIM(ItemWeights):
 
     Reference: Ning and Karypis, "SLIM: sparse linear methods for top-N recommender systems" (ICDM
     2011).
-
-    Args:
-        l1: Weight of the sum of the weights: items that share no more users than this have none.
-        l2: Weight of their squares; larger values spread a weight over similar items.
-        n_threads: Threads for fitting; None uses all.
 
     Attributes (after `fit`):
         weights_: (n_items, n_items) sparse float32, W above.
@@ -57,41 +63,35 @@ class SLIM(ItemWeights):
     """
 
     name = "SLIM"
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "l1": Number(low=0),
-        "l2": Number(low=0),
-        "n_threads": Number(low=1, whole=True, optional=True),
-    }
+    __init__ = made_from(SLIMSettings)
 
-    def __init__(self, *, l1: float = 2.0, l2: float = 200.0, n_threads: int | None = None) -> None:
-        """Keep the hyper-parameters."""
-        self.l1 = l1
-        self.l2 = l2
-        self.n_threads = n_threads
-
-    def _learn(self, train: Interactions, validation: Held, options: FitOptions) -> None:
+    def _learn(self, fit: Fit) -> Learned:
+        train, settings = fit.train, self.settings
         by_item = (train.by_item.indptr, train.by_item.indices)
         by_user = (train.by_user.indptr, train.by_user.indices)
         step = block_length(train.n_items)
         blocks, solved = [], 0
-        bar = EpochBar(self.name, train.n_items, options.progress)
-        with kernel_threads(self.n_threads), bar:
+        with ProgressBar(self.name, train.n_items, "items", fit.options.progress) as bar:
             for first in range(0, train.n_items, step):
                 last = min(first + step, train.n_items)
                 dense = np.empty((last - first, train.n_items), np.float32)
                 done = elastic_weights(
-                    first, last, by_item, by_user, float(self.l1), float(self.l2),
+                    first, last, by_item, by_user, float(settings.l1), float(settings.l2),
                     _TOLERANCE, _MOST_SWEEPS, dense,
                 )  # fmt: skip
                 blocks.append(sp.csr_array(dense))
                 solved += int(done.sum())
                 bar.show(last)
-        self._adopt_targets(blocks)
-        unsolved = train.n_items - solved
-        self.report_ |= {"weights": int(self.weights_.nnz), "unsolved": unsolved}
+        weights, unsolved = by_history(blocks), train.n_items - solved
+        fit.report |= {"weights": int(weights.nnz), "unsolved": unsolved}
         if unsolved:
             warnings.warn(
                 f"SLIM: the weights of {unsolved} of {train.n_items} items are inexact, for they "
-                f"still changed after {_MOST_SWEEPS} sweeps: raise l2={self.l2} or l1={self.l1}.",
-                stacklevel=3,  # who called fit
+                f"still changed after {_MOST_SWEEPS} sweeps: raise l2={settings.l2} or "
+                f"l1={settings.l1}.",
+                stacklevel=4,  # who called fit
             )
+        return ItemWeights(fit.known, self.name, weights)
+
+    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+        return ItemWeights(known, self.name, stored_sparse(arrays, known))

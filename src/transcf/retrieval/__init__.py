@@ -7,14 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transcf.retrieval.scorer import LinearForm, Scorer
+    from transcf.retrieval.scorer import LinearForm, Scorer, StoredForm
     from transcf.retrieval.topk import top_k
 
-__all__ = ["LinearForm", "Scorer", "top_k"]
+__all__ = ["LinearForm", "Scorer", "StoredForm", "top_k"]
 
 _HOMES = {
     "LinearForm": "transcf.retrieval.scorer",
     "Scorer": "transcf.retrieval.scorer",
+    "StoredForm": "transcf.retrieval.scorer",
     "top_k": "transcf.retrieval.topk",
 }
 

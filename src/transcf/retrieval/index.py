@@ -23,13 +23,14 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Mask
 from transcf.errors import EvaluationError, ParameterError
 from transcf.retrieval.lists import faiss_library, fill_lists
 from transcf.retrieval.projection import Projection
-from transcf.retrieval.scorer import LinearForm, Scores
-from transcf.retrieval.threads import share_rows
-from transcf.retrieval.topk import Mask, top_k
+from transcf.retrieval.scorer import LinearForm, Scores, StoredForm
+from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
+from transcf.threads import share
 
 #: With fewer items than this the exact engine is as quick, and answers everything.
 SMALLEST = 10_000
@@ -159,7 +160,7 @@ class ItemIndex:
             )
         if constants is None:
             constants = np.zeros(n, dtype=np.float32)
-        form = LinearForm(user_vectors, self.item_vectors, constants)
+        form = StoredForm(user_vectors, self.item_vectors, constants)
         request = _Request(
             form=form,
             queries=self.projection.users(user_vectors),
@@ -245,12 +246,12 @@ class ItemIndex:
             absent |= _contains(request.seen, users, items)
         scores = np.empty(items.shape, dtype=np.float32)
 
-        def work(part: slice) -> None:
-            owners = np.repeat(users[part], fetch)
-            found = request.form.score_pairs(owners, items[part].ravel())
-            scores[part] = found.reshape(-1, fetch)
+        def score(first: int, end: int) -> None:
+            owners = np.repeat(users[first:end], fetch)
+            found = request.form.score_pairs(owners, items[first:end].ravel())
+            scores[first:end] = found.reshape(-1, fetch)
 
-        share_rows(len(users), work)
+        share(len(users), score, least=32)
         scores[absent] = -np.inf
         k = min(request.k, fetch)
         order = np.lexsort((items, -scores), axis=-1)[:, :k]

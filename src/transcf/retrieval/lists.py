@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-import numba
 import numpy as np
 
 from transcf.errors import MissingExtraError
 from transcf.retrieval.scorer import Scores
+from transcf.threads import thread_count
 
 
 def fill_lists(points: Scores, random_state: int) -> Any:
@@ -43,5 +43,5 @@ def faiss_library() -> ModuleType:
         import faiss
     except ImportError as error:
         raise MissingExtraError("An approximate index", "index") from error
-    faiss.omp_set_num_threads(numba.get_num_threads())
+    faiss.omp_set_num_threads(thread_count())
     return faiss  # type: ignore[no-any-return, unused-ignore]

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.ids import Rows
+from transcf.data.csr import Csr
+from transcf.data.ids import IdMap, Rows
+from transcf.data.interactions import Mask
 
 Scores: TypeAlias = npt.NDArray[np.float32]
+Norms: TypeAlias = npt.NDArray[np.float64]
 
 #: Memory that one block of scores may take, in bytes.
 BLOCK_BYTES = 64 * 2**20
 
 
 class Scorer(Protocol):
-    """Anything that scores users against items; every fitted model is one.
-
-    A scorer may also have `_linear_form() -> LinearForm | None`; ranking then uses matrix
-    products instead of `score_block`.
-    """
+    """Anything that scores users against items; every fitted model is one."""
 
     @property
-    def rankable(self) -> npt.NDArray[np.bool_]:
+    def name(self) -> str:
+        """What tables and errors call it."""
+
+    @property
+    def rankable(self) -> Mask:
         """(n_items,) which items may be ranked: those with training interactions."""
+
+    def linear_form(self) -> LinearForm | None:
+        """Return the scores as inner products, which rank fastest; None if they are not."""
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some users: (n, n_items), higher is better."""
@@ -36,36 +42,68 @@ class Scorer(Protocol):
         """Score (user, item) pairs: (n,)."""
 
 
-@dataclass(frozen=True, eq=False)
-class LinearForm:
+@runtime_checkable
+class KnowsIds(Protocol):
+    """A scorer that knows whom and what its rows stand for, and what it was fitted on."""
+
+    @property
+    def users_(self) -> IdMap:
+        """User ids, one for each user row."""
+
+    @property
+    def items_(self) -> IdMap:
+        """Item ids, one for each item row."""
+
+    @property
+    def seen_(self) -> Csr:
+        """Items of each user row that it has learned from."""
+
+
+class LinearForm(ABC):
     """Scores as inner products: `score(u, i) = constants[u] + user_vectors[u] . item_vectors[i]`.
 
-    Attributes:
-        user_vectors: (n_users, d) float32.
+    The item side is always there; where the user side comes from is up to the kind of form.
+
+    Args:
         item_vectors: (n_items, d) float32.
-        user_constants: (n_users,) float32; they do not change the order of a user's items.
+        item_norms: (n_items,) their lengths, where they are known already.
     """
 
-    user_vectors: Scores
-    item_vectors: Scores
-    user_constants: Scores
+    def __init__(self, item_vectors: Scores, item_norms: Norms | None = None) -> None:
+        """Keep the item side."""
+        self.item_vectors = item_vectors
+        self._item_norms = item_norms
 
-    @cached_property
-    def item_norms(self) -> npt.NDArray[np.float64]:
-        """(n_items,) lengths of the item vectors."""
-        from transcf.kernels.products import row_norms
+    @property
+    @abstractmethod
+    def user_vectors(self) -> Scores:
+        """(n_users, d) float32."""
 
-        return row_norms(self.item_vectors)
+    @property
+    @abstractmethod
+    def user_constants(self) -> Scores:
+        """(n_users,) float32; they do not change the order of a user's items."""
 
+    @abstractmethod
     def of_users(self, users: Rows) -> tuple[Scores, Scores]:
         """Vectors (n, d) and constants (n,) of some users."""
-        return self.user_vectors[users], self.user_constants[users]
+
+    @abstractmethod
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs in float64, rounded to float32: (n,), the scores that `top_k` returns."""
+
+    @property
+    def item_norms(self) -> Norms:
+        """(n_items,) lengths of the item vectors, computed at first use and kept."""
+        if self._item_norms is None:
+            from transcf.kernels.products import row_norms
+
+            self._item_norms = row_norms(self.item_vectors)
+        return self._item_norms
 
     def for_users(self, user_vectors: Scores, user_constants: Scores) -> LinearForm:
         """Return the same items for other users, (n, d) and (n,)."""
-        form = LinearForm(user_vectors, self.item_vectors, user_constants)
-        vars(form)["item_norms"] = self.item_norms  # the cache is theirs, too
-        return form
+        return StoredForm(user_vectors, self.item_vectors, user_constants, self.item_norms)
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some users: one matrix product, (n, n_items)."""
@@ -74,11 +112,49 @@ class LinearForm:
         scores += constants[:, None]
         return scores
 
+
+class StoredForm(LinearForm):
+    """A linear form whose two sides are arrays.
+
+    Args:
+        user_vectors: (n_users, d) float32.
+        item_vectors: (n_items, d) float32.
+        user_constants: (n_users,) float32.
+        item_norms: As for `LinearForm`.
+    """
+
+    def __init__(
+        self,
+        user_vectors: Scores,
+        item_vectors: Scores,
+        user_constants: Scores,
+        item_norms: Norms | None = None,
+    ) -> None:
+        """Keep both sides."""
+        super().__init__(item_vectors, item_norms)
+        self._user_vectors, self._user_constants = user_vectors, user_constants
+
+    @property
+    def user_vectors(self) -> Scores:
+        """(n_users, d) float32."""
+        return self._user_vectors
+
+    @property
+    def user_constants(self) -> Scores:
+        """(n_users,) float32."""
+        return self._user_constants
+
+    def of_users(self, users: Rows) -> tuple[Scores, Scores]:
+        """Vectors (n, d) and constants (n,) of some users."""
+        return self._user_vectors[users], self._user_constants[users]
+
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs in float64, rounded to float32: (n,), the scores that `top_k` returns."""
         from transcf.kernels.products import pair_scores
 
-        return pair_scores(self.user_vectors, self.item_vectors, self.user_constants, users, items)
+        return pair_scores(
+            self._user_vectors, self.item_vectors, self._user_constants, users, items
+        )
 
 
 class LazyForm(LinearForm):
@@ -86,47 +162,43 @@ class LazyForm(LinearForm):
 
     A large model answers its first request at once, and ranking takes no memory for users whose
     turn it is not.
+
+    Args:
+        item_vectors: (n_items, d) float32.
+        make_users: From user rows, or a slice of them, to vectors (n, d) and constants (n,).
     """
 
     def __init__(
-        self, item_vectors: Scores, make_users: Callable[[Any], tuple[Scores, Scores]]
+        self, item_vectors: Scores, make_users: Callable[[Rows | slice], tuple[Scores, Scores]]
     ) -> None:
-        """Keep the item side, and the way from rows (or a slice) to vectors and constants."""
-        object.__setattr__(self, "item_vectors", item_vectors)
-        object.__setattr__(self, "_make_users", make_users)
-
-    def of_users(self, users: Any) -> tuple[Scores, Scores]:
-        """Vectors (n, d) and constants (n,) of some users."""
-        made: tuple[Scores, Scores] = vars(self)["_make_users"](users)
-        return made
+        """Keep the item side, and the way to the user side."""
+        super().__init__(item_vectors)
+        self._make_users = make_users
 
     @cached_property
+    def _everybody(self) -> tuple[Scores, Scores]:
+        return self._make_users(slice(None))
+
+    @property
     def user_vectors(self) -> Scores:
         """(n_users, d) float32, made at first use and kept."""
-        return self.of_users(slice(None))[0]
+        return self._everybody[0]
 
-    @cached_property
+    @property
     def user_constants(self) -> Scores:
         """(n_users,) float32, made at first use and kept."""
-        return self.of_users(slice(None))[1]
+        return self._everybody[1]
+
+    def of_users(self, users: Rows) -> tuple[Scores, Scores]:
+        """Vectors (n, d) and constants (n,) of some users."""
+        return self._make_users(users)
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs in float64, rounded to float32: (n,), the scores that `top_k` returns."""
         distinct, places = np.unique(users, return_inverse=True)
         vectors, constants = self.of_users(distinct)
-        few = LinearForm(vectors, self.item_vectors, constants)
+        few = StoredForm(vectors, self.item_vectors, constants)
         return few.score_pairs(places.astype(np.int32), items)
-
-
-def linear_form_of(scorer: Scorer) -> LinearForm | None:
-    """Return the linear form of a scorer, or None if it has none."""
-    make = getattr(scorer, "_linear_form", None)
-    return None if make is None else cast("LinearForm | None", make())
-
-
-def name_of(scorer: Scorer) -> str:
-    """Return what tables and errors call a scorer."""
-    return str(getattr(scorer, "name", type(scorer).__name__))
 
 
 def block_length(n_items: int, block_bytes: int = BLOCK_BYTES) -> int:

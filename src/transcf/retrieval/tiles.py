@@ -7,31 +7,32 @@ bound on their error; any other scorer gives pieces of its `score_block`, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Mask
 from transcf.errors import EvaluationError
 from transcf.kernels.products import exact_rows, pair_scores, row_norms
-from transcf.kernels.topk import gather_finite
-from transcf.retrieval.scorer import (
-    LinearForm,
-    Scorer,
-    Scores,
-    block_length,
-    linear_form_of,
-    name_of,
-)
-from transcf.retrieval.threads import share_rows
+from transcf.kernels.topk import gather_finite, hide
+from transcf.retrieval.scorer import BLOCK_BYTES, LinearForm, Scorer, Scores, block_length
+from transcf.threads import share
 
-#: Memory of one tile; few wide tiles cost least, and below 32 MB an allocator hands it out again
-#: without asking the system.
-TILE_BYTES = 31 * 2**20
+#: Looks through some rows of a tile: their scores, the tile's first column, which rows they are.
+Look: TypeAlias = Callable[[Scores, int, slice], None]
+
+#: Memory of one tile. Between 4 and 31 MB the time hardly differs: narrow tiles pack user vectors
+#: more often and cost more for each row.
+TILE_BYTES = 21 * 2**20
 #: Users of one product; with fewer, the packing of item vectors shows.
 PRODUCT_USERS = 1400
+#: Fewer rows than this are not worth a thread.
+LEAST_ROWS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +66,14 @@ class Tiles:
         column_of: (n_items,) column of each item row, -1 if it is not allowed.
     """
 
-    def __init__(self, scorer: Scorer, allowed: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, scorer: Scorer, allowed: Mask) -> None:
         """Find out which items take part and how they are scored."""
         self.columns: Rows = np.flatnonzero(allowed).astype(np.int32)
         self.column_of: Rows = np.full(len(allowed), UNKNOWN, dtype=np.int32)
         self.column_of[self.columns] = np.arange(len(self.columns), dtype=np.int32)
         self.n_columns = len(self.columns)
         self._scorer = scorer
-        self._form: LinearForm | None = linear_form_of(scorer)
+        self._form: LinearForm | None = scorer.linear_form()
         self._buffer: Scores = np.empty(0, dtype=np.float32)
         self._longest = 0.0
         if self._form is not None and self.n_columns:
@@ -107,8 +108,19 @@ class Tiles:
             raise self._not_finite()
         return Block(users, error.astype(np.float32), vectors, constants)
 
-    def tiles(self, block: Block) -> Iterator[tuple[int, Scores]]:
-        """Yield `(first column, scores)`; a tile may be overwritten and lasts until the next."""
+    def scan(self, block: Block, look: Look) -> None:
+        """Show a block's tiles to `look`, one after the other, rows of a tile side by side.
+
+        A tile may be overwritten, and lasts until the next.
+        """
+        for first, tile in self._tiles(block):
+            share(len(tile), partial(_look_at_rows, look, tile, first), LEAST_ROWS)
+
+    def hide(self, tile: Scores, first: int, users: Rows, listed: Csr) -> None:
+        """Set scores of a tile, a row for each user, to -inf where items are listed for them."""
+        hide(tile, first, self.columns, self.column_of, users, listed.indptr, listed.indices)
+
+    def _tiles(self, block: Block) -> Iterator[tuple[int, Scores]]:
         n = len(block.users)
         for part in _even_slices(self.n_columns, max(1, TILE_BYTES // (4 * n))):
             tile = self._tile(n, part.stop - part.start)
@@ -135,17 +147,26 @@ class Tiles:
             yield Block(block.users[some], none, vectors, none, scores), scores
 
     def _multiply(self, block: Block, part: slice, tile: Scores) -> None:
-        is_all = self.n_columns == len(self.column_of)
-        chosen = part if is_all else self.columns[part]
-        np.matmul(block.user_vectors, self.item_vectors[chosen].T, out=tile)
+        gathered = self._gathered
+        vectors = self.item_vectors[self.columns[part]] if gathered is None else gathered[part]
+        np.matmul(block.user_vectors, vectors.T, out=tile)
+
+    @cached_property
+    def _gathered(self) -> Scores | None:
+        """(n_columns, d) vectors of the columns; None where they take too much memory at once."""
+        vectors = self.item_vectors
+        if self.n_columns == len(vectors):
+            return vectors
+        fits = 4 * self.n_columns * vectors.shape[1] <= BLOCK_BYTES
+        return vectors[self.columns] if fits else None
 
     def _copy(self, scores: Scores, columns: Rows, tile: Scores) -> None:
         sound: list[bool] = []
 
-        def work(rows: slice) -> None:
-            sound.append(gather_finite(scores[rows], columns, tile[rows]))
+        def work(first: int, end: int) -> None:
+            sound.append(gather_finite(scores[first:end], columns, tile[first:end]))
 
-        share_rows(len(tile), work)
+        share(len(tile), work, LEAST_ROWS)
         if not all(sound):
             raise self._not_finite()
 
@@ -156,9 +177,13 @@ class Tiles:
 
     def _not_finite(self) -> EvaluationError:
         return EvaluationError(
-            f"{name_of(self._scorer)} gives NaN or infinite scores to items that are to be ranked, "
+            f"{self._scorer.name} gives NaN or infinite scores to items that are to be ranked, "
             "and such scores have no order: check that its training converged."
         )
+
+
+def _look_at_rows(look: Look, tile: Scores, first_column: int, first: int, end: int) -> None:
+    look(tile[first:end], first_column, slice(first, end))
 
 
 def _even_slices(total: int, longest: int) -> Iterator[slice]:

@@ -8,19 +8,15 @@ on their error, and the few candidates are scored again in float64.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Mask
 from transcf.kernels import topk as kernels
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
-from transcf.retrieval.threads import share_rows
-from transcf.retrieval.tiles import Block, Tiles
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
+from transcf.retrieval.tiles import LEAST_ROWS, Block, Tiles
+from transcf.threads import share
 
 
 def top_k(
@@ -60,11 +56,9 @@ def top_k(
     for part in tiles.blocks(len(users)):
         for some in lists_blocks(part, length):
             block = tiles.open(users[some])
-            lists = Lists(tiles, block, length, seen)
-            for first, tile in tiles.tiles(block):
-                lists.hide(tile, first)
-                lists.add(tile, first)
-            lists.finish(items[some, :length], scores[some, :length])
+            best = BestLists(tiles, block, length, seen)
+            tiles.scan(block, best.look)
+            best.finish(items[some, :length], scores[some, :length])
     return items, scores
 
 
@@ -77,13 +71,13 @@ def lists_blocks(part: slice, k: int) -> list[slice]:
     ]
 
 
-class Lists:
+class BestLists:
     """The best k of a block of users, while its tiles pass by.
 
     Args:
         tiles: Where the tiles come from.
         block: The users.
-        k: Length of the lists, at least 1.
+        k: Length of the lists; with 0, known items are taken out and that is all.
         known: Items of each user row that are left out, or None.
     """
 
@@ -96,75 +90,55 @@ class Lists:
         self._counts = np.zeros(n, dtype=np.int64)
         self._thresholds = np.full(n, kernels.LOWEST, dtype=np.float32)
 
-    def hide(self, tile: Scores, first: int) -> None:
-        """Take known items out of a tile."""
+    def look(self, tile: Scores, first: int, rows: slice) -> None:
+        """Take known items out of some rows of a tile, and what may be among the best of it."""
         if self._known is not None:
-            hide(self._tiles, self._block.users, tile, first, self._known)
-
-    def add(self, tile: Scores, first: int) -> None:
-        """Look through a tile."""
-
-        def work(rows: slice) -> None:
-            kernels.collect(
-                tile[rows],
-                first,
-                self._k,
-                self._block.error[rows],
-                self._scores[rows],
-                self._columns[rows],
-                self._counts[rows],
-                self._thresholds[rows],
-            )
-
-        share_rows(len(tile), work)
+            self._tiles.hide(tile, first, self._block.users[rows], self._known)
+        if self._k == 0:
+            return
+        kernels.collect(
+            tile,
+            first,
+            self._k,
+            self._block.error[rows],
+            self._scores[rows],
+            self._columns[rows],
+            self._counts[rows],
+            self._thresholds[rows],
+        )
 
     def finish(self, items: Rows, scores: Scores) -> None:
         """Write the lists, (n, k) each; places beyond the last item stay as they are."""
-        block, tiles = self._block, self._tiles
-
-        def work(rows: slice) -> None:
-            kernels.settle(
-                self._k,
-                block.error[rows],
-                block.user_vectors[rows],
-                tiles.item_vectors,
-                block.constants[rows],
-                tiles.columns,
-                self._scores[rows],
-                self._columns[rows],
-                self._counts[rows],
-                items[rows],
-                scores[rows],
-            )
-
-        share_rows(len(block.users), work)
-        crowded = np.flatnonzero(self._counts == kernels.CROWDED).astype(np.int32)
-        if not len(crowded):
+        if self._k == 0:
             return
+
+        def settle(first: int, end: int) -> None:
+            self._settle(slice(first, end), items[first:end], scores[first:end])
+
+        share(len(self._counts), settle, LEAST_ROWS)
+        crowded = np.flatnonzero(self._counts == kernels.CROWDED).astype(np.int32)
         done = 0
-        for exact, true_scores in tiles.exact(block, crowded):
-            lists = Lists(tiles, exact, self._k, self._known)
-            lists.hide(true_scores, 0)
-            lists.add(true_scores, 0)
+        for exact, true_scores in self._tiles.exact(self._block, crowded):
+            best = BestLists(self._tiles, exact, self._k, self._known)
+            best.look(true_scores, 0, slice(None))
             some = crowded[done : done + len(true_scores)]
             found_items, found_scores = items[some], scores[some]
-            lists.finish(found_items, found_scores)
+            best.finish(found_items, found_scores)
             items[some], scores[some] = found_items, found_scores
             done += len(true_scores)
 
-
-def hide(tiles: Tiles, users: Rows, tile: Scores, first: int, listed: Csr) -> None:
-    """Set the scores of each user's listed items in a tile to -inf."""
-
-    def work(rows: slice) -> None:
-        kernels.hide(
-            tile[rows],
-            first,
+    def _settle(self, rows: slice, items: Rows, scores: Scores) -> None:
+        block, tiles = self._block, self._tiles
+        kernels.settle(
+            self._k,
+            block.error[rows],
+            block.user_vectors[rows],
+            tiles.item_vectors,
+            block.constants[rows],
             tiles.columns,
-            tiles.column_of,
-            users[rows],
-            listed.indptr,
-            listed.indices,
+            self._scores[rows],
+            self._columns[rows],
+            self._counts[rows],
+            items,
+            scores,
         )
-
-    share_rows(len(tile), work)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Mask
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
 from transcf.retrieval.topk import top_k
 
@@ -26,9 +26,12 @@ class BlockView:
     """
 
     name: str
-    rankable: npt.NDArray[np.bool_]
+    rankable: Mask
     score: Callable[[Rows], Scores]
     sparse: bool = False
+
+    def linear_form(self) -> None:
+        """Return nothing: what a function computes need not be an inner product."""
 
     def score_block(self, users: Rows) -> Scores:
         """Score everything for some rows: (n, n_columns)."""
@@ -51,10 +54,11 @@ class FormView:
     """
 
     name: str
-    rankable: npt.NDArray[np.bool_]
+    rankable: Mask
     form: LinearForm
 
-    def _linear_form(self) -> LinearForm:
+    def linear_form(self) -> LinearForm:
+        """Return the vectors."""
         return self.form
 
     def score_block(self, users: Rows) -> Scores:

@@ -2,6 +2,6 @@
 
 from transcf.training.loop import Outcome, Plan, train
 from transcf.training.options import FitOptions
-from transcf.training.trainable import EpochStats, Trainable
+from transcf.training.trainable import Epoch, EpochStats, Trainable
 
-__all__ = ["EpochStats", "FitOptions", "Outcome", "Plan", "Trainable", "train"]
+__all__ = ["Epoch", "EpochStats", "FitOptions", "Outcome", "Plan", "Trainable", "train"]

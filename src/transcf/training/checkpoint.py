@@ -7,13 +7,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
-
 from transcf.data.atomic import whole_file
 from transcf.errors import ModelFileError
-from transcf.training.trainable import Tensors
+from transcf.storage import tensors
+from transcf.storage.tensors import Arrays
 
 FILE_NAME = "checkpoint.safetensors"
 _VERSION = 1
@@ -33,8 +30,8 @@ class Checkpoint:
 
     epoch: int
     history: list[dict[str, float | int | None]]
-    current: Tensors
-    best: Tensors
+    current: Arrays
+    best: Arrays
 
 
 @dataclass
@@ -64,10 +61,8 @@ class CheckpointFile:
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Replace the file; a run killed at any moment leaves the old or the new one whole."""
-        tensors = {
-            _CURRENT + name: np.ascontiguousarray(t) for name, t in checkpoint.current.items()
-        }
-        tensors |= {_BEST + name: np.ascontiguousarray(t) for name, t in checkpoint.best.items()}
+        arrays = {_CURRENT + name: array for name, array in checkpoint.current.items()}
+        arrays |= {_BEST + name: array for name, array in checkpoint.best.items()}
         about = {
             "version": _VERSION,
             "fingerprint": self.fingerprint,
@@ -75,7 +70,7 @@ class CheckpointFile:
             "history": checkpoint.history,
         }
         with whole_file(self.path) as unfinished:
-            save_file(tensors, unfinished, metadata={"checkpoint": json.dumps(about)})
+            tensors.write(unfinished, arrays, json.dumps(about))
         self._last_write = time.monotonic()
 
     def read(self) -> Checkpoint | None:
@@ -83,10 +78,9 @@ class CheckpointFile:
         if not self.path.exists():
             return None
         try:
-            with safe_open(self.path, framework="numpy") as stored:
-                about = json.loads(stored.metadata()["checkpoint"])
-                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-        except (SafetensorError, KeyError, ValueError, TypeError) as error:
+            about = json.loads(tensors.read_about(self.path))
+            arrays = tensors.read(self.path)
+        except (ModelFileError, ValueError) as error:
             raise ModelFileError(
                 f"{self.path} is damaged and cannot be resumed from: remove it to start anew."
             ) from error
@@ -99,14 +93,15 @@ class CheckpointFile:
         return Checkpoint(
             epoch=about["epoch"],
             history=about["history"],
-            current=_under(_CURRENT, tensors),
-            best=_under(_BEST, tensors),
+            current=_under(_CURRENT, arrays),
+            best=_under(_BEST, arrays),
         )
 
 
-def _under(prefix: str, tensors: Tensors) -> Tensors:
+def _under(prefix: str, arrays: Arrays) -> Arrays:
     return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
+        # A copy, for the file will be replaced while training goes on.
+        name.removeprefix(prefix): array.copy()
+        for name, array in arrays.items()
         if name.startswith(prefix)
     }

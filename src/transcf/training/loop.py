@@ -6,17 +6,19 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 
 from transcf.errors import DivergenceError
+from transcf.kernels.compiling import on_compile
+from transcf.storage.tensors import Arrays
 from transcf.training.checkpoint import Checkpoint, CheckpointFile
 from transcf.training.interrupt import stop_on_interrupt
 from transcf.training.options import FitOptions
-from transcf.training.progress import EpochBar
-from transcf.training.trainable import EpochStats, Tensors, Trainable
+from transcf.training.progress import ProgressBar
+from transcf.training.trainable import Epoch, EpochStats, S, Trainable
 
 Ending: TypeAlias = Literal["finished", "early", "interrupted", "diverged"]
 Record: TypeAlias = dict[str, float | int | None]
@@ -30,6 +32,7 @@ _SCHEMA = {
     "metric": pl.Float64,
     "samples": pl.Int64,
     "seconds": pl.Float64,
+    "validation_seconds": pl.Float64,
 }
 
 
@@ -43,7 +46,7 @@ class Plan:
         validate_every: Epochs between validations.
         patience: Validations without a new best before stopping; None never stops early.
         fingerprint: Model, settings and data in one string; guards checkpoints.
-        cure: Which parameters to lower when training diverges, for the error.
+        remedy: Which parameters to lower when training diverges, for the error.
     """
 
     title: str
@@ -51,7 +54,7 @@ class Plan:
     validate_every: int = 1
     patience: int | None = None
     fingerprint: str = ""
-    cure: str = "learning_rate"
+    remedy: str = "learning_rate"
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Outcome:
     """What came of a run.
 
     Attributes:
-        history: Table `epoch, loss, metric, samples, seconds`.
+        history: Table `epoch, loss, metric, samples, seconds, validation_seconds`.
         best_epoch: The epoch that was kept: the best validated one, or the last.
         ending: Why it ended.
     """
@@ -68,9 +71,21 @@ class Outcome:
     best_epoch: int
     ending: Ending
 
+    def facts(self) -> dict[str, Any]:
+        """What a report says of it; seconds of training and of validation apart."""
+        return {
+            "best_epoch": self.best_epoch,
+            "ending": self.ending,
+            "training_seconds": round(float(self.history["seconds"].sum()), 3),
+            "validation_seconds": round(float(self.history["validation_seconds"].sum()), 3),
+        }
+
 
 class DivergedRunError(DivergenceError):
     """A run diverged; `kept` is what came of it before, None if no epoch was finished."""
+
+    #: What can score of it, for whoever wants to go on.
+    learned: Any = None
 
     def __init__(self, message: str, kept: Outcome | None) -> None:
         """Keep both."""
@@ -83,7 +98,7 @@ class _Run:
     """The moving parts of one run; everything else follows from the history."""
 
     records: list[Record] = field(default_factory=list)
-    best: Tensors = field(default_factory=dict)
+    best: Arrays = field(default_factory=dict)
 
     @property
     def epoch(self) -> int:
@@ -110,11 +125,19 @@ class _Run:
 def train(
     trainable: Trainable,
     plan: Plan,
+    snapshot: Callable[[Arrays], S],
     *,
-    validate: Callable[[], float] | None = None,
+    validate: Callable[[S], float] | None = None,
     options: FitOptions | None = None,
 ) -> Outcome:
     """Train, and leave the best validated tensors (or the last ones) in `trainable`.
+
+    Args:
+        trainable: What to train.
+        plan: How long.
+        snapshot: Makes what scores from tensors; later epochs must not change it.
+        validate: Judges a snapshot, higher is better; None keeps the last epoch.
+        options: Checkpoints, progress, listeners.
 
     Raises:
         DivergedRunError: The loss became NaN, infinite or exploded; `trainable` then holds the
@@ -130,11 +153,16 @@ def train(
         run = _Run(stored.history, stored.best)
         trainable.load_tensors(stored.current)
     ending: Ending = "finished"
-    with stop_on_interrupt() as request, EpochBar(plan.title, plan.epochs, options.progress) as bar:
+    progress = ProgressBar(plan.title, plan.epochs, "epochs", options.progress)
+
+    def note_compiling(is_compiling: bool) -> None:
+        progress.note("compiling kernels, once for this installation" if is_compiling else "")
+
+    with stop_on_interrupt() as request, progress as bar, on_compile(note_compiling):
         while run.epoch < plan.epochs and not run.is_out_of_patience(plan):
-            _one_epoch(trainable, plan, run, validate, bar)
+            epoch = _one_epoch(trainable, plan, snapshot, run, validate, bar)
             if options.on_epoch is not None:
-                options.on_epoch(run.epoch)
+                options.on_epoch(epoch)
             was_asked = request.asked  # read once: what ends the run is also written down
             is_last = run.epoch == plan.epochs or run.is_out_of_patience(plan) or was_asked
             if store is not None and (is_last or store.is_due()):
@@ -153,10 +181,11 @@ def train(
 def _one_epoch(
     trainable: Trainable,
     plan: Plan,
+    snapshot: Callable[[Arrays], S],
     run: _Run,
-    validate: Callable[[], float] | None,
-    bar: EpochBar,
-) -> None:
+    validate: Callable[[S], float] | None,
+    bar: ProgressBar,
+) -> Epoch[S]:
     """Run and record one epoch; keep its tensors if it is the best so far."""
     # Without validation the state before the epoch is what to fall back on.
     fallback = run.best if validate is not None and run.best else _copy(trainable.tensors())
@@ -170,11 +199,13 @@ def _one_epoch(
         left = "is not fitted" if kept is None else f"keeps the state of epoch {kept.best_epoch}"
         raise DivergedRunError(
             f"{plan.title} diverged in epoch {number} (loss {stats.loss:.3g}) and {left}: lower "
-            f"{plan.cure}.",
+            f"{plan.remedy}.",
             kept,
         )
     is_due = validate is not None and (number % plan.validate_every == 0 or number == plan.epochs)
-    metric = validate() if validate is not None and is_due else None
+    epoch, started = Epoch(number, lambda: snapshot(trainable.tensors())), time.perf_counter()
+    metric = validate(epoch.snapshot) if validate is not None and is_due else None
+    validation_seconds = time.perf_counter() - started
     run.records.append(
         {
             "epoch": number,
@@ -182,19 +213,21 @@ def _one_epoch(
             "metric": metric,
             "samples": stats.samples,
             "seconds": seconds,
+            "validation_seconds": validation_seconds,
         }
     )
     if metric is not None and run.best_epoch == number:
         run.best = _copy(trainable.tensors())
     bar.update(number, stats.loss, metric, stats.samples / max(seconds, 1e-9))
+    return epoch
 
 
-def _has_diverged(stats: EpochStats, tensors: Tensors, run: _Run) -> bool:
+def _has_diverged(stats: EpochStats, tensors: Arrays, run: _Run) -> bool:
     if not math.isfinite(stats.loss) or not all(np.isfinite(t).all() for t in tensors.values()):
         return True
     first = run.records[0]["loss"] if run.records else None
     return first is not None and stats.loss > EXPLOSION * max(abs(first), 1e-6)
 
 
-def _copy(tensors: Tensors) -> Tensors:
+def _copy(tensors: Arrays) -> Arrays:
     return {name: tensor.copy() for name, tensor in tensors.items()}

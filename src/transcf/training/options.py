@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from transcf.training.trainable import Epoch
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,8 @@ class FitOptions:
         resume: Whether to go on from a checkpoint found there (a fresh start if there is none).
         checkpoint_seconds: Shortest time between two checkpoints.
         progress: Whether to show a progress bar; None shows it on a terminal.
-        on_epoch: Called with the number of every finished epoch.
+        on_epoch: Called with every finished epoch.
+        threads: Threads of kernels, BLAS and torch; None leaves them as they are.
 
     Example:
         >>> FitOptions(checkpoint=Path("runs/first"), resume=True).progress is None
@@ -27,4 +31,5 @@ class FitOptions:
     resume: bool = False
     checkpoint_seconds: float = 10.0
     progress: bool | None = None
-    on_epoch: Callable[[int], None] | None = None
+    on_epoch: Callable[[Epoch[Any]], None] | None = None
+    threads: int | None = None

@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-class EpochBar:
-    """Shows epoch, loss, validation metric, samples per second and the time left.
-
-    A fit that has no epochs shows how many of its parts are done.
+class ProgressBar:
+    """Shows how far a fit is, the figures of the last epoch if it has any, and the time left.
 
     Args:
         title: What is being trained.
-        total: Number of epochs, or of parts.
+        total: How many units there are.
+        unit: What is counted, in the plural: "epochs", "items".
         shown: True, False, or None to show it if stderr is a terminal.
     """
 
-    def __init__(self, title: str, total: int, shown: bool | None) -> None:
+    def __init__(self, title: str, total: int, unit: str, shown: bool | None = None) -> None:
         """Prepare; nothing is drawn before `with`."""
-        self._title, self._total = title, total
+        self._title, self._total, self._unit = title, total, unit
+        self._done = 0
         self._shown = sys.stderr.isatty() if shown is None else shown
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -37,13 +37,13 @@ class EpochBar:
             self._progress = Progress(
                 TextColumn("[bold]{task.description}"),
                 BarColumn(),
-                TextColumn("{task.completed}/{task.total}"),
-                TextColumn("{task.fields[figures]}"),
+                TextColumn(f"{{task.completed}}/{{task.total}} {self._unit}"),
+                TextColumn("{task.fields[text]}", markup=False),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
             )
             self._progress.start()
-            self._task = self._progress.add_task(self._title, total=self._total, figures="")
+            self._task = self._progress.add_task(self._title, total=self._total, text="")
         return self
 
     def __exit__(
@@ -59,10 +59,18 @@ class EpochBar:
     def update(self, epoch: int, loss: float, metric: float | None, per_second: float) -> None:
         """Show the figures of a finished epoch."""
         shown_metric = "" if metric is None else f"  validation {metric:.4f}"
-        figures = f"loss {loss:.4g}{shown_metric}  {per_second / 1e6:.2f} M triples/s"
-        self.show(epoch, figures)
+        self.show(epoch, f"loss {loss:.4g}{shown_metric}  {per_second / 1e6:.2f} M samples/s")
 
     def show(self, done: int, figures: str = "") -> None:
-        """Show that so many epochs or parts are done."""
+        """Show that so many units are done."""
+        self._done = done
+        self._draw(figures)
+
+    def note(self, text: str) -> None:
+        """Show what is going on before the first unit is done; later on it is left out."""
+        if not self._done:
+            self._draw(text, at_once=True)  # what follows may keep the drawing thread waiting
+
+    def _draw(self, text: str, at_once: bool = False) -> None:
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=done, figures=figures)
+            self._progress.update(self._task, completed=self._done, text=text, refresh=at_once)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
-import numpy.typing as npt
+from transcf.retrieval.scorer import Scorer
+from transcf.storage.tensors import Arrays
 
-Tensors: TypeAlias = dict[str, npt.NDArray[Any]]
+S = TypeVar("S", bound=Scorer)
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,29 @@ class Trainable(Protocol):
     def run_epoch(self, number: int) -> EpochStats:
         """Change the tensors by one epoch, counted from 1."""
 
-    def tensors(self) -> Tensors:
-        """Return the learned arrays; the loop copies what it keeps."""
+    def tensors(self) -> Arrays:
+        """Return all that the next epoch depends on; the loop copies what it keeps."""
 
-    def load_tensors(self, tensors: Tensors) -> None:
-        """Put learned arrays back."""
+    def load_tensors(self, tensors: Arrays) -> None:
+        """Put back what `tensors` returned."""
+
+
+class Epoch(Generic[S]):
+    """A finished epoch, for validation and for listeners.
+
+    Attributes:
+        number: Counted from 1.
+    """
+
+    def __init__(self, number: int, make_snapshot: Callable[[], S]) -> None:
+        """Keep both."""
+        self.number = number
+        self._make_snapshot = make_snapshot
+
+    @cached_property
+    def snapshot(self) -> S:
+        """What is learned so far, to score with; made for the first who asks.
+
+        It has to be asked for before the next epoch begins, and stays as it is then.
+        """
+        return self._make_snapshot()

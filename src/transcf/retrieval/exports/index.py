@@ -14,7 +14,10 @@ def export_index(model: Fitted, path: str | Path) -> Exported:
         MissingExtraError: faiss is not installed.
 
     Example:
-        >>> export_index(model, "items.index")  # doctest: +SKIP
+        >>> from transcf import IALS, synthesize
+        >>> log = synthesize()
+        >>> export_index(IALS(dim=8, epochs=1).fit(log), "items.index").items == log.n_items
+        True
     """
     from transcf.retrieval.index import ItemIndex
 

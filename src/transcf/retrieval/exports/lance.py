@@ -24,9 +24,14 @@ def export_lancedb(model: Fitted, folder: str | Path) -> Exported:
         DataError: The folder holds something else.
 
     Example:
-        >>> export_lancedb(model, "vectors.lance")  # doctest: +SKIP
-        >>> items = lancedb.connect("vectors.lance").open_table("items")  # doctest: +SKIP
-        >>> items.search(user_vector).distance_type("dot").limit(10)  # doctest: +SKIP
+        >>> import lancedb
+        >>> from transcf import IALS, synthesize
+        >>> exported = export_lancedb(IALS(dim=8, epochs=1).fit(synthesize()), "vectors.lance")
+        >>> tables = lancedb.connect("vectors.lance")
+        >>> vector = tables.open_table("users").to_polars().collect()["vector"][0].to_list()
+        >>> search = tables.open_table("items").search(vector).distance_type("dot")
+        >>> len(search.limit(10).to_list())
+        10
     """
     try:
         import lancedb

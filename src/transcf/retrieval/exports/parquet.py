@@ -20,8 +20,10 @@ def export_parquet(model: Fitted, folder: str | Path) -> Exported:
         DataError: The folder holds something else.
 
     Example:
-        >>> export_parquet(model, "vectors").items  # doctest: +SKIP
-        11166
+        >>> from transcf import IALS, synthesize
+        >>> log = synthesize()
+        >>> export_parquet(IALS(dim=8, epochs=1).fit(log), "vectors").items == log.n_items
+        True
     """
     vectors = Vectors.of(model)
     target = Path(folder).absolute()

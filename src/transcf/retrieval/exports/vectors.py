@@ -15,21 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.csr import Csr
 from transcf.data.ids import IdMap, Rows
 from transcf.errors import EvaluationError, NotFittedError, ParameterError
-from transcf.retrieval.scorer import LinearForm, Scorer, linear_form_of, name_of
+from transcf.retrieval.scorer import KnowsIds, LinearForm, Scorer
 
 #: Vectors that are handed over at a time.
 PIECE = 20_000
 
 
-class Fitted(Scorer, Protocol):
+class Fitted(Scorer, KnowsIds, Protocol):
     """What exporting needs of a model; every `Recommender` is one."""
-
-    users_: IdMap
-    items_: IdMap
-    seen_: Csr
 
     @property
     def is_fitted(self) -> bool:
@@ -84,10 +79,10 @@ class Vectors:
         """
         if not model.is_fitted:
             raise NotFittedError(f"This {type(model).__name__} is not fitted yet: call fit first.")
-        form = linear_form_of(model)
+        form = model.linear_form()
         if form is None:
             raise ParameterError(
-                f"{name_of(model)} has no vectors to export: its score is not an inner product; "
+                f"{model.name} has no vectors to export: its score is not an inner product; "
                 "use its `recommend`, or a model such as TransCF."
             )
         vectors = cls(
@@ -97,7 +92,7 @@ class Vectors:
             np.flatnonzero(model.seen_.counts > 0).astype(np.int32),
             np.flatnonzero(model.rankable).astype(np.int32),
         )
-        vectors._check_finite(name_of(model))
+        vectors._check_finite(model.name)
         return vectors
 
     @property

@@ -1,0 +1,1 @@
+"""What callers ask of a fitted model: their own ids in, tables out."""

@@ -1,0 +1,212 @@
+"""`Answers`: what callers ask of a fitted model, their own ids in and tables out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from transcf.answers import tables
+from transcf.answers.filters import Filters, OnUnknown
+from transcf.data.histories import Histories
+from transcf.data.ids import Id
+from transcf.errors import NotFittedError, ParameterError
+from transcf.learning.learned import Learned
+
+
+class Answers:
+    """Recommendations, scores and similar things, for users and items by id."""
+
+    #: What the model has learned, once it is fitted.
+    learned_: Learned
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether `fit` or `load` has run."""
+        return "learned_" in vars(self)
+
+    def _fitted(self) -> Learned:
+        """Return what was learned, or raise a `NotFittedError`."""
+        if not self.is_fitted:
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit first.")
+        return self.learned_
+
+    def recommend(
+        self,
+        users: Any = None,
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> pl.DataFrame:
+        """Recommend items.
+
+        Args:
+            users: One id, several ids (each is answered once, in the order of the request), or
+                None for every user with training interactions.
+            k: Longest list; shorter where fewer items are left.
+            exclude_seen: Whether to leave out the user's training items.
+            items: The only items to choose from, or None for all: ids for everybody, or a
+                mapping from user ids to ids. Users that a mapping does not name have an empty
+                list, so they get nothing.
+            exclude: Items never to choose, in the same forms.
+            on_unknown: What to do about unknown items and about users without training
+                interactions: "raise" an error or "skip" them.
+
+        Returns:
+            Table `user_id, item_id, score, rank`, best first. Equal scores are ordered by item
+            id, ascending.
+
+        Example:
+            >>> import polars as pl
+            >>> from transcf import EASE, read_interactions
+            >>> log = read_interactions(pl.DataFrame(
+            ...     {"user": ["ann", "ann", "bob", "cid"], "item": ["x", "y", "x", "z"]}))
+            >>> model = EASE().fit(log)
+            >>> model.recommend("bob", k=3, exclude=["z"])["item_id"].to_list()
+            ['y']
+            >>> mine = {"ann": ["z"], "bob": ["x", "y"]}
+            >>> model.recommend(["ann", "bob"], items=mine)["item_id"].to_list()
+            ['z', 'y']
+        """
+        filters = Filters(exclude_seen, items, exclude, on_unknown)
+        return tables.recommendations(self._fitted(), users, k, filters)
+
+    def recommend_all(
+        self,
+        path: str | Path,
+        k: int = 10,
+        *,
+        users: Any = None,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> Path:
+        """Write the table of `recommend` to a Parquet file, in bounded memory.
+
+        The file appears when it is whole; until then a file of that name stays as it was.
+
+        Args:
+            path: File to write.
+            k: As in `recommend`, like all that follows.
+            users: Ids, or None for every user with training interactions.
+            exclude_seen: Whether to leave out the user's training items.
+            items: The only items to choose from.
+            exclude: Items never to choose.
+            on_unknown: "raise" or "skip".
+
+        Example:
+            >>> from transcf import EASE, synthesize
+            >>> print(EASE().fit(synthesize()).recommend_all("recs.parquet", k=20))
+            recs.parquet
+        """
+        from transcf.answers.streams import write_recommendations
+
+        filters = Filters(exclude_seen, items, exclude, on_unknown)
+        return write_recommendations(self._fitted(), Path(path), users, k, filters)
+
+    def recommend_for(
+        self,
+        history: Iterable[Id],
+        k: int = 10,
+        *,
+        steps: int = 0,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> pl.DataFrame:
+        """Recommend items to somebody the model was not fitted on.
+
+        Args:
+            history: Their item ids, oldest first; of an item given twice the last place counts.
+            k: Longest list; shorter where fewer items are left.
+            steps: Steps of training for the newcomer alone, after the quick placement; for models
+                that can (TransCF).
+            exclude_seen: Whether to leave out the items of the history.
+            items: The only items to choose from (ids), or None for all.
+            exclude: Items never to choose (ids).
+            on_unknown: What to do about items that are unknown or have no training interactions:
+                "raise" an error or "skip" them. A history without any usable item is an error.
+
+        Returns:
+            Table `item_id, score, rank`, ordered as in `recommend`.
+
+        Example:
+            >>> from transcf import EASE, synthesize
+            >>> model = EASE().fit(synthesize())
+            >>> model.recommend_for(model.items_.series[:2].to_list(), k=3).shape
+            (3, 3)
+        """
+        learned = self._fitted()
+        rows = tables.history_rows(learned, history, on_unknown)
+        histories = Histories.of([rows], len(learned.known.items))
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+            raise ParameterError(
+                f"steps={steps!r} is not allowed; it must be a whole number of at least 0."
+            )
+        guest = learned.trained_guests(histories, steps) if steps else learned.guests(histories)
+        filters = Filters(exclude_seen, items, exclude, on_unknown)
+        return tables.guest_recommendations(learned, guest, rows, k, filters)
+
+    def score(self, pairs: Any, *, on_unknown: OnUnknown = "raise") -> pl.DataFrame:
+        """Score pairs given as a table with user and item columns.
+
+        Args:
+            pairs: The table, in any form that `read_interactions` takes; pairs may repeat.
+            on_unknown: What to do about pairs with an id that was not in the training data:
+                "raise" an error or "skip" them.
+
+        Returns:
+            Table `user_id, item_id, score` in the order of the pairs; the score is null where
+            the item or the user is known but has no training interactions.
+        """
+        return tables.pair_scores(self._fitted(), pairs, on_unknown)
+
+    def similar_items(
+        self, items: Any, k: int = 10, *, on_unknown: OnUnknown = "raise"
+    ) -> pl.DataFrame:
+        """Find the items most similar to some items.
+
+        Models in a metric space go by distance (its square, negative), those with inner products
+        by the cosine of item vectors, EASE, SLIM and FISM by how much having the item speaks for
+        another, and ItemKNN by the similarities that it keeps for the item.
+
+        Args:
+            items: One id or several; each is answered once, in the order of the request.
+            k: Longest list; shorter where there are fewer similar items.
+            on_unknown: What to do about items that are unknown or have no training interactions:
+                "raise" an error or "skip" them.
+
+        Returns:
+            Table `item_id, neighbor_id, score, rank`, best first; equal scores by id.
+
+        Raises:
+            UnsupportedError: The model knows nothing of the kind.
+        """
+        learned = self._fitted()
+        return tables.similar(learned, "item", learned.item_similarity(), items, k, on_unknown)
+
+    def similar_users(
+        self, users: Any, k: int = 10, *, on_unknown: OnUnknown = "raise"
+    ) -> pl.DataFrame:
+        """Find the users most similar to some users, by the distance or cosine of their vectors.
+
+        Args:
+            users: One id or several; each is answered once, in the order of the request.
+            k: Longest list; shorter where there are fewer users.
+            on_unknown: What to do about users without training interactions: "raise" or "skip".
+
+        Returns:
+            Table `user_id, neighbor_id, score, rank`, best first; equal scores by id.
+
+        Raises:
+            UnsupportedError: The model has no vectors of users.
+        """
+        learned = self._fitted()
+        return tables.similar(learned, "user", learned.user_similarity(), users, k, on_unknown)

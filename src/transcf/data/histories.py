@@ -1,0 +1,66 @@
+"""`Histories`: what people took, each in order, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.data.csr import Csr
+from transcf.data.ids import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """Items of people in the order of their events.
+
+    Attributes:
+        indptr: (n + 1,) int64, where each history starts.
+        items: (n_events,) int32 item rows, oldest first; no item twice in a history.
+        n_items: How many items there are.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    items: Rows
+    n_items: int
+
+    @classmethod
+    def of(cls, lists: Sequence[Rows], n_items: int) -> Histories:
+        """Put single histories together.
+
+        Example:
+            >>> both = Histories.of([np.array([4, 1], np.int32), np.array([2], np.int32)], 5)
+            >>> both[0].tolist(), both.matrix.indices.tolist()
+            ([4, 1], [1, 4, 2])
+        """
+        indptr = np.zeros(len(lists) + 1, np.int64)
+        np.cumsum([len(history) for history in lists], out=indptr[1:])
+        items = np.concatenate([*lists, np.empty(0, np.int32)]).astype(np.int32)
+        return cls(indptr, items, n_items)
+
+    def __len__(self) -> int:
+        """Return the number of people."""
+        return len(self.indptr) - 1
+
+    def __getitem__(self, row: int) -> Rows:
+        """Return the items of one person, oldest first."""
+        return self.items[self.indptr[row] : self.indptr[row + 1]]
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """(n,) events of each."""
+        return np.diff(self.indptr)
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        """(n_events,) the place of each event in its history, counted from 1."""
+        return np.arange(1, len(self.items) + 1) - np.repeat(self.indptr[:-1], self.counts)
+
+    @cached_property
+    def matrix(self) -> Csr:
+        """The same as a set: item rows ascending."""
+        owners = np.repeat(np.arange(len(self)), self.counts)
+        return Csr(self.indptr, self.items[np.lexsort((self.items, owners))], self.n_items)

@@ -1,0 +1,207 @@
+"""Alternating least squares over all pairs of users and items, whatever solves a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.data.csr import Csr
+from transcf.data.histories import Histories
+from transcf.errors import DivergenceError
+from transcf.kernels import Array, aligned_zeros
+from transcf.kernels.als import Side, conjugate_gradient
+from transcf.kernels.als_elements import descend_rows
+from transcf.kernels.als_exact import solve_rows
+from transcf.kernels.rows import padded, padded_width, unpadded
+from transcf.learning.gram import weighted_gram
+from transcf.storage.tensors import Arrays
+from transcf.training.trainable import EpochStats
+
+#: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
+Solver: TypeAlias = Callable[[Side, Array, int, Array, Array, Array], None]
+
+#: Blocks of rows that threads share; each has about the same work.
+_BLOCKS = 64
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised over user vectors x and item vectors y, with s_ui = x_u . y_i.
+
+    `sum over observed (u, i) of (1 - s_ui)^2 - spared_i s_ui^2
+    + sum over all (u, i) of missing_i s_ui^2
+    + sum over u of user_ridges_u |x_u|^2 + sum over i of item_ridges_i |y_i|^2`
+
+    Attributes:
+        missing: Weight of an item among all pairs, (n_items,); 0 where it has no interactions.
+        spared: What observed pairs do not pay of that, (n_items,).
+        user_ridges: (n_users,).
+        item_ridges: (n_items,).
+    """
+
+    missing: Array
+    spared: Array
+    user_ridges: Array
+    item_ridges: Array
+
+    def user_side(self, by_user: Csr, width: int, dtype: npt.DTypeLike) -> Side:
+        """The quadratics of users, with the items of each; G weighs items by `missing`."""
+        ones = np.ones(by_user.n_rows)
+        return _side(by_user, width, dtype, (ones, ones, 1 - self.spared, self.user_ridges))
+
+    def item_side(self, by_item: Csr, width: int, dtype: npt.DTypeLike) -> Side:
+        """The quadratics of items, with the users of each; in G all users weigh 1."""
+        ones = np.ones(by_item.n_columns)
+        constants = (self.missing, 1 - self.spared, ones, self.item_ridges)
+        return _side(by_item, width, dtype, constants)
+
+
+def _side(rows: Csr, width: int, dtype: npt.DTypeLike, constants: tuple[Array, ...]) -> Side:
+    active = np.flatnonzero(rows.counts).astype(np.int32)
+    work = np.concatenate([[0], np.cumsum(rows.counts[active] + width)])
+    cuts = np.searchsorted(work, np.linspace(0, work[-1], _BLOCKS + 1))
+    shares, weights, other_weights, ridges = (values.astype(dtype) for values in constants)
+    return Side(cuts, active, rows.indptr, rows.indices, shares, weights, other_weights, ridges)
+
+
+def cholesky() -> Solver:
+    """Solve every row exactly."""
+    return solve_rows
+
+
+def conjugate(steps: int) -> Solver:
+    """Take some steps of conjugate gradient in every row."""
+
+    def solve(side: Side, others: Array, width: int, gram: Array, x: Array, losses: Array) -> None:
+        conjugate_gradient(side, others, width, gram, steps, x, losses)
+
+    return solve
+
+
+def elementwise(dim: int) -> Solver:
+    """Minimise every row by one number after the other, once through."""
+
+    def solve(side: Side, others: Array, width: int, gram: Array, x: Array, losses: Array) -> None:
+        descend_rows(side, others, width, dim, gram, x, losses)
+
+    return solve
+
+
+class Alternation:
+    """Users, then items, again and again: what the loop trains.
+
+    Args:
+        by_user: Items of each user.
+        by_item: Users of each item.
+        objective: What to minimise.
+        solver: How to solve rows.
+        users: Where to start, (n_users, dim) float32 or float64; rows without interactions
+            become zero.
+        items: The same for items, (n_items, dim).
+    """
+
+    def __init__(
+        self,
+        by_user: Csr,
+        by_item: Csr,
+        objective: Objective,
+        solver: Solver,
+        users: Array,
+        items: Array,
+    ) -> None:
+        """Copy the start into padded rows."""
+        self._dim, dtype = users.shape[1], users.dtype
+        self._width = padded_width(self._dim)
+        self._solver, self._objective = solver, objective
+        self._user_side = objective.user_side(by_user, self._width, dtype)
+        self._item_side = objective.item_side(by_item, self._width, dtype)
+        self._missing, self._ones = objective.missing.astype(dtype), np.ones(len(users), dtype)
+        self._users = padded(users * (by_user.counts > 0)[:, None])
+        self._items = padded(items * (by_item.counts > 0)[:, None])
+
+    def solve_users(self) -> float:
+        """Improve all users; returns the whole loss."""
+        gram = weighted_gram(self._items, self._width, self._missing)
+        return self._solve(self._user_side, self._items, gram, self._users) + _penalty(
+            self._items, self._width, self._objective.item_ridges
+        )
+
+    def solve_items(self) -> float:
+        """Improve all items; returns the whole loss."""
+        gram = weighted_gram(self._users, self._width, self._ones)
+        return self._solve(self._item_side, self._users, gram, self._items) + _penalty(
+            self._users, self._width, self._objective.user_ridges
+        )
+
+    def _solve(self, side: Side, others: Array, gram: Array, vectors: Array) -> float:
+        losses = np.zeros(len(side.ridges))
+        self._solver(side, others, self._width, gram, vectors, losses)
+        return float(losses.sum())
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Improve all users and all items once."""
+        self.solve_users()
+        loss = self.solve_items()
+        samples = len(self._user_side.indices)
+        return EpochStats(loss / samples, samples)
+
+    def tensors(self) -> Arrays:
+        """Vectors without their padding."""
+        return {
+            "user_vectors": unpadded(self._users, self._width, self._dim),
+            "item_vectors": unpadded(self._items, self._width, self._dim),
+        }
+
+    def load_tensors(self, tensors: Arrays) -> None:
+        """Put vectors back."""
+        self._users = padded(tensors["user_vectors"])
+        self._items = padded(tensors["item_vectors"])
+
+
+class LeastSquaresGuests:
+    """People who come later, placed exactly where the objective wants them; items stay.
+
+    Args:
+        items: (n_items, dim).
+        objective: From the lengths of histories, (n,), to what is minimised.
+    """
+
+    def __init__(self, items: Array, objective: Callable[[Array], Objective]) -> None:
+        """Keep both."""
+        self._items, self._objective = items, objective
+
+    @cached_property
+    def _fixed(self) -> tuple[Array, Array]:
+        """What is the same for everybody: padded items, and their weighted Gram matrix."""
+        rows, dtype = padded(self._items), self._items.dtype
+        missing = self._objective(np.zeros(0, np.int64)).missing
+        return rows, weighted_gram(rows, padded_width(self._items.shape[1]), missing.astype(dtype))
+
+    def __call__(self, histories: Histories) -> Array:
+        """Return the exact vectors of some people, (n, dim).
+
+        Raises:
+            DivergenceError: The ridge is too small for the precision of the vectors.
+        """
+        (items, gram), dtype = self._fixed, self._items.dtype
+        dim, width = self._items.shape[1], padded_width(self._items.shape[1])
+        side = self._objective(histories.counts).user_side(histories.matrix, width, dtype)
+        vectors = aligned_zeros((len(histories) * width,), dtype)
+        solve_rows(side, items, width, gram, vectors, np.zeros(len(histories)))
+        if not np.isfinite(vectors).all():
+            raise DivergenceError(
+                "The vector of a history is not finite: regularization is too small for least "
+                f"squares in {dtype}; fit with a larger one."
+            )
+        return unpadded(vectors, width, dim)
+
+
+def _penalty(flat: Array, width: int, ridges: Array) -> float:
+    """Sum of ridge * |row|^2."""
+    rows = flat.reshape(-1, width)
+    return float(ridges @ np.einsum("nk,nk->n", rows, rows, dtype=np.float64))

@@ -1,0 +1,67 @@
+"""Settings that several models share."""
+
+from __future__ import annotations
+
+from transcf.learning.neural.library import Device
+from transcf.learning.settings import setting, settings
+
+
+@settings()
+class IterationSettings:
+    """What every model has that is trained epoch by epoch."""
+
+    epochs: int = setting(30, "Most epochs to train.", low=1)
+    validate_every: int | None = setting(
+        None, "Epochs between validations; None validates about ten times.", low=1
+    )
+    validation_users: int | None = setting(
+        1000,
+        "Users that a validation in full ranking looks at, always the same ones; None looks at "
+        "all. Figures that are reported always look at all.",
+        low=1,
+    )
+    patience: int | None = setting(
+        None, "Validations without a new best before stopping; None never stops early.", low=1
+    )
+    random_state: int = setting(
+        0,
+        "Seed; the same seed gives the same bits for any number of threads.",
+        low=0,
+        high=2**63 - 1,
+    )
+
+
+@settings()
+class FactorSettings:
+    """What models have that learn a vector for everybody and everything by small steps."""
+
+    dim: int = setting(64, "Length of the vectors.", low=1, high=4096)
+    learning_rate: float = setting(0.05, "Step size.", above=0)
+    init_scale: float = setting(0.1, "Standard deviation of the first vectors.", above=0)
+
+
+@settings()
+class TripleSettings(FactorSettings, IterationSettings):
+    """What models have that learn from triples: a user, an item of theirs, one that is not."""
+
+    samples_per_user: int | None = setting(
+        None, "Triples per user and epoch; None draws as many as the user has items.", low=1
+    )
+
+
+@settings(epochs=16)
+class LeastSquaresSettings(IterationSettings):
+    """What models have that learn vectors by alternating least squares."""
+
+    dim: int = setting(64, "Length of the vectors.", low=1)
+
+
+@settings()
+class NeuralSettings(FactorSettings, IterationSettings):
+    """What models have that are trained with torch, by Adam."""
+
+    device: Device = setting(
+        "auto",
+        'Where to train: "auto" takes CUDA where there is some. A CPU trains on one thread, so '
+        "that the same seed gives the same bits.",
+    )

@@ -1,0 +1,120 @@
+"""`Fit`: one fit under way; what a model's own part of it needs, and what comes of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from transcf import __version__
+from transcf.data.interactions import Interactions
+from transcf.learning.families import IterationSettings
+from transcf.learning.known import Known
+from transcf.learning.learned import Learned
+from transcf.learning.settings import values_of
+from transcf.storage.tensors import Arrays
+from transcf.training.loop import DivergedRunError, Outcome, Plan, train
+from transcf.training.options import FitOptions
+from transcf.training.trainable import Trainable
+
+if TYPE_CHECKING:
+    from transcf.evaluation.validation import Validation
+
+#: Validation data: held-out interactions, or how to judge a model by them.
+Held: TypeAlias = "Interactions | Validation | None"
+
+#: Validations of a fit that does not say how often: more would take longer than some trainings.
+_VALIDATIONS = 10
+
+
+@dataclass
+class Fit:
+    """What a model is given to learn from, and where it says what happened.
+
+    Attributes:
+        name: What tables call the model.
+        train: What to learn from.
+        known: What the model keeps of it.
+        validation: Held-out interactions, how to judge by them, or None.
+        options: How to run it.
+        last_epoch: Where to stop, whatever the settings say; None stops where they do.
+        remedy: Parameters to lower when training diverges, for the error.
+        free: Parameters that may differ between a run and its resumption.
+        report: Facts about the training, JSON values only.
+        outcome: What came of the epochs, where there were any.
+    """
+
+    name: str
+    train: Interactions
+    known: Known
+    validation: Held
+    options: FitOptions
+    last_epoch: int | None = None
+    remedy: str = "learning_rate"
+    free: Collection[str] = ()
+    report: dict[str, Any] = field(default_factory=dict)
+    outcome: Outcome | None = None
+
+    def run(
+        self,
+        trainable: Trainable,
+        settings: IterationSettings,
+        snapshot: Callable[[Arrays, Known], Learned],
+    ) -> Learned:
+        """Train epoch by epoch, and return the best one: on validation data, else the last.
+
+        Args:
+            trainable: What to train.
+            settings: How long, among others; a checkpoint belongs to one set of them.
+            snapshot: Makes what scores from the trainable's tensors, unchanged by later epochs.
+
+        Raises:
+            DivergedRunError: Training diverged; the error carries what was learned before.
+        """
+        judge = None
+        if self.validation is not None:
+            from transcf.evaluation.validation import as_validation
+
+            judge = as_validation(self.train, self.validation).sampled(settings.validation_users)
+        every = settings.validate_every or max(1, round(settings.epochs / _VALIDATIONS))
+        plan = Plan(
+            title=self.name,
+            epochs=self.last_epoch or settings.epochs,
+            validate_every=every,
+            patience=settings.patience,
+            fingerprint=self._fingerprint(settings, judge),
+            remedy=self.remedy,
+        )
+
+        def learned(tensors: Arrays) -> Learned:
+            return snapshot(tensors, self.known)
+
+        try:
+            self.outcome = train(trainable, plan, learned, validate=judge, options=self.options)
+        except DivergedRunError as error:
+            self.outcome = error.kept
+            if error.kept is not None:
+                error.learned = learned(trainable.tensors())
+            raise
+        finally:
+            if self.outcome is not None:
+                self.report |= self.outcome.facts()
+        return learned(trainable.tensors())
+
+    def _fingerprint(self, settings: IterationSettings, judge: Validation | None) -> str:
+        """Name all that a run depends on; a checkpoint of another run is refused."""
+        values = {k: v for k, v in values_of(settings).items() if k not in self.free}
+        rules = [__version__, values, None if judge is None else judge.fingerprint]
+        # NumPy numbers are allowed, and mean the same as Python's.
+        text = json.dumps(rules, sort_keys=True, default=np.generic.item)
+        digest = hashlib.sha256(text.encode())
+        digest.update(self.train.by_user.indptr.tobytes())
+        digest.update(self.train.by_user.indices.tobytes())
+        digest.update(self.known.histories.items.tobytes())
+        if self.train.timestamps is not None:
+            digest.update(self.train.timestamps.tobytes())
+        return f"{type(settings).__name__}-{digest.hexdigest()}"

@@ -1,0 +1,97 @@
+"""`ItemWeights`: weights between items; a user's score is the sum over the user's items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcf.data.csr import Csr
+from transcf.data.histories import Histories
+from transcf.data.ids import Rows
+from transcf.learning.known import Known
+from transcf.learning.learned import Learned
+from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.views import BlockView
+from transcf.storage.tensors import Arrays, stored
+
+
+class ItemWeights(Learned):
+    """`score(u, i) = sum of weights[j, i] over the items j of u`.
+
+    Args:
+        known: What the model keeps of its training data.
+        name: What tables call the model.
+        weights: (n_items, n_items) float32, dense or sparse, from a user's items to scored ones.
+        likeness: Similarities of items by row, where they are not these weights.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        name: str,
+        weights: Scores | sp.csr_array,
+        likeness: sp.csr_array | None = None,
+    ) -> None:
+        """Keep them."""
+        super().__init__(known, name)
+        self.weights = weights
+        self._likeness = weights if likeness is None else likeness
+
+    def arrays(self) -> Arrays:
+        """Return the weights, a sparse matrix in three arrays."""
+        if isinstance(self.weights, np.ndarray):
+            return {"weights": self.weights}
+        return {
+            "indptr": self.weights.indptr.astype(np.int64),
+            "indices": self.weights.indices.astype(np.int32),
+            "weights": self.weights.data,
+        }
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the weights as one matrix."""
+        return {"weights": self.weights}
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        return self._score(self.known.seen.take(users))
+
+    def guests(self, histories: Histories) -> Scorer:
+        """Score people by their items, as users are."""
+        owned = histories.matrix
+        return BlockView(self.name, self.rankable, lambda rows: self._score(owned.take(rows)))
+
+    def _score(self, owned: Csr) -> Scores:
+        scores = owned.to_scipy() @ self.weights
+        return np.asarray(scores.toarray() if sp.issparse(scores) else scores)
+
+    def item_similarity(self) -> Scorer:
+        """Return how much having one item speaks for each other one, row by row."""
+        likeness = self._likeness
+        if isinstance(likeness, np.ndarray):
+            return BlockView(self.name, self.rankable, lambda rows: likeness[rows])
+        return BlockView(
+            self.name, self.rankable, lambda rows: likeness[rows].toarray(), sparse=True
+        )
+
+
+def by_history(blocks: list[sp.csr_array]) -> sp.csr_array:
+    """Turn weights found block by block, a row for each scored item, to rows of history items."""
+    weights = sp.csr_array(sp.vstack(blocks).T.tocsr())
+    weights.sort_indices()
+    return weights
+
+
+def stored_sparse(arrays: Arrays, known: Known) -> sp.csr_array:
+    """Put the three arrays of a file together, and check them."""
+    n_items = len(known.items)
+    entries = (arrays["weights"], arrays["indices"], arrays["indptr"])
+    weights = sp.csr_array(entries, shape=(n_items, n_items))
+    weights.check_format(full_check=True)
+    return weights
+
+
+def stored_dense(arrays: Arrays, known: Known) -> Scores:
+    """Check the dense weights of a file."""
+    return stored(arrays, "weights", np.float32, (len(known.items), len(known.items)))

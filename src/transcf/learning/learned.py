@@ -1,0 +1,102 @@
+"""`Learned`: what training hands out and a fitted model keeps; it scores its users by row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.data.histories import Histories
+from transcf.data.ids import Rows
+from transcf.errors import UnsupportedError
+from transcf.learning.known import Known
+from transcf.retrieval.scorer import LinearForm, Scorer, Scores, block_length
+from transcf.storage.tensors import Arrays
+
+
+class Learned(ABC):
+    """Arrays and how they score; made once and never changed.
+
+    A kind says what files hold (`arrays`) and has either `linear_form` or `score_block`. What it
+    knows about people and things beyond the training data is in the rest.
+
+    Args:
+        known: What the model keeps of its training data.
+        name: What tables and errors call the model.
+    """
+
+    def __init__(self, known: Known, name: str) -> None:
+        """Keep both."""
+        self.known, self.name = known, name
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """Return what files hold, by name."""
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what a fitted model shows, by name without the trailing underscore."""
+        return self.arrays()
+
+    @property
+    def rankable(self) -> npt.NDArray[np.bool_]:
+        """(n_items,) items with training interactions."""
+        return self.known.rankable
+
+    # -- scores of the model's own users -----------------------------------------------------
+
+    def linear_form(self) -> LinearForm | None:
+        """Return the score as inner products, if it is one."""
+        return None
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        form = self.linear_form()
+        assert form is not None, f"{type(self).__name__} has neither a linear form nor score_block"
+        return form.score_block(users)
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows: (n,). Kinds with a direct formula override this."""
+        form = self.linear_form()
+        if form is not None:
+            return form.score_pairs(users, items)
+        scores = np.empty(len(users), dtype=np.float32)
+        distinct, place = np.unique(users, return_inverse=True)
+        order = np.argsort(place, kind="stable")
+        step = block_length(len(self.known.items))
+        for first in range(0, len(distinct), step):
+            start, stop = np.searchsorted(place[order], (first, first + step))
+            pairs = order[start:stop]
+            block = self.score_block(distinct[first : first + step].astype(np.int32))
+            scores[pairs] = block[place[pairs] - first, items[pairs]]
+        return scores
+
+    # -- people and things beyond the training data: a kind fills in what it can ---------------
+
+    def guests(self, histories: Histories) -> Scorer:
+        """Return a scorer with a row for each of some people known by their items alone."""
+        raise UnsupportedError(
+            f"{self.name} cannot recommend to people it was not fitted on: fit again with them, "
+            "or use a model such as TransCF."
+        )
+
+    def trained_guests(self, histories: Histories, steps: int) -> Scorer:
+        """Return the same after some steps of training for each of them."""
+        raise UnsupportedError(
+            f"{self.name} places newcomers without any training: leave out steps={steps}."
+        )
+
+    def item_similarity(self) -> Scorer:
+        """Return a scorer of items against items."""
+        raise UnsupportedError(
+            f"{self.name} has neither vectors nor weights of items, so none are similar: use a "
+            "model such as TransCF, EASE or ItemKNN."
+        )
+
+    def user_similarity(self) -> Scorer:
+        """Return a scorer of users against users."""
+        raise UnsupportedError(
+            f"{self.name} has no vectors of users, so none are similar: use a model such as "
+            "TransCF."
+        )

@@ -1,0 +1,131 @@
+"""Stochastic gradient descent on triples in cache-sized strata.
+
+An epoch is a function of (vectors, seed, epoch number): what is dealt, drawn and summed depends
+neither on earlier epochs nor on the number of threads.
+
+Items are dealt into blocks, and a triple takes both of its items from one block. Since the blocks
+are dealt anew in every epoch, each pair of items still meets as often as any other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.kernels import Array, aligned_zeros
+from transcf.kernels.pairwise import HingeExtra, HingeRates, LogisticRates, NoExtra
+from transcf.kernels.ranked_draws import RankedRates, Rankings
+from transcf.kernels.rounds import Rounds, Rows, run_rounds
+from transcf.kernels.rows import padded_width, unpadded
+from transcf.learning.families import TripleSettings
+from transcf.learning.first_vectors import first_vectors
+from transcf.learning.triples import BLOCK_BYTES, Dealer, Problem
+from transcf.storage.tensors import Arrays
+from transcf.training.trainable import EpochStats
+
+S = TypeVar("S", bound=TripleSettings)
+
+
+class PairwiseSolver(ABC, Generic[S]):
+    """Trains vectors of users and items in epochs; the loop's `Trainable`.
+
+    A subclass says what a step is (`_rates`), and what else an epoch does.
+
+    Args:
+        problem: What to learn from.
+        settings: The model's.
+        dtype: float32, or float64 to compare with formulas.
+        block_bytes: Largest size of a block of items.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: S,
+        dtype: type[np.floating[Any]] = np.float32,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        """Lay out groups and blocks, and draw the first vectors."""
+        self._problem, self._settings = problem, settings
+        shape = (problem.n_users, problem.n_items)
+        generator = np.random.default_rng(settings.random_state)
+        users, items = first_vectors(shape, settings.dim, settings.init_scale, generator, dtype)
+        bias = np.zeros(problem.n_items, dtype)
+        self._tensors = {"user_vectors": users, "item_vectors": items, "item_bias": bias}
+        samples = problem.samples_of_users(settings.samples_per_user)
+        self._triples = samples.sum()
+        sizes = np.maximum(1, np.diff(problem.user_indptr))
+        self._samples_per_item = (samples / sizes).astype(np.float32)
+        self._dim = padded_width(settings.dim)
+        self._dealer = Dealer(problem, self._dim, samples, block_bytes)
+        n_active = len(problem.active_items)
+        self._rows: Rows[NoExtra] = Rows(
+            users=aligned_zeros((problem.n_users * self._dim,), dtype),
+            items=aligned_zeros((n_active * self._dim,), dtype),
+            bias=np.zeros(n_active, dtype),
+            extra=NoExtra(),
+        )
+
+    def tensors(self) -> Arrays:
+        """Return `user_vectors`, `item_vectors` and `item_bias`."""
+        return self._tensors
+
+    def load_tensors(self, tensors: Arrays) -> None:
+        """Go on from these."""
+        self._tensors = dict(tensors)
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Train one epoch; the tensors before it stay as they are."""
+        order = self._dealer.deal(self._settings.random_state, number)
+        strata = self._dealer.strata
+        self._pack(order)
+        dtype = self._rows.users.dtype
+        rates = self._rates(dtype.type)
+        totals = np.zeros((len(strata.visits) - 1, 3))
+        for begin, end in pairwise(self._cuts()):
+            rows = Rows(*self._rows[:3], extra=self._prepare(dtype))
+            rounds = Rounds(self._settings.random_state, number, begin, end)
+            run_rounds(rates, rows, self._dim, strata, self._samples_per_item, rounds, totals)
+        loss, _, triples = totals.sum(axis=0)
+        self._unpack(order, int(triples))
+        return EpochStats(loss / max(1, triples), int(triples))
+
+    # -- what a subclass decides -------------------------------------------------------------
+
+    @abstractmethod
+    def _rates(self, number: type[np.floating[Any]]) -> LogisticRates | RankedRates | HingeRates:
+        """Return the step sizes, as numbers of a type; their class picks the step."""
+
+    def _cuts(self) -> list[int]:
+        """Rounds at which to prepare anew, from the first to one after the last."""
+        return [0, len(self._dealer.strata.starts) - 1]
+
+    @abstractmethod
+    def _prepare(self, dtype: npt.DTypeLike) -> NoExtra | HingeExtra | Rankings:
+        """Get ready for the next rounds; return what else their steps look up."""
+
+    def _finish(self, users: Array, items: Array, triples: int) -> None:
+        """Change the vectors of users and of dealt items once more at the end, in place."""
+
+    # -- packed rows -------------------------------------------------------------------------
+
+    def _pack(self, order: Array) -> None:
+        """Copy the vectors into padded rows, items in dealt order."""
+        rows, dim = self._rows, self._settings.dim
+        rows.users.reshape(-1, self._dim)[:, :dim] = self._tensors["user_vectors"]
+        rows.items.reshape(-1, self._dim)[:, :dim] = self._tensors["item_vectors"][order]
+        rows.bias[:] = self._tensors["item_bias"][order]
+
+    def _unpack(self, order: Array, triples: int) -> None:
+        """Copy the vectors out; items never dealt stay as they were."""
+        dim = self._settings.dim
+        users = unpadded(self._rows.users, self._dim, dim)
+        trained = unpadded(self._rows.items, self._dim, dim)
+        self._finish(users, trained, triples)
+        items, bias = self._tensors["item_vectors"].copy(), self._tensors["item_bias"].copy()
+        items[order], bias[order] = trained, self._rows.bias
+        self._tensors = {"user_vectors": users, "item_vectors": items, "item_bias": bias}

@@ -1,0 +1,111 @@
+"""What a hyper-parameter may be: numbers in a range, words, or true and false."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TypeAlias
+
+from transcf.errors import ParameterError
+
+Value: TypeAlias = int | float | str | bool | None
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number in a range; bounds are allowed values unless `above` is set.
+
+    Args:
+        low: Smallest allowed value.
+        high: Largest allowed value.
+        above: Whether `low` itself is excluded.
+        whole: Whether only integers are allowed.
+        optional: Whether None is allowed.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    whole: bool = False
+    optional: bool = False
+
+    def allows(self, value: object) -> bool:
+        """Whether a value may be used."""
+        if value is None:
+            return self.optional
+        if isinstance(value, bool) or not isinstance(value, Integral if self.whole else Real):
+            return False
+        number = int(value) if isinstance(value, Integral) else float(value)
+        if isinstance(number, float) and not math.isfinite(number):
+            return False
+        return (number > self.low if self.above else number >= self.low) and number <= self.high
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        text = "a whole number" if self.whole else "a number"
+        if self.low > -math.inf:
+            text += f" {'above' if self.above else 'of at least'} {self.low:g}"
+        if self.high < math.inf:
+            text += f"{' and' if self.low > -math.inf else ''} at most {self.high:g}"
+        return text + (" or None" if self.optional else "")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def allows(self, value: object) -> bool:
+        """Whether a value may be used."""
+        return value in self.words
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return "one of " + ", ".join(map(repr, self.words))
+
+
+@dataclass(frozen=True)
+class Flag:
+    """True or False."""
+
+    def allows(self, value: object) -> bool:
+        """Whether a value may be used."""
+        return isinstance(value, bool)
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return "True or False"
+
+
+Rule: TypeAlias = Number | Choice | Flag
+
+
+def parse(model: str, name: str, text: str, rules: Mapping[str, Rule]) -> Value:
+    """Read a value given as text (`--set name=text`) by its rule.
+
+    Example:
+        >>> parse("EASE", "regularization", "300", {"regularization": Number(low=0)})
+        300
+    """
+    if name not in rules:
+        known = ", ".join(rules) or "none"
+        raise ParameterError(f"{model} has no parameter {name!r}; it has: {known}.")
+    value: Value = text
+    lowered = text.strip().lower()
+    if lowered in ("none", "true", "false"):
+        value = {"none": None, "true": True, "false": False}[lowered]
+    else:
+        for kind in (int, float):
+            try:
+                value = kind(text)
+                break
+            except ValueError:
+                continue
+    if isinstance(rules[name], Choice):
+        value = text
+    if not rules[name].allows(value):
+        raise ParameterError(f"{model}: {name}={value!r} is not allowed; it must be {rules[name]}.")
+    return value

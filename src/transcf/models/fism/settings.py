@@ -1,0 +1,28 @@
+"""Hyper-parameters of FISM."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from transcf.learning import setting, settings
+from transcf.learning.families import FactorSettings, IterationSettings
+
+
+@settings(learning_rate=0.02, init_scale=0.03)
+class FISMSettings(FactorSettings, IterationSettings):
+    """Hyper-parameters of FISM."""
+
+    loss: Literal["auc", "rmse"] = setting(
+        "rmse", '"auc" ranks pairs, "rmse" rebuilds ones and zeros.'
+    )
+    alpha: float = setting(
+        0.5, "How far long histories are scaled down: 0 is a sum, 1 a mean.", low=0, high=1
+    )
+    regularization: float = setting(0.03, "L2 weight of the vectors.", low=0)
+    bias_regularization: float = setting(0.01, "L2 weight of the biases.", low=0)
+    samples_per_user: int | None = setting(
+        None,
+        "How many of the user's items are taken as i in an epoch; None takes each once.",
+        low=1,
+    )
+    negatives: int = setting(20, "Items j for every i.", low=1, high=1000)

@@ -1,0 +1,17 @@
+"""Hyper-parameters of LightGCN."""
+
+from __future__ import annotations
+
+from transcf.learning import setting, settings
+from transcf.learning.families import NeuralSettings
+
+
+@settings(epochs=40, learning_rate=0.005)
+class LightGCNSettings(NeuralSettings):
+    """Hyper-parameters of LightGCN."""
+
+    layers: int = setting(2, "Steps over the graph.", low=1, high=20)
+    regularization: float = setting(
+        1e-3, "L2 weight of the three vectors of a triple, before smoothing.", low=0
+    )
+    batch_size: int = setting(2048, "Triples in a batch.", low=1)

@@ -1,0 +1,186 @@
+"""The exact solver: the paper to the letter, in plain numpy; the oracle of every other path.
+
+Mini-batches of 1,000 triples, gradients through all neighbours, sums over the batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcf.kernels import Array
+from transcf.learning.forms import FORMS
+from transcf.learning.triples import Problem
+from transcf.models.transcf.parameters import Parameters, Solver, bound, stats_of
+from transcf.models.transcf.settings import TransCFSettings
+from transcf.training.trainable import EpochStats
+
+BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Triples:
+    """Users (T,), one item of each (T,), and items that they do not have (T, negatives)."""
+
+    users: Array
+    positives: Array
+    negatives: Array
+
+    def __getitem__(self, which: slice | Array) -> "Triples":
+        """Some of the triples."""
+        return Triples(self.users[which], self.positives[which], self.negatives[which])
+
+
+class Averages:
+    """The two averaging matrices: Q = by_user @ items and N = by_item @ users."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Spread weight one evenly over the neighbours of every row."""
+        self.by_user = _averaging(problem.user_indptr, problem.user_indices, problem.n_items)
+        self.by_item = _averaging(problem.item_indptr, problem.item_indices, problem.n_users)
+
+
+def _averaging(indptr: Array, indices: Array, n_columns: int) -> sp.csr_array:
+    sizes = np.diff(indptr)
+    weights = np.repeat(1 / np.maximum(1, sizes), sizes)
+    return sp.csr_array((weights, indices, indptr), shape=(len(sizes), n_columns))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch at one point of the parameters; vectors are (T, dim), numbers (T,).
+
+    Each user's hardest negative is j; `gap` is margin - s(u, i) + s(u, j).
+    """
+
+    parameters: Parameters
+    triples: Triples
+    hardest: Array
+    a: Array
+    q: Array
+    b_i: Array
+    n_i: Array
+    b_j: Array
+    n_j: Array
+    near: Array
+    gap: Array
+    weight: Array
+
+
+def evaluate(
+    parameters: Parameters,
+    averages: Averages,
+    triples: Triples,
+    settings: TransCFSettings,
+    n_active: int,
+) -> Batch:
+    """Look everything up that loss and gradient have in common."""
+    form = FORMS[settings.form]
+    users, items, bias = parameters.users, parameters.items, parameters.item_bias
+    a, q = users[triples.users], averages.by_user[triples.users] @ items
+    b_i, n_i = items[triples.positives], averages.by_item[triples.positives] @ users
+    near = form.pair_cost(a, q, b_i, n_i)
+    others = triples.negatives
+    n_others = (averages.by_item[others.ravel()] @ users).reshape(*others.shape, -1)
+    far = form.pair_cost(a[:, None], q[:, None], items[others], n_others) - bias[others]
+    gaps = (settings.margin + near - bias[triples.positives])[:, None] - far
+    hardest = np.arange(len(near)), gaps.argmax(axis=1)
+    return Batch(
+        parameters=parameters,
+        triples=triples,
+        hardest=others[hardest],
+        a=a,
+        q=q,
+        b_i=b_i,
+        n_i=n_i,
+        b_j=items[others[hardest]],
+        n_j=n_others[hardest],
+        near=near,
+        gap=gaps[hardest],
+        weight=settings.rank_weights(n_active)[(gaps > 0).sum(axis=1)],
+    )
+
+
+def losses(batch: Batch, settings: TransCFSettings) -> Array:
+    """The loss of every triple, (T,)."""
+    x = batch
+    spread = ((x.a - x.q) ** 2).sum(1) + ((x.b_i - x.n_i) ** 2).sum(1)
+    loss = x.weight * x.gap + settings.reg_distance * x.near + settings.reg_neighborhood * spread
+    if settings.item_bias:
+        bias = x.parameters.item_bias
+        loss = loss + settings.bias_decay * (bias[x.triples.positives] ** 2 + bias[x.hardest] ** 2)
+    return np.asarray(loss)
+
+
+def gradient(batch: Batch, averages: Averages, settings: TransCFSettings) -> Parameters:
+    """The gradient of the summed loss, through all neighbours; rank weights count as constants."""
+    x, triples = batch, batch.triples
+    form, pull, push = FORMS[settings.form], x.weight + settings.reg_distance, -x.weight
+    da_i, dq_i, db_i, dn_i = form.pair_slope(pull, x.a, x.q, x.b_i, x.n_i)
+    da_j, dq_j, db_j, dn_j = form.pair_slope(push, x.a, x.q, x.b_j, x.n_j)
+    apart = 2 * settings.reg_neighborhood * (x.a - x.q)
+    off = 2 * settings.reg_neighborhood * (x.b_i - x.n_i)
+    back = 1.0 if settings.tie_neighbors else 0.0
+    users = averages.by_item[triples.positives].T @ (dn_i - back * off)
+    users += averages.by_item[x.hardest].T @ dn_j
+    items = averages.by_user[triples.users].T @ (dq_i + dq_j - back * apart)
+    np.add.at(users, triples.users, da_i + da_j + apart)
+    np.add.at(items, triples.positives, db_i + off)
+    np.add.at(items, x.hardest, db_j)
+    bias = np.zeros_like(x.parameters.item_bias)
+    if settings.item_bias:
+        decay = 2 * settings.bias_decay * x.parameters.item_bias
+        np.add.at(bias, triples.positives, decay[triples.positives] - x.weight)
+        np.add.at(bias, x.hardest, decay[x.hardest] + x.weight)
+    return Parameters(users, items, bias)
+
+
+def sample_triples(
+    problem: Problem, settings: TransCFSettings, generator: np.random.Generator
+) -> Triples:
+    """The triples of every user that has a positive and a negative, shuffled."""
+    sizes, active = np.diff(problem.user_indptr), problem.active_items
+    eligible = np.flatnonzero((sizes > 0) & (sizes < len(active)))
+    samples = problem.samples_of_users(settings.samples_per_user)[eligible]
+    users = np.repeat(eligible, samples.round().astype(np.int64))
+    generator.shuffle(users)
+    positives = problem.user_indices[_draw_interactions(problem, users, generator)]
+    known = np.repeat(np.arange(problem.n_users), sizes) * problem.n_items + problem.user_indices
+    negatives = generator.choice(active, (len(users), settings.negatives))
+    while (taken := np.isin(users[:, None] * problem.n_items + negatives, known)).any():
+        negatives[taken] = generator.choice(active, int(taken.sum()))
+    return Triples(users, positives, negatives)
+
+
+def _draw_interactions(problem: Problem, users: Array, generator: np.random.Generator) -> Array:
+    """One interaction of each user by its weight, as a place in `user_indices`."""
+    starts, sizes = problem.user_indptr[:-1], np.diff(problem.user_indptr)
+    if not len(problem.weights):
+        return starts[users] + generator.integers(sizes[users])
+    reach = np.concatenate([[0.0], np.cumsum(problem.weights, dtype=np.float64)])
+    low, high = reach[starts[users]], reach[starts[users] + sizes[users]]
+    found = np.searchsorted(reach, generator.uniform(low, high), side="right") - 1
+    return np.clip(found, starts[users], starts[users] + sizes[users] - 1)
+
+
+class ExactSolver(Solver):
+    """Trains TransCF and its ablations with exact gradients; slow, simple, certain."""
+
+    def __init__(self, problem: Problem, settings: TransCFSettings) -> None:
+        """Prepare the averaging matrices."""
+        super().__init__(problem, settings)
+        self._averages = Averages(problem)
+
+    def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
+        """Train one epoch in batches, gradients through all neighbours."""
+        settings, n_active = self.settings, len(self.problem.active_items)
+        generator = np.random.default_rng([settings.random_state, number])
+        triples = sample_triples(self.problem, settings, generator)
+        result, loss = parameters.copy(), 0.0
+        for begin in range(0, len(triples.users), BATCH):
+            some = triples[begin : begin + BATCH]
+            batch = evaluate(result, self._averages, some, settings, n_active)
+            loss += float(losses(batch, settings).sum())
+            result.descend(settings.rate_at(number), gradient(batch, self._averages, settings))
+        finite = bound(result.users, settings.bound) & bound(result.items, settings.bound)
+        return result, stats_of(loss, len(triples.users), finite)

@@ -1,0 +1,192 @@
+"""What TransCF has learned: vectors, their neighbourhoods, and how they score."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from transcf.data.histories import Histories
+from transcf.data.ids import Rows
+from transcf.kernels import Array
+from transcf.learning import Arrays, Known, Learned
+from transcf.learning.factors import in_pieces
+from transcf.learning.forms import FORMS
+from transcf.learning.recency import weights_in_order
+from transcf.learning.triples import Problem
+from transcf.models.transcf.folding import (
+    ItemSide,
+    Neighbors,
+    fold_users,
+    refine_user,
+    relative_length,
+)
+from transcf.models.transcf.parameters import Parameters, neighborhoods
+from transcf.models.transcf.settings import TransCFSettings
+from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores
+from transcf.retrieval.views import FormView
+from transcf.storage.tensors import checked
+
+
+class Translated(Learned):
+    """Points of users and items, and the neighbourhoods that translate between them.
+
+    Args:
+        known: What the model keeps of its training data.
+        settings: The model's.
+        parameters: a, b and the biases.
+        means: q and n, (n_users, dim) and (n_items, dim); None works them out when needed.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        settings: TransCFSettings,
+        parameters: Parameters,
+        means: tuple[Array, Array] | None = None,
+    ) -> None:
+        """Keep them."""
+        self.form, self.settings = FORMS[settings.form], settings
+        super().__init__(known, self.form.title)
+        self.parameters, self._means = parameters, means
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, known: Known, settings: TransCFSettings) -> Translated:
+        """Check the arrays of a file or of a solver, and put them together."""
+        users, items = (len(known.users), settings.dim), (len(known.items), settings.dim)
+        form = FORMS[settings.form]
+        bias: Array = np.zeros(len(known.items), np.float32)
+        if settings.item_bias:
+            bias = checked(arrays, "item_bias", np.float32, items[:1])
+        parameters = Parameters(
+            checked(arrays, "user_vectors", np.float32, users),
+            checked(arrays, "item_vectors", np.float32, items),
+            bias,
+        )
+        means = None
+        if form.has_neighborhoods and "user_neighborhoods" in arrays:
+            means = (
+                checked(arrays, "user_neighborhoods", np.float32, users),
+                checked(arrays, "item_neighborhoods", np.float32, items),
+            )
+        return cls(known, settings, parameters, means)
+
+    def arrays(self) -> Arrays:
+        """Return the vectors, and biases and neighbourhoods where the score has them."""
+        own = self.parameters
+        arrays = {"user_vectors": own.users, "item_vectors": own.items}
+        if self.form.has_neighborhoods:
+            arrays |= {"user_neighborhoods": self.q, "item_neighborhoods": self.n}
+        return arrays | ({"item_bias": own.item_bias} if self.settings.item_bias else {})
+
+    @cached_property
+    def _neighborhoods(self) -> tuple[Array, Array]:
+        if self._means is not None:
+            return self._means
+        seen = self.known.seen
+        problem = Problem.from_csr(seen.indptr, seen.indices, seen.n_columns)
+        return neighborhoods(problem, self.parameters)
+
+    @property
+    def q(self) -> Array:
+        """The mean item of every user, (n_users, dim)."""
+        return self._neighborhoods[0]
+
+    @property
+    def n(self) -> Array:
+        """The mean user of every item, (n_items, dim)."""
+        return self._neighborhoods[1]
+
+    @property
+    def _score_means(self) -> tuple[Array, Array]:
+        """What the score takes as q and n; where it looks at neither, anything of their shape."""
+        is_seen = self.form.has_neighborhoods
+        return (self.q, self.n) if is_seen else (self.parameters.users, self.parameters.items)
+
+    # -- scores ------------------------------------------------------------------------------
+
+    @cached_property
+    def _linear(self) -> LinearForm:
+        form, a, (q, n) = self.form, self.parameters.users, self._score_means
+        y = form.linear_items(self.parameters.items, n, self.parameters.item_bias[:, None])
+        return LazyForm(y, lambda users: form.linear_users(a[users], q[users]))
+
+    def linear_form(self) -> LinearForm:
+        """Return the score as inner products."""
+        return self._linear
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows by the direct formula: (n,)."""
+        own, (q, n) = self.parameters, self._score_means
+
+        def score(u: Rows, i: Rows) -> Scores:
+            cost = self.form.pair_cost(own.users[u], q[u], own.items[i], n[i])
+            scores: Scores = own.item_bias[i] - cost
+            return scores
+
+        return in_pieces(score, users, items)
+
+    def translations(self, users: Rows, items: Rows) -> Scores:
+        """Return the vectors that move users toward items, by pairs of rows: (n, dim)."""
+        own = self.parameters
+        return self.form.translation(
+            own.users[users], self.q[users], own.items[items], self.n[items]
+        )
+
+    # -- people and things beyond the training data ----------------------------------------------
+
+    @property
+    def recency(self) -> float:
+        """How much later items of a history count: as in training, where times were known."""
+        return self.settings.recency if self.known.timed else 0.0
+
+    @property
+    def item_side(self) -> ItemSide:
+        """Vectors, neighbourhoods and biases of the items."""
+        return ItemSide(self.parameters.items, self._score_means[1], self.parameters.item_bias)
+
+    def guests(self, histories: Histories) -> Scorer:
+        """Place people by their items, and score all items for them."""
+        return self.trained_guests(histories, 0)
+
+    def trained_guests(self, histories: Histories, steps: int) -> Scorer:
+        """Do the same, with gradient steps on the training loss after the closed form."""
+        a, q = self.fold_in(histories, steps)
+        x, constants = self.form.linear_users(a.astype(np.float32), q.astype(np.float32))
+        return FormView(self.name, self.rankable, self._linear.for_users(x, constants))
+
+    def fold_in(self, histories: Histories, steps: int = 0) -> tuple[Array, Array]:
+        """Place people by their items: a and q, (n, dim) float64.
+
+        Args:
+            histories: What they have, in order.
+            steps: Gradient steps on the training loss, items fixed, after the closed form.
+        """
+        weights, items = weights_in_order(histories, self.recency), self.item_side
+        neighbors = Neighbors(histories.indptr, histories.items, weights, histories.n_items)
+        a, q = fold_users(self.form, neighbors, items, self.user_length)
+        for place in range(len(histories) if steps else 0):
+            own = slice(histories.indptr[place], histories.indptr[place + 1])
+            others = self.rankable.copy()
+            others[histories.items[own]] = False
+            a[place] = refine_user(
+                self.settings, a[place], q[place], histories.items[own], weights[own], items,
+                np.flatnonzero(others), steps,
+            )  # fmt: skip
+        return a, q
+
+    @cached_property
+    def user_length(self) -> float:
+        """How long user vectors are against their neighbourhoods; only products need it."""
+        if self.form.is_distance:
+            return 1.0
+        active = self.known.active
+        return relative_length(self.parameters.users[active], self.q[active])
+
+    def item_similarity(self) -> Scorer:
+        """Return how near items are to items."""
+        return FormView(self.name, self.rankable, self.form.likeness(self.parameters.items))
+
+    def user_similarity(self) -> Scorer:
+        """Return how near users are to users."""
+        return FormView(self.name, self.known.active, self.form.likeness(self.parameters.users))

@@ -1,0 +1,203 @@
+"""TransCF: collaborative translational metric learning, and its ablations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import polars as pl
+
+from transcf.answers import tables
+from transcf.answers.explanation import Explanation
+from transcf.data.histories import Histories
+from transcf.data.ids import Id
+from transcf.data.interactions import Interactions
+from transcf.errors import ParameterError, UnsupportedError
+from transcf.learning import Arrays, Fit, Known
+from transcf.learning.forms import FORMS
+from transcf.learning.recency import recency_weights
+from transcf.learning.triples import Problem
+from transcf.models.recommender import Recommender, made_from
+from transcf.models.transcf.exact import ExactSolver
+from transcf.models.transcf.explaining import explain
+from transcf.models.transcf.fast import FastSolver
+from transcf.models.transcf.growing import grow
+from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.settings import TransCFSettings
+
+
+class TransCF(Recommender[TransCFSettings]):
+    """Users are translated toward items by a vector made from both neighbourhoods.
+
+    With user vectors a_u, item vectors b_i, q_u the mean of b over the user's items and n_i the
+    mean of a over the item's users, the score is
+
+        s(u, i) = -|a_u + q_u * n_i - b_i|^2 + c_i
+
+    (c_i only with `item_bias`). Learned from triples of a user u, an item i of theirs and an
+    item j that is not, by stochastic gradient descent on
+
+        w max(0, margin - s(u, i) + s(u, j)) + reg_distance |a_u + q_u * n_i - b_i|^2
+            + reg_neighborhood (|a_u - q_u|^2 + |b_i - n_i|^2)
+
+    where j is the hardest of `negatives` drawn items and w grows with the estimated rank of i
+    if `rank_weighting` is set (w = 1 otherwise). Items without training interactions are never
+    drawn, scored or recommended; users without any count as unknown.
+
+    Somebody new gets q, the mean of their items' vectors, and a, the mean of b_i - q * n_i, where
+    later items weigh more if the model learned from timestamps, as in training. How much quality
+    that keeps depends on the data: on MovieTweetings N@10 is 98 % of that of users trained normally
+    (`benchmarks/fold_in.py`), on MovieLens latest-small, with its long histories, 83 %, and 91 %
+    after `recommend_for(history, steps=10)`: gradient steps on the training loss, items fixed.
+
+    The defaults were chosen on validation data in full ranking (`make study-defaults`);
+    `TransCF.paper` has the settings of the publication.
+
+    Attributes (after `fit`):
+        user_vectors_: a, (n_users, dim) float32.
+        item_vectors_: b, (n_items, dim) float32.
+        user_neighborhoods_: q, (n_users, dim) float32.
+        item_neighborhoods_: n, (n_items, dim) float32.
+        item_bias_: c, (n_items,) float32.
+
+    References:
+        Park, Kim, Xie, Yu: Collaborative Translational Metric Learning. ICDM 2018.
+
+    Example:
+        >>> from transcf import TransCF, synthesize
+        >>> log = synthesize(users=200, items=80, interactions=3000, seed=0)
+        >>> model = TransCF(dim=16, epochs=5).fit(log)
+        >>> model.recommend(log.users.series[0], k=3).shape
+        (3, 4)
+    """
+
+    remedy: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
+    # The decay of the learning rate depends on the number of epochs.
+    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
+    #: Names of the ablations, and what makes them.
+    variants: ClassVar[dict[str, dict[str, Any]]] = {
+        form.title.lower(): {"form": form.name} for form in FORMS.values()
+    }
+    __init__ = made_from(TransCFSettings)
+
+    @property
+    def name(self) -> str:
+        """Name in tables: that of the form."""
+        form = FORMS.get(self.settings.form)
+        return "TransCF" if form is None else form.title
+
+    def _learn(self, fit: Fit) -> Translated:
+        settings = self.settings
+        problem = Problem.of(fit.train, recency_weights(fit.train, settings.recency))
+        solver = FastSolver if settings.solver == "fast" else ExactSolver
+        learned = fit.run(solver(problem, settings), settings, self._restore)
+        assert isinstance(learned, Translated), "that is what _restore makes"
+        return learned
+
+    def _restore(self, arrays: Arrays, known: Known) -> Translated:
+        return Translated.from_arrays(arrays, known, self.settings)
+
+    def _translated(self) -> Translated:
+        learned = self._fitted()
+        assert isinstance(learned, Translated), "TransCF learns nothing else"
+        return learned
+
+    # -- new people and things ---------------------------------------------------------------
+
+    def partial_fit(self, log: Interactions) -> Self:
+        """Add interactions without training again.
+
+        New users and items are placed by their neighbours in closed form: users as in
+        `recommend_for`, items toward the mean of a_u + q_u * n_i over their first users, with
+        the length and the bias that trained items of their popularity have. Trained vectors and
+        biases stay as they are under their ids, while all neighbourhood means are renewed. Rows
+        are in the order of ids, so row numbers, and the order of `user_vectors_` and its like,
+        do change. Nothing is trained here, and it shows (`benchmarks/fold_in.py`): new items
+        come out too low on some data and too high on other, so fit again soon.
+
+        Args:
+            log: New interactions, with old or new ids.
+
+        Raises:
+            DataError: Somebody is not connected to the training data, not even through others.
+
+        Example:
+            >>> import polars as pl
+            >>> from transcf import TransCF, read_interactions, synthesize
+            >>> model = TransCF(dim=8, epochs=1).fit(synthesize())
+            >>> today = read_interactions(pl.DataFrame({"user": ["new"], "item": ["i001"]}))
+            >>> model.partial_fit(today).recommend("new", k=3).shape
+            (3, 4)
+        """
+        learned = self._translated()
+        weights = recency_weights(log, learned.recency)
+        if not len(weights):
+            weights = np.ones(len(log), np.float32)
+        return self._add(grow(learned, log, weights))
+
+    # -- explanations ------------------------------------------------------------------------
+
+    def explain(self, user: Id, item: Id, top: int = 5) -> Explanation:
+        """Say where the score of a pair comes from.
+
+        Args:
+            user: Id of a user with training interactions.
+            item: Id of an item with training interactions.
+            top: How many past items and how many other users to show.
+
+        Raises:
+            UnknownIdError: An id is unknown or has no training interactions.
+            UnsupportedError: The model has no distances (`form="dot"`).
+
+        Example:
+            >>> from transcf import TransCF, synthesize
+            >>> model = TransCF(dim=8, epochs=1).fit(synthesize())
+            >>> found = model.explain("u0001", "i001", top=3)
+            >>> found.user_id, found.item_id
+            ('u0001', 'i001')
+        """
+        learned = self._explainable(top)
+        row = int(tables.user_rows(learned, [user], "raise")[0])
+        history = learned.known.seen.row(row)
+        return explain(learned, user, row, learned.parameters.users[row], history, item, top)
+
+    def explain_for(self, history: Iterable[Id], item: Id, top: int = 5) -> Explanation:
+        """Say where the score of an item comes from for somebody known by a history alone.
+
+        Args:
+            history: Item ids, oldest first, as for `recommend_for`.
+            item: Id of an item with training interactions.
+            top: How many past items and how many other users to show.
+        """
+        learned = self._explainable(top)
+        rows = tables.history_rows(learned, history, "raise")
+        a, _ = learned.fold_in(Histories.of([rows], len(learned.known.items)))
+        return explain(learned, None, None, a[0], rows, item, top)
+
+    def _explainable(self, top: int) -> Translated:
+        learned = self._translated()
+        if not learned.form.is_distance:
+            raise UnsupportedError(
+                f'A model with form="{learned.form.name}" has no distances to explain: use another '
+                "form."
+            )
+        if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+            raise ParameterError(f"top={top!r} is not allowed; it must be at least 1.")
+        return learned
+
+    def translation(self, pairs: Any) -> pl.DataFrame:
+        """Return the translation vector of each pair.
+
+        Args:
+            pairs: Table with user and item columns, in any form that `read_interactions` takes.
+
+        Returns:
+            Table `user_id, item_id, translation` (a list of `dim` numbers), in the given order.
+        """
+        learned = self._translated()
+        user_ids, item_ids, users, items = tables.pair_rows(learned, pairs)
+        vectors = learned.translations(users, items)
+        kind = pl.Array(pl.Float32, self.settings.dim)
+        columns = {"user_id": user_ids, "item_id": item_ids}
+        return pl.DataFrame(columns | {"translation": pl.Series(vectors, dtype=kind)})

@@ -1,0 +1,1 @@
+"""Models in folders and arrays in files: whole or not at all, checked, without code."""

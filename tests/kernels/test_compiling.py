@@ -1,0 +1,44 @@
+"""Whoever wants to know is told that compiling is under way."""
+
+from __future__ import annotations
+
+import numba
+
+from transcf.kernels.compiling import on_compile
+
+
+def test_compiling_is_told_once_and_only_inside_the_block() -> None:
+    told: list[bool] = []
+
+    @numba.njit
+    def inner(x: float) -> float:
+        return x + 1
+
+    @numba.njit
+    def outer(x: float) -> float:
+        return 2 * inner(x)
+
+    with on_compile(told.append):
+        assert outer(1.0) == 4
+        assert told == [True, False]  # the inner function is part of it
+        outer(2.0)
+        assert told == [True, False]
+    outer(1)
+    assert told == [True, False]
+
+
+def test_functions_from_disk_do_not_count(tmp_path, monkeypatch) -> None:
+    (tmp_path / "kept_on_disk.py").write_text(
+        "import numba\n\n\n@numba.njit(cache=True)\ndef double(x):\n    return 2 * x\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import importlib
+
+    import kept_on_disk
+
+    told: list[bool] = []
+    with on_compile(told.append):
+        kept_on_disk.double(1.0)
+        assert told == [True, False]
+        importlib.reload(kept_on_disk).double(1.0)
+        assert told == [True, False]

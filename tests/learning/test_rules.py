@@ -1,0 +1,49 @@
+"""The rules that check hyper-parameters, and read them from text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from transcf.errors import ParameterError
+from transcf.learning.families import IterationSettings
+from transcf.learning.rules import Choice, Flag, Number, parse
+from transcf.learning.settings import rules_of
+
+
+@pytest.mark.parametrize(
+    ("rule", "good", "bad"),
+    [
+        (Number(low=0), [0, 0.5, 10**9], [-1, "1", None, True, math.nan, math.inf]),
+        (Number(low=0, above=True, high=1), [0.1, 1], [0, 1.1]),
+        (Number(low=1, whole=True), [1, 7], [0, 1.0, 2.5]),
+        (Number(optional=True), [None, -3], ["None"]),
+        (rules_of(IterationSettings)["random_state"], [0, 2**63 - 1], [-1, 1.0, 2**63]),
+        (Choice(("a", "b")), ["a"], ["c", None, 1]),
+        (Flag(), [True, False], [1, "true", None]),
+    ],
+)
+def test_rules(rule: Number | Choice | Flag, good: list[object], bad: list[object]) -> None:
+    assert all(rule.allows(value) for value in good)
+    assert not any(rule.allows(value) for value in bad)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "value"),
+    [
+        (Number(), "300", 300),
+        (Number(), "1e-3", 0.001),
+        (Number(optional=True), "none", None),
+        (Flag(), "True", True),
+        (Choice(("7", "b")), "7", "7"),
+    ],
+)
+def test_text_is_read_by_the_rule(rule: Number | Choice | Flag, text: str, value: object) -> None:
+    assert parse("M", "p", text, {"p": rule}) == value
+
+
+@pytest.mark.parametrize(("rule", "text"), [(Number(), "nan"), (Number(), "x"), (Flag(), "1")])
+def test_bad_text_is_refused(rule: Number | Flag, text: str) -> None:
+    with pytest.raises(ParameterError, match="p="):
+        parse("M", "p", text, {"p": rule})
