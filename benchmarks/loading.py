@@ -25,7 +25,9 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap
 from transcf.learning.known import Known
+from transcf.models.saving import put_together
 from transcf.models.transcf import TransCF
+from transcf.storage.folders import StoredModel
 from transcf.storage.tensors import Arrays
 
 BAR = 2.0
@@ -44,10 +46,25 @@ print(loaded - start, time.perf_counter() - start)
 """
 
 
-def untrained(model: Recommender[Any], known: Known, arrays: Arrays) -> Recommender[Any]:
-    """Give a model what it knows and has learned, without training."""
-    model.learned_, model.report_ = model._restore(arrays, known), {}
-    return model
+def untrained(
+    kind: type[Recommender[Any]], params: dict[str, Any], known: Known, arrays: Arrays
+) -> Recommender[Any]:
+    """Return a model with what it knows and has learned, without training."""
+    stored = StoredModel(
+        kind=kind.__name__,
+        summary="",
+        params=params,
+        report={},
+        users=known.users,
+        items=known.items,
+        seen=known.seen,
+        histories=known.histories,
+        timed=known.timed,
+        best_epoch=None,
+        additions=0,
+        arrays=arrays,
+    )
+    return put_together(kind, stored, "memory")
 
 
 def random_known(rng: np.random.Generator, n_users: int, n_items: int) -> Known:
@@ -71,7 +88,7 @@ def large_transcf() -> Recommender[Any]:
     sizes |= {"user_neighborhoods": n_users, "item_neighborhoods": n_items}
     state = {name: rng.standard_normal((n, DIM), dtype=np.float32) for name, n in sizes.items()}
     state["item_bias"] = np.zeros(n_items, np.float32)
-    return untrained(TransCF(dim=DIM), known, state)
+    return untrained(TransCF, {"dim": DIM}, known, state)
 
 
 def large_ease() -> Recommender[Any]:
@@ -79,7 +96,7 @@ def large_ease() -> Recommender[Any]:
     rng = np.random.default_rng(0)
     known = random_known(rng, 50_000, n_items)
     weights = rng.standard_normal((n_items, n_items), dtype=np.float32)
-    return untrained(EASE(), known, {"weights": weights})
+    return untrained(EASE, {}, known, {"weights": weights})
 
 
 def measure() -> list[dict[str, object]]:

@@ -43,6 +43,10 @@ class ModelFileError(TransCFError, OSError):
     """A saved model is missing, damaged, altered or of an unknown version."""
 
 
+class WriteError(TransCFError, OSError):
+    """A file or folder could not be written: a full disk, no permission, something in its place."""
+
+
 class MissingExtraError(TransCFError, ImportError):
     """An optional part of the library is not installed."""
 

@@ -16,10 +16,13 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
+
+from transcf.errors import ParameterError
 
 _working = threading.local()
-_asked: int | None = None  # of the whole process, as the limits of BLAS and torch are
 
 
 class _Pool:
@@ -45,8 +48,8 @@ if hasattr(os, "register_at_fork"):
 
 def thread_count() -> int:
     """Threads that work is shared among: as many as were asked for, else one for every core."""
-    if _asked is not None:
-        return _asked
+    if (asked := _limits.count) is not None:
+        return asked
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
@@ -55,7 +58,11 @@ def thread_count() -> int:
 def use_threads(count: int | None) -> Iterator[None]:
     """Let kernels, BLAS and torch use `count` threads inside the block; None changes nothing.
 
-    It holds for the whole process, whichever of its threads asked.
+    It holds for the whole process, whichever of its threads asked; of several requests at a time
+    the latest one that is still open counts.
+
+    Raises:
+        ParameterError: It is not a whole number of at least 1.
 
     Example:
         >>> with use_threads(1):
@@ -65,21 +72,72 @@ def use_threads(count: int | None) -> Iterator[None]:
     if count is None:
         yield
         return
-    from threadpoolctl import threadpool_limits
-
-    global _asked
-    asked_before, _asked = _asked, count
-    torch = sys.modules.get("torch")
-    before = torch.get_num_threads() if torch is not None else 0
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ParameterError(f"threads={count!r} is not allowed; it must be at least 1.")
+    request = _Request(count)
+    _limits.add(request)
     try:
-        if torch is not None:
-            torch.set_num_threads(count)
-        with threadpool_limits(count):
-            yield
+        yield
     finally:
-        _asked = asked_before
-        if torch is not None:
-            torch.set_num_threads(before)
+        _limits.remove(request)
+
+
+@dataclass(eq=False)
+class _Request:
+    """Somebody wants so many threads."""
+
+    count: int
+
+
+class _Limits:
+    """The requests that are open, in order, and what the libraries had before the first."""
+
+    def __init__(self) -> None:
+        self._lock, self._open = threading.RLock(), list[_Request]()
+        self._before: Any = None
+        self._torch_before = 0
+
+    @property
+    def count(self) -> int | None:
+        requests = self._open
+        return requests[-1].count if requests else None
+
+    def add(self, request: _Request) -> None:
+        with self._lock:
+            if not self._open:
+                self._start()
+            self._open.append(request)
+            self._apply(request.count)
+
+    def remove(self, request: _Request) -> None:
+        with self._lock:
+            self._open.remove(request)
+            if self._open:
+                self._apply(self._open[-1].count)
+                return
+            self._before.restore_original_limits()
+            if self._torch_before:
+                sys.modules["torch"].set_num_threads(self._torch_before)
+
+    def _start(self) -> None:
+        # Only libraries that are loaded can be limited, and these will be.
+        import numpy  # noqa: F401
+        import scipy.linalg  # noqa: F401
+        from threadpoolctl import threadpool_limits
+
+        self._before = threadpool_limits(self.count)
+        torch = sys.modules.get("torch")
+        self._torch_before = torch.get_num_threads() if torch is not None else 0
+
+    def _apply(self, count: int) -> None:
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(count)
+        if (torch := sys.modules.get("torch")) is not None:
+            torch.set_num_threads(count)
+
+
+_limits = _Limits()
 
 
 def share(n: int, work: Callable[[int, int], object], least: int = 1) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,26 @@ def test_synthesize_writes_what_info_reads(ending: str, answer: Answer, tmp_path
     assert set(written) - {"file", "seed"} == set(read) - {"dataset", "report"}
 
 
+ON_A_FULL_DISK = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+from transcf.cli import main
+sys.argv = ["transcf", "data", "synthesize", sys.argv[1]]
+main()
+"""
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_file_that_does_not_fit_is_not_left_behind(ending: str, tmp_path: Path) -> None:
+    out = tmp_path / "folder" / f"log.{ending}"
+    program = [sys.executable, "-c", ON_A_FULL_DISK, str(out)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr.startswith("transcf: ")
+    assert "Traceback" not in done.stderr
+    assert list(out.parent.iterdir()) == []
+
+
 def test_the_catalog_is_listed(answer: Answer) -> None:
     names = [entry["name"] for entry in answer("data", "download")]
     assert {"delicious", "ciao", "movietweetings", "ml-latest-small"} <= set(names)
@@ -102,13 +124,16 @@ def test_columns_and_ratings_from_the_shell(
     answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "odd.csv"
-    frame = pl.read_csv(log_file).with_columns(rating=-pl.col("rating"))
-    frame.rename({"user_id": "who", "item_id": "what", "timestamp": "when"}).write_csv(file)
+    frame = pl.read_csv(log_file)
+    frame = frame.rename({"user_id": "who", "item_id": "what", "timestamp": "when"})
+    frame.with_columns(rating=-pl.col("rating")).write_csv(file)
     columns = ("--column", "user=who", "--column", "item=what", "--column", "timestamp=when")
     assert "--column user=NAME" in refusal("data", "info", file)
-    assert answer("data", "info", file, *columns)["timestamps"]
+    assert "0 or below" in refusal("data", "info", file, *columns)
+    assert answer("data", "info", file, *columns, "--min-rating", "-inf")["timestamps"]
     assert "negative" in refusal("data", "info", file, *columns, "--ratings", "nonnegative")
     assert "ratings='odd'" in refusal("data", "info", file, *columns, "--ratings", "odd")
+    frame.write_csv(file)
     assert "--column buyer=who" in refusal("data", "info", file, "--column", "buyer=who")
     out = ("--out", tmp_path / "split")
     assert answer("data", "prepare", file, *columns, *out)["recipe"]["rule"].endswith("by time")
@@ -118,8 +143,37 @@ def test_columns_and_ratings_from_the_shell(
     compared = answer("compare", file, "--no-files", *columns, "--models", "popularity")["models"]
     assert compared[0]["metrics"] == plain
     model = tmp_path / "model"
-    answer("fit", file, *columns, "--model", "popularity", "--out", model)
+    answer("fit", file, *columns, "--model", "popularity", "--out", model, "--hold-out")
     assert answer("evaluate", model)["metrics"] == plain
+
+
+def test_files_as_they_are_from_the_shell(answer: Answer, refusal: Refusal, tmp_path: Path) -> None:
+    file = tmp_path / "u.dat"
+    file.write_bytes("1::é::0::5\n2::x::4::6\n1::x::5::7\n\n".encode("latin-1"))
+    words = ("data", "info", file, "--no-header", "--encoding", "latin-1")
+    assert answer(*words)["interactions"] == 3
+    rated = answer(*words, "--column", "rating=3", "--separator", "::")
+    assert rated["interactions"] == 2
+    assert rated["report"][-1]["step"] == "leave out ratings of 0 or below"
+    assert answer(*words, "--column", "rating=3", "--min-rating", "5")["interactions"] == 1
+    assert "no column '9'; they are counted from 1 to 4" in refusal(*words, "--column", "user=9")
+    assert "line 1 is not utf-8 text" in refusal("data", "info", file, "--no-header")
+    tabs = tmp_path / "tabs.txt"
+    tabs.write_text("user\titem\n1\t2,3\n")
+    for tab in ("tab", "\\t", "\t"):
+        assert answer("data", "info", tabs, "--separator", tab)["items"] == 1
+    assert answer("data", "info", tmp_path / "t*.txt")["items"] == 1
+    assert answer("data", "info", "synthetic", "--min-rating", 4)["interactions"] < 20_000
+
+
+def test_prepare_says_how_it_split(answer: Answer, refusal: Refusal, tmp_path: Path) -> None:
+    file, out = tmp_path / "log.csv", ("--out", tmp_path / "split")
+    frame = synthesize(users=30, items=20, interactions=300).to_frame().drop("timestamp")
+    frame.write_csv(file)
+    found = answer("data", "prepare", file, *out, "--seed", 4)
+    assert found["split"].endswith("seed 4 (the log has no timestamps)")
+    assert found["split"] == leave_one_out(file, seed=4).how == Split.load(out[1]).how
+    assert "no timestamps" in refusal("data", "prepare", file, *out, "--split", "time")
 
 
 def test_info_of_a_name_says_what_to_cite(

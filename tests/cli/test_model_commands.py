@@ -85,7 +85,7 @@ def test_fit_then_evaluate_equals_evaluate(
     data.write_bytes(log_file.read_bytes())
     ease = ("--model", "ease", "--set", "regularization=50")
     folder = tmp_path / "model"
-    fitted = answer("fit", data, *ease, "--out", folder, "--seed", 4, "--threads", 1)
+    fitted = answer("fit", data, *ease, "--out", folder, "--seed", 4, "--threads", 1, "--hold-out")
     assert fitted["parameters"]["regularization"] == 50
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["model"]
     saved = answer("evaluate", folder)
@@ -203,7 +203,7 @@ def test_a_strict_model_is_judged_by_sampled_candidates(
     answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "model"
-    answer("fit", log_file, "--model", "ease", "--out", folder, "--seed", 4)
+    answer("fit", log_file, "--model", "ease", "--out", folder, "--seed", 4, "--hold-out")
     found = answer("evaluate", folder, "--protocol", "paper")
     direct = answer("evaluate", log_file, "--model", "ease", "--protocol", "paper", "--seed", 4)
     assert found["metrics"] == direct["metrics"]
@@ -226,6 +226,7 @@ def test_an_interrupted_fit_can_be_resumed(
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointFile, "is_due", interrupt)
         stopped = command("fit", log_file, *small, "--out", folder)
+    assert stopped.exit_code == 130
     assert "--resume" in stopped.stderr
     assert kept.is_dir()
     resumed = command("fit", log_file, *small, "--out", folder, "--resume", "--json")
@@ -236,6 +237,33 @@ def test_an_interrupted_fit_can_be_resumed(
     assert tensors[0].read_bytes() == tensors[1].read_bytes()
     anew = command("fit", log_file, *small, "--out", folder, "--resume", "--json")
     assert "holds no checkpoint" in anew.stderr
+
+
+@pytest.mark.parametrize("model", ["ease", "bpr"])
+def test_a_model_for_use_learns_from_everything(
+    answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path, model: str
+) -> None:
+    folder, log = tmp_path / "model", transcf.read_interactions(log_file)
+    fitted = answer("fit", log_file, "--model", model, "--out", folder)
+    assert fitted["interactions"] == len(log)
+    assert fitted["fitted_on"].startswith(f"all {len(log):,} events")
+    owned = set(log.to_frame().select("user_id", "item_id").iter_rows())
+    listed = transcf.load(folder).recommend(k=10).select("user_id", "item_id")
+    assert not owned & set(listed.iter_rows())
+    assert "was fitted on everything" in refusal("evaluate", folder)
+    assert "holds a model already" in refusal("fit", log_file, "--model", model, "--out", folder)
+    answer("fit", log_file, "--model", model, "--out", folder, "--overwrite")
+
+
+def test_a_log_too_small_to_hold_out_from_is_fitted_all_the_same(
+    answer: Answer, tmp_path: Path
+) -> None:
+    file = tmp_path / "few.csv"
+    file.write_text("user,item\nann,x\nbob,x\nbob,y\n")
+    few = ("--model", "bpr", "--set", "dim=2", "--set", "epochs=2")
+    fitted = answer("fit", file, *few, "--out", tmp_path / "model")
+    assert fitted["interactions"] == 3
+    assert "without choosing an epoch" in fitted["fitted_on"]
 
 
 def test_paths_become_absolute_and_names_stay(

@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import transcf
 from transcf.cli.app import app
@@ -112,3 +113,13 @@ def test_import_is_light() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_an_interruption_ends_with_130(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transcf.Popularity, "fit", interrupt)
+    result = CliRunner().invoke(app, ["evaluate", "synthetic", "--model", "popularity"])
+    assert result.exit_code == 130
+    assert result.stderr == "transcf: interrupted.\n"

@@ -267,7 +267,8 @@ def test_any_number_of_threads_gives_the_same_bits(name: str, tmp_path: Path) ->
         for array, expected in zip(arrays_of(other), arrays_of(first), strict=True):
             assert array.tobytes() == expected.tobytes()
         # Nothing is said of threads, and what took so long is all that differs.
-        assert described(other, tmp_path / str(number)) == described(first, tmp_path / "first")
+        same = described(first, tmp_path / f"first {number}")
+        assert described(other, tmp_path / str(number)) == same
     assert "thread" not in (tmp_path / "0" / "model.json").read_text()
     assert "thread" not in (tmp_path / "0" / "README.md").read_text()
     with use_threads(2):

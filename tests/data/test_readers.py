@@ -205,24 +205,37 @@ BAD_FILES = {
     "header.csv": (b"user,item\n", "is empty: it has columns but no rows"),
     "blank.csv": (b"  \n", "is empty"),
     "column.csv": (b"a,b\n1,2\n", "no user column .* columns are 'a', 'b'"),
-    "null.csv": (b"user,item\n1,2\n,3\n", "row 2 of column 'user' has no id"),
-    "quoted.csv": (b'user,item\n1,2\n"",3\n', "row 2 of column 'user'"),
-    "blanks.csv": (b"user,item\n1,x\n2, y\n", "row 2 of column 'item' is ' y', with blanks"),
-    "rating.csv": (b"user,item,rating\n1,2,3\n1,3,good\n", "row 2 .*'rating' is 'good'"),
-    "time.csv": (b"user,item,ts\n1,2,3\n1,3,noon\n", "row 2 .*'ts' is 'noon'"),
+    "null.csv": (b"user,item\n1,2\n,3\n", "line 3 of column 'user' has no id"),
+    "quoted.csv": (b'user,item\n1,2\n"",3\n', "line 3 of column 'user'"),
+    "blanks.csv": (b"user,item\n1,x\n2, y\n", "line 3 of column 'item' is ' y', with blanks"),
+    "rating.csv": (b"user,item,rating\n1,2,3\n1,3,good\n", "line 3 of column 'rating' is 'good'"),
+    "time.csv": (b"user,item,ts\n1,2,3\n1,3,noon\n", "line 3 of column 'ts' is 'noon'"),
     "binary.csv": (b"user,item\n\x00\x01\x02,1\n", "binary data"),
-    "latin.csv": (b"user,item\nJos\xe9,1\n", "cannot be read as delimited text"),
-    "ragged.csv": (b"user,item\n1,2\n3,4,5\n", "cannot be read as delimited text"),
+    "latin.csv": (b"user,item\nJos\xe9,1\n", "line 2 is not utf-8 text; .* --encoding latin-1"),
+    "ragged.csv": (b"user,item\n1,2\n3,4,5\n", "line 3 has 3 columns, but the first line has 2"),
     "not.csv.gz": (b"user,item\n1,2\n", "no intact gzip file"),
     "cut.csv.gz": (gzip.compress(b"user,item\n1,2\n" * 99)[:40], "no intact gzip file"),
-    "gzipped.csv": (gzip.compress(b"user,item\n1,2\n"), "is gzipped"),
+    "gzipped.csv": (gzip.compress(b"user,item\n1,2\n"), "is gzipped: rename it to gzipped.csv.gz"),
+    "twice.csv.gz": (gzip.compress(gzip.compress(b"user,item\n1,2\n")), "is gzipped twice"),
     "text.parquet": (b"user,item\n1,2\n", "is not a Parquet file"),
     "cut.parquet": (b"PAR1 and no more", "cannot be read as Parquet"),
-    "parquet.csv": (b"PAR1....", "is a Parquet file"),
+    "parquet.csv": (b"PAR1....", "is a Parquet file: rename it to parquet.parquet"),
     "text.jsonl": (b'{"user": 1, "item": 2}\nhello\n', "line 2 is not a JSON object: 'hello'"),
     "mixed.jsonl": (
         b'{"user": "a", "item": 2}\n{"user": 1, "item": 2}\n',
-        "'user' mixes numbers and text .row 2 is 1",
+        "'user' mixes numbers and text .line 2 has 1",
+    ),
+    "deep.jsonl": (
+        b'{"user": 1, "item": ' + b"[" * 5000 + b"]" * 5000 + b"}\n",
+        "line 1 is nested too deeply",
+    ),
+    "lone-return.csv": (b"user,item\rfoo,x\n1,2,3\n", "first line cannot be read as names"),
+    "numbers.csv": (b"1,31,2.5\n1,10,3.0\n", "or say header=False .--no-header. if the first line"),
+    "blank-between.csv": (b"user,item\n\n1,2\n  \n3,\n\n", "line 5 of column 'item' has no id"),
+    "multiline.csv": (b'user,item,x\n1,2,"a\n\nb"\n,3,c\n', "line 5 of column 'user' has no id"),
+    "mixed-times.jsonl": (
+        b'{"user": 1, "item": 2, "ts": "2020-01-01"}\n\n{"user": 1, "item": 3, "ts": 5}\n',
+        "line 3 of column 'ts' is '5', a number among dates",
     ),
     "log.xls": (b"x", "ending that is not known"),
 }
@@ -251,7 +264,7 @@ def test_bad_arguments():
         read_interactions(FRAME, user="who")
     with pytest.raises(DataError, match="cannot be both the user and the item"):
         read_interactions(FRAME, user="userId", item="userId")
-    with pytest.raises(DataError, match="A dict is not a table"):
+    with pytest.raises(DataError, match=r"Data of type dict is no event log: .*`read_interact"):
         read_interactions({"user": [1]})
     with pytest.raises(ParameterError, match="ratings='positive'"):
         read_interactions(FRAME, ratings="positive")
@@ -275,7 +288,7 @@ def test_mixed_objects_in_pandas():
 )
 def test_ratings_are_checked_where_asked_for(ratings, rule, message):
     frame = pl.DataFrame({"user": [1, 2], "item": [1, 2], "rating": ratings})
-    assert len(read_interactions(frame)) == 2
+    assert len(read_interactions(frame, min_rating=float("-inf"))) == 2
     with pytest.raises(DataError, match=message):
         read_interactions(frame, ratings=rule)
 
@@ -328,5 +341,5 @@ def test_a_name_over_two_columns_is_refused(tmp_path):
 
 def test_messages_say_how_to_name_a_column(tmp_path):
     frame = pl.DataFrame({"who": [1], "item": [1]})
-    with pytest.raises(DataError, match=r"with user=\.\.\. \(in a shell: --column user=NAME\)"):
+    with pytest.raises(DataError, match=r"read_interactions\(.* user=.* \(in a shell: --column"):
         read_interactions(frame)

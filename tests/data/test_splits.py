@@ -1,6 +1,7 @@
 """Splits against brute force, and what must hold for all of them."""
 
 from datetime import date
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -10,11 +11,14 @@ from hypothesis import strategies as st
 
 from transcf.data import (
     draw_candidates,
+    k_core,
     leave_one_out,
+    paper_filter,
     random_ratio,
     read_interactions,
     temporal_cut,
 )
+from transcf.data.sources import as_split
 from transcf.errors import DataError, ParameterError
 
 EVENTS = st.lists(
@@ -175,9 +179,55 @@ def test_bad_parameters(call, message):
 
 def test_no_times_no_time_order():
     log = read_interactions(pl.DataFrame({"user": [1, 1, 1], "item": [1, 2, 3]}))
-    for split in (leave_one_out, temporal_cut):
+    for split in (partial(leave_one_out, by="time"), temporal_cut):
         with pytest.raises(DataError, match="no timestamps"):
             split(log)
+
+
+def test_every_split_says_how_it_was_made():
+    log = log_of([(user, item, item) for user in range(4) for item in range(5)])
+    bare = read_interactions(log.to_frame().drop("timestamp"))
+    newest = "the newest event of each user for test, the one before it for validation"
+    chance = "one event of each user at random for test, another for validation, seed "
+    assert leave_one_out(log).how == leave_one_out(log, "time").how == newest
+    assert leave_one_out(bare, seed=3).how == f"{chance}3 (the log has no timestamps)"
+    assert leave_one_out(bare, "random").how == f"{chance}0"
+    assert as_split(bare, seed=3).recipe == leave_one_out(bare, seed=3).recipe
+    assert pairs_of(as_split(bare).test) == pairs_of(leave_one_out(bare).test)
+    assert leave_one_out(log, "position").how.startswith("the last event of each user in the log")
+    assert random_ratio(log, 0.25).how == (
+        "25 % of the events at random for test, 10 % for validation, seed 0"
+    )
+    assert temporal_cut(log, 4, validation=0.2).how == (
+        "events from 4 on for test, the newest 20 % of the events before them for validation"
+    )
+
+
+@pytest.mark.parametrize(
+    ("at", "validation", "message"),
+    [
+        (99, 0.1, r"at=99 is after the last event \(4\): choose an earlier moment"),
+        (4, 4, r"validation=4 is after the last event before the cut \(3\)"),
+        (0, 0.1, "at=0 leaves nothing before the cut"),
+    ],
+)
+def test_a_cut_that_holds_nothing_out_is_refused(at, validation, message):
+    log = log_of([(user, item, item) for user in range(4) for item in range(5)])
+    with pytest.raises(DataError, match=message):
+        temporal_cut(log, at, validation=validation)
+
+
+def test_a_cut_after_the_last_date_is_refused():
+    frame = pl.DataFrame({"user": [1, 1], "item": [1, 2], "date": ["2020-01-01", "2020-01-02"]})
+    with pytest.raises(DataError, match=r"after the last event \(2020-01-02 00:00:00\)"):
+        temporal_cut(frame, "2031-01-01")
+
+
+@pytest.mark.parametrize("call", [leave_one_out, random_ratio, temporal_cut, k_core, paper_filter])
+def test_splits_and_filters_take_tables(call):
+    events = [(user, item, item) for user in range(6) for item in range(6)]
+    frame = pl.DataFrame(events, schema=["user", "item", "time"], orient="row")
+    assert repr(call(frame)) == repr(call(frame.to_pandas())) == repr(call(log_of(events)))
 
 
 @given(EVENTS, st.integers(1, 12), st.integers(0, 9))

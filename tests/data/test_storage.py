@@ -38,10 +38,13 @@ def test_round_trip(split, tmp_path):
 def test_without_candidates_and_users_without_events(tmp_path):
     log = synthesize(users=60, items=40, interactions=600)
     part = log.select(log.user_rows > 3)
-    loaded = Split.load(leave_one_out(part, "random", seed=9).save(tmp_path / "s"))
+    made = leave_one_out(part, "random", seed=9)
+    loaded = Split.load(made.save(tmp_path / "s"))
     assert loaded.candidates is None
     assert loaded.train.n_users == 60
-    assert loaded.recipe == {"rule": "leave-one-out by random", "seed": 9}
+    assert (loaded.recipe["rule"], loaded.recipe["seed"]) == ("leave-one-out by random", 9)
+    assert loaded.how == made.how
+    assert loaded.how.endswith("at random for test, another for validation, seed 9")
 
 
 def test_a_saved_split_is_replaced_and_nothing_else(split, tmp_path):

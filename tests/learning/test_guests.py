@@ -39,5 +39,5 @@ def test_the_length_of_vectors_does_not_change_who_gets_what(model: BPR) -> None
     history = model.items_.series[:5].to_list()
     before = model.recommend_for(history, k=20)["item_id"].to_list()
     shorter = {name: 0.01 * array for name, array in model.learned_.arrays().items()}
-    model.learned_ = model._restore(shorter, model.learned_.known)
+    model.learned_ = model._restore(shorter, model.learned_.known, model.settings_)
     assert model.recommend_for(history, k=20)["item_id"].to_list() == before

@@ -141,7 +141,7 @@ def test_the_signature_has_every_field_by_name_with_its_default() -> None:
 
 def test_the_description_says_meaning_rule_and_default() -> None:
     text = describe(Own)
-    assert text.splitlines()[0] == "    Args:"
+    assert text.splitlines()[0] == "Args:"
     assert max(map(len, text.splitlines())) <= 92
     words = " ".join(text.split())
     for sentence in (

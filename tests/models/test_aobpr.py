@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from transcf.kernels import Array, compiled
 from transcf.kernels.lanes import LANES
 from transcf.kernels.ranked_draws import RankedRates, Rankings, draw_ranked, rank_by_factors
-from transcf.kernels.rounds import Rows
+from transcf.kernels.rounds import PackedRows
 from transcf.kernels.sampling import Draws, Visit
 from transcf.learning.triples import Problem
 from transcf.models.aobpr import AdaptiveSolver, AoBPRSettings
@@ -23,7 +23,7 @@ from transcf.storage.tensors import Arrays
 @compiled
 def draw_many(
     rates: RankedRates,
-    rows: Rows[Rankings],
+    rows: PackedRows[Rankings],
     dim: int,
     draws: Draws,
     visit: Visit,
@@ -85,7 +85,7 @@ def test_ranks_are_geometric_on_factors_drawn_by_importance(rank_share: float) -
     one = np.float32(1)
     visit = Visit(group=0, user=1, start=start, size=n, begin=0, own=3, stamp=6, samples=1)
     rates = RankedRates(one, one, one, one, rank_share, -np.expm1(-1 / rank_share))
-    rows = Rows(users.ravel(), np.empty(0), np.empty(0), Rankings(rankings, weights))
+    rows = PackedRows(users.ravel(), np.empty(0), np.empty(0), Rankings(rankings, weights))
     draws = Draws(np.empty(0, np.int32), np.empty(0, np.float32), marks)
     draw_many(rates, rows, dim, draws, visit, np.uint64(12345), counts)
     shares = expected_shares(x, block, weights, rank_share, seen)

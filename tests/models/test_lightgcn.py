@@ -77,9 +77,11 @@ def test_a_user_is_their_own_vector_and_what_their_items_send(log: Interactions)
     kept: dict[str, np.ndarray] = {}
 
     class Watched(LightGCN):
-        def _snapshot(self, tensors: dict[str, np.ndarray], known: Known) -> Learned:
+        def _snapshot(
+            self, tensors: dict[str, np.ndarray], known: Known, settings: LightGCNSettings
+        ) -> Learned:
             kept.update({name: tensor.copy() for name, tensor in tensors.items()})
-            return super()._snapshot(tensors, known)
+            return super()._snapshot(tensors, known, settings)
 
     model = Watched(**settings).fit(log)
     expected = dense_mean(log, 2) @ np.vstack([kept["users"], kept["items"]])

@@ -13,9 +13,9 @@ from transcf.kernels.lanes import LANES
 from transcf.learning.forms import FORMS
 from transcf.learning.triples import Problem
 from transcf.models.transcf import TransCFSettings
-from transcf.models.transcf.exact import Averages, Triples, evaluate, gradient, losses
+from transcf.models.transcf.exact import Averages, Triples, gradient, look_up, losses
 from transcf.models.transcf.fast import FastSolver
-from transcf.models.transcf.parameters import BIAS_RATE, Parameters
+from transcf.models.transcf.parameters import Parameters
 
 # "emb" has the score of "translation".
 SCORES = [name for name in FORMS if name != "emb"]
@@ -103,9 +103,9 @@ class TestExactGradient:
         )
 
         def total(at: Parameters) -> float:
-            return float(losses(evaluate(at, averages, few, settings, 8), settings).sum())
+            return float(losses(look_up(at, averages, few, settings, 8), settings).sum())
 
-        exact = gradient(evaluate(parameters, averages, few, settings, 8), averages, settings)
+        exact = gradient(look_up(parameters, averages, few, settings, 8), averages, settings)
         for name in ("users", "items", "item_bias"):
             values, expected = getattr(parameters, name), getattr(exact, name)
             numeric = np.zeros_like(values)
@@ -148,7 +148,7 @@ def expected_terms(
         grid = np.meshgrid(own, *[others] * settings.negatives, indexing="ij")
         columns = np.stack([part.ravel() for part in grid], axis=1)
         triples = Triples(np.full(len(columns), user), columns[:, 0], columns[:, 1:])
-        x = evaluate(parameters, averages, triples, settings, n_active)
+        x = look_up(parameters, averages, triples, settings, n_active)
         weights = weights_of(problem, user)
         share = settings.samples_per_user * np.repeat(weights, len(columns) // len(own))
         share *= len(own) / len(columns)
@@ -197,7 +197,11 @@ def measured_shares(
     for epoch in range(epochs):
         after, _ = solver.epoch(parameters, epoch)
         pairs = zip(vars(after).values(), vars(parameters).values(), strict=True)
-        rates = [settings.learning_rate, settings.learning_rate, BIAS_RATE * settings.learning_rate]
+        rates = [
+            settings.learning_rate,
+            settings.learning_rate,
+            settings.bias_rate * settings.learning_rate,
+        ]
         moved = flat(
             tuple((new - old) / -rate for (new, old), rate in zip(pairs, rates, strict=True))
         )

@@ -69,9 +69,9 @@ class Factors(Recommender[FactorsSettings]):
     __init__ = made_from(FactorsSettings)
 
     def _learn(self, fit: Fit) -> Learned:
-        return self._restore({}, fit.known)
+        return self._restore({}, fit.known, self.settings)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+    def _restore(self, arrays: Arrays, known: Known, settings: object) -> Learned:
         return Vectors(known, self.settings.width)
 
 

@@ -259,9 +259,9 @@ def test_files_of_others(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="not an index"):
         ItemIndex.load(tmp_path / "foreign")
     with safe_open(saved, framework="numpy") as stored:
-        about = json.loads(stored.metadata()["transcf-index"])
+        about = json.loads(stored.metadata()["about"])
     about["version"] = 2
-    save_file(load_file(saved), tmp_path / "new", metadata={"transcf-index": json.dumps(about)})
+    save_file(load_file(saved), tmp_path / "new", metadata={"about": json.dumps(about)})
     with pytest.raises(ModelFileError, match="of version 2"):
         ItemIndex.load(tmp_path / "new")
 
@@ -275,7 +275,7 @@ def test_a_failed_write_leaves_the_old_file(
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("no room")
 
-    monkeypatch.setattr("transcf.retrieval.index_files.save_file", broken)
+    monkeypatch.setattr("transcf.storage.tensors.save_file", broken)
     with pytest.raises(OSError, match="no room"):
         built.save(path)
     assert path.read_text() == "old"

@@ -237,7 +237,9 @@ def test_forged_tensors_are_refused(log: Interactions, tmp_path: Path) -> None:
 def test_a_model_is_replaced_and_other_things_are_not(
     folder: Path, log: Interactions, tmp_path: Path
 ) -> None:
-    Popularity().fit(log).save(folder)
+    with pytest.raises(ModelFileError, match="holds a model already"):
+        Popularity().fit(log).save(folder)
+    Popularity().fit(log).save(folder, overwrite=True)
     assert isinstance(transcf.load(folder), Popularity)
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -247,7 +249,7 @@ def test_a_model_is_replaced_and_other_things_are_not(
         Popularity().fit(log).save(tmp_path / "file")
     (folder / "notes.txt").write_text("dear diary")
     with pytest.raises(ModelFileError, match=r"other files \(such as notes.txt\)"):
-        Popularity().fit(log).save(folder)
+        Popularity().fit(log).save(folder, overwrite=True)
     assert (folder / "notes.txt").exists()
 
 
@@ -265,10 +267,10 @@ def test_a_failed_save_leaves_the_old_model(
     with monkeypatch.context() as broken:
         broken.setattr(folders, "model_card", fail)
         with pytest.raises(OSError, match="disk full"):
-            Popularity().fit(log).save(folder)
+            Popularity().fit(log).save(folder, overwrite=True)
     assert answers(transcf.load(folder)) == answers(model)
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
-    Popularity().fit(log).save(folder)
+    Popularity().fit(log).save(folder, overwrite=True)
     assert isinstance(transcf.load(folder), Popularity)
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 

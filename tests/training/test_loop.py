@@ -118,7 +118,7 @@ def test_divergence_with_validation_keeps_the_best_validated_epoch() -> None:
 
 
 def test_divergence_in_the_first_epoch_keeps_nothing() -> None:
-    with pytest.raises(DivergenceError, match=r"epoch 1 .* is not fitted") as caught:
+    with pytest.raises(DivergenceError, match=r"epoch 1 .* has learned nothing") as caught:
         run(Counter({1: float("nan")}), Plan("toy", epochs=5))
     assert caught.value.kept is None
 

@@ -38,6 +38,13 @@ class Filters:
     exclude: Any = None
     on_unknown: OnUnknown = "raise"
 
+    def __post_init__(self) -> None:
+        """Refuse what would be taken for True."""
+        if not isinstance(self.exclude_seen, bool | np.bool_):
+            raise ParameterError(
+                f"exclude_seen={self.exclude_seen!r} is not allowed; it must be True or False."
+            )
+
     @property
     def by_user(self) -> bool:
         """Whether a list belongs to single users."""
@@ -89,11 +96,11 @@ def check_policy(on_unknown: str) -> None:
         raise ParameterError(f"on_unknown={on_unknown!r} is not allowed; use 'raise' or 'skip'.")
 
 
-def check_length(k: Any) -> int:
-    """Return the length of a list as an int, or raise a `ParameterError`."""
+def check_length(k: Any, most: int) -> int:
+    """Return the length of a list, at most as many as there are, or raise a `ParameterError`."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
         raise ParameterError(f"k={k!r} is not allowed; it must be a whole number of at least 0.")
-    return int(k)
+    return min(int(k), most)
 
 
 def _lists(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ import polars as pl
 
 from transcf.answers.filters import Filters, check_length, check_policy
 from transcf.answers.tables import row_recommendations, user_rows
+from transcf.data.atomic import whole_file
 from transcf.errors import DataError
 from transcf.learning.learned import Learned
 
@@ -25,24 +25,24 @@ def write_recommendations(
 ) -> Path:
     """Write the table of `recommend` piece by piece; the file takes its name when it is whole."""
     check_policy(filters.on_unknown)
-    length = check_length(k)
+    length = check_length(k, len(learned.known.items))
     if path.is_dir() or not path.parent.is_dir():
         raise DataError(f"{path} cannot be written: name a file in a folder that exists.")
     rows = user_rows(learned, users, filters.on_unknown)
     step = max(1, PIECE_ROWS // max(1, length))
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+    with (
+        whole_file(path) as unfinished,
+        tempfile.TemporaryDirectory(dir=unfinished.parent) as scratch,
+    ):
         pieces = []
         for first in _shown(range(0, max(1, len(rows)), step), learned.name):
             pieces.append(Path(scratch) / f"{first}.parquet")
             table = row_recommendations(learned, rows[first : first + step], length, filters)
             table.write_parquet(pieces[-1])
-        whole = pieces[0]
-        if len(pieces) > 1:
-            whole = Path(scratch) / "whole.parquet"
-            pl.scan_parquet(pieces).sink_parquet(whole)
-        with whole.open("rb") as written:
-            os.fsync(written.fileno())
-        whole.replace(path)
+        if len(pieces) == 1:
+            pieces[0].rename(unfinished)
+        else:
+            pl.scan_parquet(pieces).sink_parquet(unfinished)
     return path
 
 

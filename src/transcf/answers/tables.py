@@ -27,7 +27,7 @@ from transcf.retrieval.scorer import Scorer, Scores
 def recommendations(learned: Learned, users: Any, k: int, filters: Filters) -> pl.DataFrame:
     """Build the table of `recommend`."""
     check_policy(filters.on_unknown)
-    length = check_length(k)
+    length = check_length(k, len(learned.known.items))
     return row_recommendations(
         learned, user_rows(learned, users, filters.on_unknown), length, filters
     )
@@ -50,7 +50,7 @@ def guest_recommendations(
         raise ParameterError(
             "recommend_for takes items and exclude as lists of ids: a mapping is for known users."
         )
-    length = check_length(k)
+    length = check_length(k, len(learned.known.items))
     known, rows = learned.known, np.zeros(1, dtype=np.int32)
     seen = Histories.of([history], len(known.items)).matrix
     found, scores = best_items(guest, rows, length, seen, known.users, known.items, filters)
@@ -65,7 +65,7 @@ def similar(
 
     check_policy(on_unknown)
     ids = learned.known.items if what == "item" else learned.known.users
-    length = check_length(k)
+    length = check_length(k, len(ids))
     rows = _usable_rows(ids, wanted, what, similarity.rankable, on_unknown)
     found, scores = nearest(similarity, rows, length)
     owners = ids.ids(np.repeat(rows, (found != UNKNOWN).sum(axis=1)))

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.judging import Judging
 
+#: How a program ends that was interrupted from the keyboard.
+INTERRUPTED = 130
+
 #: DATA of every command.
 Data: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A file, a prepared folder, a saved split, a catalog name, or 'synthetic'.",
+        help="A file, a pattern in quotes ('logs/*.csv'), a folder of Parquet, a prepared folder, "
+        "a saved split, a catalog name, or 'synthetic'.",
         show_default=False,
     ),
 ]
@@ -31,12 +35,34 @@ Columns: TypeAlias = Annotated[
         "--column",
         metavar="ROLE=NAME",
         help="Which column of a file is the user, item, rating, timestamp or category, where its "
-        "name does not tell; repeatable.",
+        "name does not tell; a number from 1 with --no-header; repeatable.",
     ),
 ]
 Ratings: TypeAlias = Annotated[
     str | None,
     typer.Option(help="What ratings of a file have to be: any (default), present or nonnegative."),
+]
+MinRating: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        help="The lowest rating of events that count. Unless given, ratings of 0 and below are "
+        "left out of files (and counted); -inf keeps all.",
+    ),
+]
+NoHeader: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--no-header",
+        help="The first line of the file is data: columns are numbers from 1, the first is the "
+        "user and the second the item unless --column says otherwise.",
+    ),
+]
+Separator: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="What parts the columns of a file, such as '|', '::' or tab; else found."),
+]
+Encoding: TypeAlias = Annotated[
+    str | None, typer.Option(help="Encoding of a file, such as latin-1; utf-8 unless given.")
 ]
 Settings: TypeAlias = Annotated[
     list[str] | None,
@@ -79,11 +105,18 @@ Threads: TypeAlias = Annotated[
 ]
 
 
-def parse_reading(columns: list[str] | None, ratings: str | None) -> Reading:
-    """Read `--column ROLE=NAME` and `--ratings RULE`, as `open_data` takes them."""
+def parse_reading(
+    columns: list[str] | None,
+    ratings: str | None,
+    min_rating: float | None = None,
+    no_header: bool = False,
+    separator: str | None = None,
+    encoding: str | None = None,
+) -> Reading:
+    """Read `--column ROLE=NAME` and the other options of reading, as `open_data` takes them."""
     from transcf.data.columns import ROLES
 
-    reading: dict[str, str] = {}
+    reading: dict[str, Any] = {}
     for column in columns or ():
         role, equals, name = column.partition("=")
         if not equals or role not in ROLES:
@@ -92,8 +125,17 @@ def parse_reading(columns: list[str] | None, ratings: str | None) -> Reading:
                 f"{', '.join(ROLES)}."
             )
         reading[role] = name
-    if ratings is not None:
-        reading["ratings"] = ratings
+    if no_header:
+        reading["header"] = False
+    if separator in ("tab", "\\t"):
+        separator = "\t"
+    given = {
+        "ratings": ratings,
+        "min_rating": min_rating,
+        "separator": separator,
+        "encoding": encoding,
+    }
+    reading |= {name: value for name, value in given.items() if value is not None}
     return cast("Reading", reading)  # `read_interactions` checks the values
 
 
@@ -154,4 +196,4 @@ def absolute_name(data: str) -> str:
     """Write DATA such that it means the same from any folder."""
     from transcf.data.locations import is_name
 
-    return data if is_name(data) else str(Path(data).resolve())
+    return data if is_name(data) else str(Path(data).expanduser().resolve())

@@ -27,6 +27,7 @@ from transcf.cli import (
     similar,
     study,
 )
+from transcf.cli._options import INTERRUPTED
 from transcf.errors import TransCFError
 
 
@@ -43,15 +44,20 @@ class _PoliteGroup(TyperGroup):
                 raise
             typer.echo(f"transcf: {error}", err=True)
             raise typer.Exit(2) from error
+        except KeyboardInterrupt as error:
+            typer.echo("transcf: interrupted.", err=True)
+            raise typer.Exit(INTERRUPTED) from error
 
 
 def _show_notes() -> None:
-    """Show what the library warns about as one line, without the place in its code."""
-    show_others = warnings.showwarning
+    """Show what the library warns about as one line, once, without the place in its code."""
+    show_others, shown = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, UserWarning):
-            typer.echo(f"transcf: note: {message}", err=True)
+            if str(message) not in shown:
+                typer.echo(f"transcf: note: {message}", err=True)
+            shown.add(str(message))
         else:
             show_others(message, category, *place, **more)
 

@@ -11,12 +11,16 @@ import typer
 from transcf.cli._options import (
     Columns,
     Data,
+    Encoding,
     Lengths,
+    MinRating,
+    NoHeader,
     Part,
     Protocol,
     Ratings,
     Seed,
     Seeds,
+    Separator,
     Threads,
     Ties,
     parse_reading,
@@ -58,6 +62,10 @@ def compare(
     metric: Annotated[str, typer.Option(help="What the paired test looks at.")] = "N@10",
     columns: Columns = None,
     ratings: Ratings = None,
+    min_rating: MinRating = None,
+    no_header: NoHeader = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -78,7 +86,8 @@ def compare(
     contenders = _contenders(models, settings, budget)
     if files and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
-    split = open_split(data, protocol, seed=seed, **parse_reading(columns, ratings))
+    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
+    split = open_split(data, protocol, seed=seed, **reading)
     numbers = range(seed, seed + seeds)
     with show_steps(len(contenders), "models") as steps:
         found = compare_models(

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._options import Columns, Data, Ratings, Seed, parse_reading
+from transcf.cli._options import (
+    Columns,
+    Data,
+    Encoding,
+    MinRating,
+    NoHeader,
+    Ratings,
+    Seed,
+    Separator,
+    parse_reading,
+)
 from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
 from transcf.errors import ParameterError
 
@@ -30,6 +40,10 @@ def info(
     filter_name: FilterName = "none",
     columns: Columns = None,
     ratings: Ratings = None,
+    min_rating: MinRating = None,
+    no_header: NoHeader = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Count users, items and interactions, and say what was merged or left out.
@@ -39,7 +53,8 @@ def info(
     from transcf.data import catalog
     from transcf.data.locations import SYNTHETIC, is_name
 
-    log = _open(data, filter_name, parse_reading(columns, ratings))
+    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
+    log = _open(data, filter_name, reading)
     is_listed = is_name(data) and data != SYNTHETIC
     about = _entry(catalog.describe(data)) if is_listed else {}
     facts = {**about, **_facts(log)}
@@ -59,27 +74,35 @@ def prepare(
     split_name: Annotated[
         str,
         typer.Option(
-            "--split", help="Leave one out by time, position, paper or random; or cut, ratio."
+            "--split",
+            help="Leave one out by auto (time, or random where there are no timestamps), time, "
+            "position, paper or random; or cut, ratio.",
         ),
-    ] = "time",
+    ] = "auto",
     candidates: Annotated[
         int, typer.Option(min=0, help="Items to draw for sampled protocols; 0 for none.")
     ] = 99,
     columns: Columns = None,
     ratings: Ratings = None,
+    min_rating: MinRating = None,
+    no_header: NoHeader = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
     seed: Seed = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Filter and split a log once, and save it for every later command."""
     from transcf.data.candidates import draw_candidates
 
-    split = _split(_open(data, filter_name, parse_reading(columns, ratings)), split_name, seed)
+    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
+    split = _split(_open(data, filter_name, reading), split_name, seed)
     if candidates:
         split = draw_candidates(split, candidates, seed)
     split.save(out)
     facts: dict[str, Any] = {
         "dataset": data,
         "folder": str(out),
+        "split": split.how,
         "recipe": {key: value for key, value in split.recipe.items() if value is not None},
         "users": split.train.n_users,
         "items": split.train.n_items,
@@ -90,7 +113,7 @@ def prepare(
     if as_json:
         print_json({**facts, "report": split.report.to_list()})
         return
-    recipe = ", ".join(f"{key} {value}" for key, value in facts["recipe"].items())
+    recipe = ", ".join(f"{key} {value}" for key, value in facts["recipe"].items() if key != "how")
     print_facts(f"Saved {out}", {**facts, "recipe": recipe})
     for step in split.report.steps:
         typer.echo(str(step))
@@ -131,6 +154,7 @@ def synthesize(
     as_json: JsonFlag = False,
 ) -> None:
     """Make up a log of users with tastes, items with a long tail, ratings and times."""
+    from transcf.data.atomic import whole_file
     from transcf.data.synthetic import synthesize as make_up
     from transcf.data.synthetic import write_csv
 
@@ -140,7 +164,8 @@ def synthesize(
     if out.suffix == ".csv":
         write_csv(log, out)
     else:
-        log.to_frame().write_parquet(out)
+        with whole_file(out) as unfinished:
+            log.to_frame().write_parquet(unfinished)
     facts = {"file": str(out), "seed": seed, **_facts(replace(log, categories=None))}
     if as_json:
         print_json(facts)
@@ -172,10 +197,10 @@ def _split(log: Interactions, name: str, seed: int) -> Split:
         return temporal_cut(log)
     if name == "ratio":
         return random_ratio(log, seed=seed)
-    if name in ("time", "position", "paper", "random"):
+    if name in ("auto", "time", "position", "paper", "random"):
         return leave_one_out(log, name, seed=seed)  # type: ignore[arg-type]  # narrowed above
     raise ParameterError(
-        f"--split {name} is not understood: use time, position, paper, random, cut or ratio."
+        f"--split {name} is not understood: use auto, time, position, paper, random, cut or ratio."
     )
 
 

@@ -10,12 +10,16 @@ import typer
 from transcf.cli._options import (
     Columns,
     Data,
+    Encoding,
     Lengths,
+    MinRating,
+    NoHeader,
     Part,
     Preset,
     Ratings,
     Seed,
     Seeds,
+    Separator,
     Settings,
     Threads,
     Ties,
@@ -39,6 +43,10 @@ _OF_FITTING = {
     "preset": "--preset",
     "columns": "--column",
     "ratings": "--ratings",
+    "min_rating": "--min-rating",
+    "no_header": "--no-header",
+    "separator": "--separator",
+    "encoding": "--encoding",
     "seeds": "--seeds",
     "seed": "--seed",
 }
@@ -63,6 +71,10 @@ def evaluate(
     at: Lengths = "10,20",
     columns: Columns = None,
     ratings: Ratings = None,
+    min_rating: MinRating = None,
+    no_header: NoHeader = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -80,11 +92,11 @@ def evaluate(
 
         params = read_params(model, settings, preset, data)
         judging = read_judging(protocol or "strict", ties, part, at)
-        reading = parse_reading(columns, ratings)
+        reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
         split = open_split(data, judging.protocol, seed=seed, **reading)
         numbers = range(seed, seed + seeds)
         contender = Contender(model, model, params)
-        dataset, done = data, run(contender, split, judging, numbers)
+        dataset, done = data, run(contender, split, judging, numbers, with_validation=as_json)
     if as_json:
         print_json({"dataset": dataset, **done.to_dict()})
     else:
@@ -116,6 +128,11 @@ def _judge_saved(
     if not {"dataset", "protocol", "split_seed"} <= origin.keys():
         raise DataError(
             f"{folder} does not say what it was fitted on: only `transcf fit` notes that down."
+        )
+    if not origin.get("held_out"):
+        raise DataError(
+            f"{folder} was fitted on everything, so that nothing is left to judge it by: evaluate "
+            "the data with --model, or fit with --hold-out."
         )
     dataset, seed = origin["dataset"], origin["split_seed"]
     judging = read_judging(protocol or origin["protocol"], ties, part, at)

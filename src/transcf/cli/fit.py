@@ -1,4 +1,4 @@
-"""`transcf fit`: learn a model from the training part of the data and save it."""
+"""`transcf fit`: learn a model for use, or for a test, and save it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from transcf.cli._options import (
+    INTERRUPTED,
     Columns,
     Data,
+    Encoding,
+    MinRating,
+    NoHeader,
     Preset,
     Protocol,
     Ratings,
     Seed,
+    Separator,
     Settings,
     Threads,
     absolute_name,
@@ -30,47 +35,71 @@ def fit(
     model: Annotated[str, typer.Option(help="Name of the model; see `transcf models`.")],
     settings: Settings = None,
     preset: Preset = None,
+    hold_out: Annotated[
+        bool,
+        typer.Option(
+            "--hold-out",
+            help="Fit on the training part alone, for `transcf evaluate DIR` later on.",
+        ),
+    ] = False,
     protocol: Protocol = "strict",
     columns: Columns = None,
     ratings: Ratings = None,
+    min_rating: MinRating = None,
+    no_header: NoHeader = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
     seed: Seed = 0,
     threads: Threads = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Replace the checkpoint of another run.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the model that is in the folder.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit a model on the training part of DATA, choose its epoch on validation, and save it.
+    """Choose a model's epoch on held-out events of DATA, fit it on all events, and save it.
 
     Models that train in epochs leave checkpoints beside the folder until they are done. Ctrl-C
-    saves the best epoch so far and keeps the checkpoint for --resume.
+    saves the best epoch so far, keeps the checkpoint for --resume, and ends with 130.
     """
-    from transcf.data.sources import open_split
+    from transcf.data.sources import open_data, open_split
     from transcf.evaluation import Validation
+    from transcf.experiments.deploy import fit_for_use
     from transcf.experiments.runs import Contender
     from transcf.storage.folders import check_replaceable
-    from transcf.training.checkpoint import FILE_NAME
     from transcf.training.options import FitOptions
 
+    overwrite = overwrite or resume  # an interrupted run has saved what it had
     params = read_params(model, settings, preset, data)
     made = Contender(model, model, params).make(seed)
-    check_replaceable(out.absolute())
-    reading = parse_reading(columns, ratings)
+    check_replaceable(out.absolute(), overwrite=overwrite)
+    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     split = open_split(data, protocol, seed=seed, **reading)
     known_protocol: Any = protocol  # `open_split` has checked it
+    validation = Validation.of(split, known_protocol)
     checkpoints = out.with_name(f"{out.name}.checkpoint")
-    if resume and not (checkpoints / FILE_NAME).exists():
+    if resume and not checkpoints.exists():
         typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)
-    options = FitOptions(checkpoint=checkpoints, resume=resume)
-    made.fit(split.train, Validation.of(split, known_protocol), options)
+    options = FitOptions(checkpoint=checkpoints, resume=resume, fresh=fresh)
+    if hold_out:
+        made.fit(split.train, validation, options)
+        done = f"the training part ({split.how})"
+    else:
+        done = fit_for_use(made, open_data(data, **reading), split, validation, options)
+    made.report_ |= {"fitted_on": done, "held_out": hold_out}
     made.report_ |= {"dataset": absolute_name(data), "protocol": protocol, "split_seed": seed}
     if reading:
         made.report_["reading"] = reading
-    made.save(out)
-    if made.report_.get("ending") == "interrupted":
-        typer.echo("transcf: interrupted; the same command with --resume goes on.", err=True)
-    else:
-        shutil.rmtree(checkpoints, ignore_errors=True)
+    made.save(out, overwrite=overwrite)
     facts = {"model": made.name, "folder": str(out), **made.report_}
     if as_json:
         print_json({**facts, "parameters": made.get_params()})
     else:
         print_facts(f"Saved {out}", {**facts, **made.get_params()})
+    if made.report_.get("ending") == "interrupted":
+        typer.echo("transcf: interrupted; the same command with --resume goes on.", err=True)
+        raise typer.Exit(INTERRUPTED)
+    shutil.rmtree(checkpoints, ignore_errors=True)

@@ -6,9 +6,10 @@ from transcf.data.csr import Csr
 from transcf.data.filters import k_core, paper_filter
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
+from transcf.data.logs import as_interactions, open_data
 from transcf.data.readers import pair_columns, read_interactions
 from transcf.data.report import Report
-from transcf.data.sources import open_data, open_split
+from transcf.data.sources import open_split
 from transcf.data.split import Candidates, Split
 from transcf.data.splits import leave_one_out, random_ratio, temporal_cut
 from transcf.data.synthetic import synthesize, write_csv
@@ -20,6 +21,7 @@ __all__ = [
     "Interactions",
     "Report",
     "Split",
+    "as_interactions",
     "draw_candidates",
     "k_core",
     "leave_one_out",

@@ -1,24 +1,50 @@
-"""Files and folders that appear whole or not at all."""
+"""Files and folders that appear whole or not at all.
+
+Both are written in a workspace beside the target and take its name in one step. Files get the
+permissions that the umask gives, whichever library wrote them. What the system refuses (a full
+disk, no permission) is a `WriteError` in one sentence, and leaves the target as it was.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
-import secrets
-import shutil
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from transcf.data.workspace import Workspace, workspace
+from transcf.errors import TransCFError, WriteError
+
 _HERE = -100  # AT_FDCWD: paths are relative to the working directory
 _EXCHANGE = 2  # RENAME_EXCHANGE: both names exist before and after
+
+_FULL = "the disk is full: free some space or choose another place"
+_FORBIDDEN = "there is no permission to write there: choose another place or ask for it"
+_REASONS = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: "the quota of disk space is used up: free some of it or choose another place",
+    errno.EFBIG: "it grows beyond the size that is allowed here (see ulimit -f): raise the limit "
+    "or choose another place",
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.EROFS: _FORBIDDEN,
+    errno.ENAMETOOLONG: "its name is too long: choose a shorter one",
+    errno.ENOTDIR: "a part of its path is a file: choose another place",
+    errno.EISDIR: "it is a folder: name a file",
+}
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """Give a temporary neighbour to write to, and put it in the target's place at the end.
+    """Give a file of the same name to write to, and put it in the target's place at the end.
 
-    If anything fails, the target stays as it was and the neighbour is removed.
+    If anything fails, the target stays as it was and nothing else is left.
+
+    Raises:
+        WriteError: The system refuses to write it.
 
     Example:
         >>> with whole_file(Path("table.csv")) as path:
@@ -26,56 +52,108 @@ def whole_file(target: Path) -> Iterator[Path]:
         >>> Path("table.csv").read_text()
         'a,b'
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    neighbour = _neighbour(target)
-    try:
-        yield neighbour
-        _flush(neighbour)
-        neighbour.replace(target)
-    finally:
-        neighbour.unlink(missing_ok=True)
+    with _in_words(target):
+        if _exists(target) and not target.is_file():
+            raise WriteError(f"{target} is not a file that can be replaced: name another one.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with workspace(target) as work:
+            unfinished = work.new / target.name
+            yield unfinished
+            _finish(unfinished, work)
+            unfinished.replace(target)
 
 
 @contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
-    """Give a temporary sibling to write to, and put it in the target's place at the end.
+def whole_folder(target: Path, *, replace: bool = True) -> Iterator[Path]:
+    """Give a folder to write to, and put it in the target's place at the end.
 
     The files and both folders are flushed to disk before the swap. If anything fails, the
-    target stays as it was and the sibling is removed.
+    target stays as it was and nothing else is left.
+
+    Args:
+        target: Where the folder should be.
+        replace: Whether a folder with anything in it is replaced.
+
+    Raises:
+        WriteError: The system refuses to write it, or something is there and stays.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    sibling = _neighbour(target)
-    sibling.mkdir()
+    with _in_words(target):
+        _exists(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with workspace(target) as work:
+            yield work.new
+            for path in (*sorted(work.new.rglob("*")), work.new):
+                _finish(path, work)
+            _put_in_place(work, target, replace)
+            _flush(target.parent)
+
+
+def _exists(target: Path) -> bool:
+    """Whether anything is there; raise before the work is done if such a name cannot be."""
+    if "\0" in str(target):
+        raise WriteError(f"{str(target)!r} cannot be written: a name has no NUL in it.")
     try:
-        yield sibling
-        for path in (*sorted(sibling.iterdir()), sibling):
-            _flush(path)
-        _put_in_place(sibling, target)
-        _flush(target.parent)
-    finally:
-        shutil.rmtree(sibling, ignore_errors=True)
+        target.lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
-def _neighbour(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+@contextmanager
+def _in_words(target: Path) -> Iterator[None]:
+    """Turn what the system says into a sentence.
+
+    Polars and safetensors have errors of their own, with the system's number in their text.
+    """
+    try:
+        yield
+    except (TransCFError, ConnectionError, TimeoutError):
+        raise
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) else None
+        if number is None and (found := re.search(r"\(os error (\d+)\)", str(error))):
+            number = int(found[1])
+        if number is None or _is_elsewhere(error, target):
+            raise
+        reason = _REASONS.get(number, f"{os.strerror(number)}: choose another place")
+        raise WriteError(f"{target} cannot be written, since {reason}.") from error
 
 
-def _put_in_place(sibling: Path, target: Path) -> None:
-    """Swap a folder in; what was there before is at `sibling` afterwards, if anything was."""
-    if not target.exists() or not any(target.iterdir()):
-        sibling.replace(target)
+def _is_elsewhere(error: Exception, target: Path) -> bool:
+    """Whether an error names a file that has nothing to do with the target."""
+    name = getattr(error, "filename", None)
+    if not isinstance(name, str | bytes):
+        return False
+    path, folder = os.path.abspath(os.fsdecode(name)), os.path.abspath(target.parent)
+    return not (path.startswith(folder) or folder.startswith(path))
+
+
+def _finish(path: Path, work: Workspace) -> None:
+    """Give a file the usual permissions, and make sure that it is on disk."""
+    if path.is_file() and not path.is_symlink():
+        path.chmod(work.file_mode)
+    _flush(path)
+
+
+def _put_in_place(work: Workspace, target: Path, replace: bool) -> None:
+    """Swap the new folder in; what was there before is in the workspace afterwards."""
+    try:
+        work.new.rename(target)  # to a free name, or over an empty folder
         return
-    if _exchange(sibling, target):
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    if not replace:
+        raise WriteError(f"{target} appeared while it was being written, and was left alone.")
+    if _exchange(work.new, target):
         return
     # No atomic exchange on this system: the name is free for a moment between two renames.
-    aside = sibling.with_suffix(".old")
-    target.replace(aside)
+    target.rename(work.old)
     try:
-        sibling.replace(target)
+        work.new.rename(target)
     except OSError:
-        aside.replace(target)
+        work.old.rename(target)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _exchange(one: Path, other: Path) -> bool:

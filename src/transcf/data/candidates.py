@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from transcf.data.seeds import check_seed
 from transcf.data.split import Candidates, Split
-from transcf.data.splits import check_seed
 from transcf.errors import ParameterError
 
 

@@ -10,6 +10,8 @@ from transcf.errors import DataError
 
 Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category"]
 Roles: TypeAlias = dict[Role, str]
+#: A column as callers give it: its name, its number from 1, or None to find it.
+Column: TypeAlias = str | int | None
 
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -25,35 +27,58 @@ _USUAL: Mapping[Role, str] = {
     "category": "category categories categoryid genre genres",
 }
 _REQUIRED: tuple[Role, ...] = ("user", "item")
+#: Columns of a source without names.
+_UNNAMED: Mapping[Role, int] = {"user": 1, "item": 2}
 
 
 def find_columns(
-    names: Sequence[str], given: Mapping[Role, str | None], label: str, roles: Sequence[Role]
+    names: Sequence[str],
+    given: Mapping[Role, Column],
+    label: str,
+    roles: Sequence[Role],
+    *,
+    has_header: bool = True,
 ) -> Roles:
     """Choose a column for each role: the one given, else the one with a usual name.
 
+    Where nothing names the columns, users are in the first and items in the second unless said
+    otherwise, and no other role is filled unasked.
+
     Args:
         names: Columns of the table.
-        given: What the caller said; None means to look among the usual names.
+        given: What the caller said, a name or a number counted from 1; None means to look among
+            the usual names.
         label: What the table is called in messages.
         roles: Roles to fill; user and item have to be found, others may be absent.
+        has_header: Whether the source names its columns; else they are called by their numbers.
     """
     chosen: Roles = {}
     for role in roles:
-        column = given.get(role)
-        if column is None:
-            column = _usual_column(names, role, label)
-        elif column not in names:
-            raise DataError(f"{label} has no column {column!r}; its columns are {_list(names)}.")
-        if column is not None:
-            chosen[role] = column
+        wanted = given.get(role)
+        if wanted is None and not has_header:
+            wanted = _UNNAMED.get(role)
+        elif wanted is None:
+            wanted = _usual_column(names, role, label)
+        if wanted is not None:
+            chosen[role] = _column(names, wanted, label, has_header)
     _check_distinct(chosen, label)
     return chosen
 
 
 def naming(role: Role) -> str:
     """Say how a column is named, in a call and in a shell."""
-    return f"name one with {role}=... (in a shell: --column {role}=NAME)"
+    return f"name one with read_interactions(..., {role}=...) (in a shell: --column {role}=NAME)"
+
+
+def _column(names: Sequence[str], wanted: str | int, label: str, has_header: bool) -> str:
+    """Return the name of a column given by name or by number."""
+    if isinstance(wanted, str) and wanted in names:
+        return wanted
+    if isinstance(wanted, int) and not isinstance(wanted, bool) and 1 <= wanted <= len(names):
+        return names[wanted - 1]
+    if isinstance(wanted, str) and has_header:
+        raise DataError(f"{label} has no column {wanted!r}; its columns are {_list(names)}.")
+    raise DataError(f"{label} has no column {wanted!r}; they are counted from 1 to {len(names)}.")
 
 
 def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
@@ -65,9 +90,12 @@ def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
             f"{naming(role)}."
         )
     if not found and role in _REQUIRED:
+        # The values of a first row in the place of names.
+        lost = any(re.fullmatch(r"-?[0-9.]+", name) for name in names)
+        unnamed = ", or say header=False (--no-header) if the first line is data" if lost else ""
         raise DataError(
             f"{label} has no {role} column with a usual name such as '{role}_id'; its columns "
-            f"are {_list(names)}: {naming(role)}."
+            f"are {_list(names)}: {naming(role)}{unnamed}."
         )
     return found[0] if found else None
 

@@ -1,53 +1,85 @@
-"""Event logs in files: CSV, TSV, JSON Lines and Parquet, plain or gzipped."""
+"""Event logs in files: delimited text, JSON Lines and Parquet, plain or gzipped, one or several."""
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
 import re
 import zlib
-from collections import Counter
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import TypeAlias
 
 import polars as pl
-from polars.exceptions import PolarsError
+from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.columns import Roles
-from transcf.data.tables import Source
+from transcf.data.delimited import Content, Form, decode, delimited_source, start_of
+from transcf.data.paths import ENDINGS, JSON_LINES, PARQUET, ending_of
+from transcf.data.tables import Source, by_role
 from transcf.errors import DataError
 
-_DELIMITED = (".csv", ".tsv", ".dat", ".data", ".txt")
-_JSON_LINES = (".jsonl", ".ndjson")
-_PARQUET = (".parquet", ".pq")
-_ENDINGS = (*_DELIMITED, *_JSON_LINES, *_PARQUET)
-_SEPARATORS = (",", "\t", ";", "|")
 _GZIP, _PARQUET_MARK = b"\x1f\x8b", b"PAR1"
-_SAMPLE_ROWS, _SAMPLE_BYTES = 100, 1 << 20
-
-#: A path, or the unpacked contents of a gzipped file.
-Content: TypeAlias = Path | bytes
 
 
-def file_source(path: str | Path) -> Source:
+def files_source(paths: Sequence[Path], form: Form) -> Source:
+    """Open files, which are read one after the other as if they were one."""
+    if len(paths) == 1:
+        return file_source(paths[0], form)
+    sources = [file_source(path, form) for path in paths]
+    first = sources[0]
+    if any(source.is_text != first.is_text for source in sources):
+        raise DataError(f"{first.label} and the files after it are of several kinds: read one.")
+    ends: list[int] = []
+
+    def read(roles: Roles) -> pl.DataFrame:
+        frames = []
+        for source in sources:
+            lacking = next((name for name in roles.values() if name not in source.columns), None)
+            if lacking is not None:
+                raise DataError(
+                    f"{source.label} has no column {lacking!r}, which {first.label} has."
+                )
+            frames.append(source.read(roles))
+        ends[:] = accumulate(map(len, frames))
+        return _together(frames, sources, roles)
+
+    def locate(row: int) -> str:
+        file = bisect_right(ends, row)
+        return sources[file].where(row - (ends[file - 1] if file else 0))
+
+    label = f"{first.label} and {len(sources) - 1} more"
+    return replace(first, label=label, read=read, locate=locate)
+
+
+def file_source(path: Path, form: Form | None = None) -> Source:
     """Open a file by its ending, and check that it is what the ending says."""
-    path = Path(path)
+    form = form or Form()
     if not path.exists():
         raise DataError(f"There is no file {path}: check the path.")
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a file: name the file inside.")
     if not path.stat().st_size:
         raise DataError(f"{path} is empty: it has 0 bytes.")
-    ending = _ending(path)
-    content = unpack(path) if path.suffix.lower() == ".gz" else path
-    _check_kind(path, content, ending)
-    if ending in _PARQUET:
+    ending = ending_of(path)
+    if ending is None:
+        raise DataError(
+            f"{path} has an ending that is not known: it has to be one of {', '.join(ENDINGS)}, "
+            f"with or without .gz."
+        )
+    content: Content = unpack(path) if path.suffix.lower() == ".gz" else path
+    _check_mark(path, content, ending)
+    if ending in PARQUET:
         return _parquet_source(path, content)
-    if ending in _JSON_LINES:
+    if not form.is_utf8:
+        content = decode(path, content, form.encoding)
+    _check_text(path, content, ending)
+    if ending in JSON_LINES:
         return _json_source(path, content)
-    return _delimited_source(path, content)
+    return delimited_source(path, content, form)
 
 
 def unpack(path: Path) -> bytes:
@@ -61,101 +93,70 @@ def unpack(path: Path) -> bytes:
         ) from problem
 
 
-def _ending(path: Path) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-    if not suffixes or suffixes[-1] not in _ENDINGS:
+def _check_mark(path: Path, content: Content, ending: str) -> None:
+    """Compare the first bytes with what the ending says."""
+    start = start_of(content)
+    packed = isinstance(content, bytes)
+    if start.startswith(_GZIP):
+        remedy = "twice: unpack it once" if packed else f": rename it to {path.name}.gz"
         raise DataError(
-            f"{path} has an ending that is not known: it has to be one of {', '.join(_ENDINGS)}, "
-            f"with or without .gz."
+            f"{path} ends in {path.suffix} but is gzipped{'' if not packed else ' '}{remedy}."
         )
-    return suffixes[-1]
+    if ending in PARQUET and not start.startswith(_PARQUET_MARK):
+        raise DataError(f"{path} ends in {ending} but is not a Parquet file.")
+    if ending not in PARQUET and start.startswith(_PARQUET_MARK):
+        better = path.with_suffix(".parquet").name if not packed else f"{path.stem}.parquet.gz"
+        raise DataError(f"{path} ends in {ending} but is a Parquet file: rename it to {better}.")
 
 
-def _start(content: Content, size: int = 1 << 16) -> bytes:
-    if isinstance(content, bytes):
-        return content[:size]
-    with content.open("rb") as file:
-        return file.read(size)
-
-
-def _check_kind(path: Path, content: Content, ending: str) -> None:
-    start = _start(content)
+def _check_text(path: Path, content: Content, ending: str) -> None:
+    start = start_of(content)
     if not start.strip():
         raise DataError(f"{path} is empty: there is nothing in it but blanks.")
-    if ending in _PARQUET:
-        if not start.startswith(_PARQUET_MARK):
-            raise DataError(f"{path} ends in {ending} but is not a Parquet file.")
-        return
-    for mark, kind in ((_PARQUET_MARK, "a Parquet file"), (_GZIP, "gzipped")):
-        if start.startswith(mark):
-            raise DataError(f"{path} ends in {path.suffix} but is {kind}: rename it.")
     if b"\0" in start:
-        raise DataError(f"{path} ends in {ending} but holds binary data, not UTF-8 text.")
-
-
-def _delimited_source(path: Path, content: Content) -> Source:
-    header = _start(content).lstrip(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
-    separator = max(_SEPARATORS, key=header.count)
-    _check_header(path, header, separator)
-    try:
-        sample = pl.read_csv(
-            _start(content, _SAMPLE_BYTES),
-            separator=separator,
-            n_rows=_SAMPLE_ROWS,
-            infer_schema_length=_SAMPLE_ROWS,
+        raise DataError(
+            f"{path} ends in {ending} but holds binary data, not UTF-8 text: if it is text, name "
+            f"its encoding with encoding=... (in a shell: --encoding utf-16, for one)."
         )
-    except PolarsError as problem:
-        raise _unreadable(path, "delimited text", problem) from problem
-
-    def read(roles: Roles) -> pl.DataFrame:
-        kinds: dict[str, pl.DataType | type[pl.DataType]] = dict.fromkeys(roles.values(), pl.String)
-        if "timestamp" in roles and sample[roles["timestamp"]].dtype == pl.Int64:
-            kinds[roles["timestamp"]] = pl.Int64
-        if "rating" in roles:
-            kinds[roles["rating"]] = pl.Float32
-        try:
-            frame = _read_delimited(content, separator, kinds)
-        except PolarsError:
-            # A number that is none: as text, the row with it can be found and named.
-            try:
-                frame = _read_delimited(content, separator, dict.fromkeys(kinds, pl.String))
-            except PolarsError as problem:
-                raise _unreadable(path, "delimited text", problem) from problem
-        return _by_role(frame, roles)
-
-    return Source(str(path), tuple(sample.columns), read, is_text=True)
 
 
-def _check_header(path: Path, header: str, separator: str) -> None:
-    """Refuse a name that stands over two columns: there is no telling which one is meant."""
-    names = Counter(
-        name for name in next(csv.reader([header.strip()], delimiter=separator)) if name
-    )
-    twice = next((name for name, times in names.items() if times > 1), None)
-    if twice is not None:
-        raise DataError(f"{path}: its first line names column {twice!r} twice; rename one of them.")
-
-
-def _read_delimited(
-    content: Content, separator: str, kinds: dict[str, pl.DataType | type[pl.DataType]]
+def _together(
+    frames: Sequence[pl.DataFrame], sources: Sequence[Source], roles: Roles
 ) -> pl.DataFrame:
-    return pl.read_csv(content, separator=separator, columns=list(kinds), schema_overrides=kinds)
+    """Put the rows of files under each other; ids must be of the same kind in all of them."""
+    for role, column in roles.items():
+        kinds = [frame[role].dtype for frame in frames]
+        odd = next((n for n, kind in enumerate(kinds) if _kind(kind) != _kind(kinds[0])), None)
+        if odd is not None and not sources[0].is_text:
+            raise DataError(
+                f"Column {column!r} holds {kinds[0]} in {sources[0].label} and {kinds[odd]} in "
+                f"{sources[odd].label}: make it the same in both."
+            )
+        if odd is not None:
+            # As text, a value of the other kind can be found and named.
+            frames = [frame.with_columns(pl.col(role).cast(pl.String)) for frame in frames]
+    return pl.concat(frames, how="vertical_relaxed")
+
+
+def _kind(dtype: pl.DataType) -> str:
+    if dtype.is_numeric():
+        return "number"
+    return "text" if isinstance(dtype, pl.Categorical | pl.Enum) else str(dtype.base_type())
 
 
 def _parquet_source(path: Path, content: Content) -> Source:
-    packed = io.BytesIO(content) if isinstance(content, bytes) else content
+    def packed() -> io.BytesIO | Path:
+        return io.BytesIO(content) if isinstance(content, bytes) else content
+
     try:
-        names = tuple(pl.read_parquet_schema(packed))
-    except (PolarsError, OSError) as problem:
+        names = tuple(pl.read_parquet_schema(packed()))
+    except (PolarsError, PanicException, OSError) as problem:
         raise _unreadable(path, "Parquet", problem) from problem
 
     def read(roles: Roles) -> pl.DataFrame:
-        packed = io.BytesIO(content) if isinstance(content, bytes) else content
         try:
-            return _by_role(pl.read_parquet(packed, columns=list(roles.values())), roles)
-        except (PolarsError, OSError) as problem:
+            return by_role(pl.read_parquet(packed(), columns=list(roles.values())), roles)
+        except (PolarsError, PanicException, OSError) as problem:
             raise _unreadable(path, "Parquet", problem) from problem
 
     return Source(str(path), names, read)
@@ -165,16 +166,20 @@ def _json_source(path: Path, content: Content) -> Source:
     text = content if isinstance(content, bytes) else content.read_bytes()
     try:
         frame = pl.read_ndjson(text, infer_schema_length=None)
-    except PolarsError as problem:
+    except (PolarsError, PanicException) as problem:
         raise _bad_json(path, text) or _unreadable(path, "JSON Lines", problem) from problem
 
     def read(roles: Roles) -> pl.DataFrame:
         for role in ("user", "item"):
             if role in roles and frame[roles[role]].dtype == pl.String:
                 _check_unmixed(path, text, roles[role])
-        return _by_role(frame, roles)
+        return by_role(frame, roles)
 
-    return Source(str(path), tuple(frame.columns), read)
+    def locate(row: int) -> str:
+        lines = (number for number, line in enumerate(text.split(b"\n"), 1) if line.strip())
+        return f"{path}: line {next(islice(lines, row, None)):,}"
+
+    return Source(str(path), tuple(frame.columns), read, locate=locate)
 
 
 def _check_unmixed(path: Path, text: bytes, column: str) -> None:
@@ -182,32 +187,31 @@ def _check_unmixed(path: Path, text: bytes, column: str) -> None:
     number = re.compile(rb'"' + re.escape(column.encode()) + rb'"\s*:\s*(-?[0-9][0-9.eE+-]*)')
     found = number.search(text)
     if found:
-        row = text.count(b"\n", 0, found.start()) + 1
+        line = text.count(b"\n", 0, found.start()) + 1
         raise DataError(
-            f"{path}: column {column!r} mixes numbers and text (row {row:,} is "
+            f"{path}: column {column!r} mixes numbers and text (line {line:,} has "
             f"{found[1].decode()}); make the ids all integers or all text."
         )
 
 
 def _bad_json(path: Path, text: bytes) -> DataError | None:
     """Find the first line that is not a JSON object."""
-    for number, line in enumerate(text.splitlines()):
+    for number, line in enumerate(text.split(b"\n"), 1):
         if not line.strip():
             continue
+        what = "not a JSON object"
         try:
             fine = isinstance(json.loads(line), dict)
         except ValueError:
             fine = False
+        except RecursionError:
+            fine, what = False, "nested too deeply"
         if not fine:
             shown = line[:60].decode("utf-8", "replace")
-            return DataError(f"{path}: line {number + 1:,} is not a JSON object: {shown!r}.")
+            return DataError(f"{path}: line {number:,} is {what}: {shown!r}.")
     return None
 
 
-def _by_role(frame: pl.DataFrame, roles: Roles) -> pl.DataFrame:
-    return frame.select(pl.col(column).alias(role) for role, column in roles.items())
-
-
-def _unreadable(path: Path, kind: str, problem: Exception) -> DataError:
+def _unreadable(path: Path, kind: str, problem: BaseException) -> DataError:
     reason = str(problem).strip().split("\n", 1)[0].rstrip(".")
     return DataError(f"{path} cannot be read as {kind}: {reason}.")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from transcf.data.interactions import Interactions, Mask
+from transcf.data.logs import as_interactions
 from transcf.errors import DataError, ParameterError
 
 
-def k_core(log: Interactions, users: int = 5, items: int = 5) -> Interactions:
+def k_core(log: Any, users: int = 5, items: int = 5) -> Interactions:
     """Keep the largest part in which everybody has enough events.
 
     Users and items below the bar are left out again and again until none is left to leave out.
 
     Args:
-        log: Any log.
+        log: A log, or whatever `as_interactions` takes.
         users: Least number of events of a user.
         items: Least number of events of an item.
 
@@ -24,6 +27,7 @@ def k_core(log: Interactions, users: int = 5, items: int = 5) -> Interactions:
         >>> bool(log.by_user.counts.min() >= 5 and log.by_item.counts.min() >= 5)
         True
     """
+    log = as_interactions(log)
     _check_bar("users", users)
     _check_bar("items", items)
     kept_users = np.ones(log.n_users, dtype=bool)
@@ -42,12 +46,16 @@ def k_core(log: Interactions, users: int = 5, items: int = 5) -> Interactions:
     return _keep(log, kept_users, kept_items, "k-core", **settings)
 
 
-def paper_filter(log: Interactions) -> Interactions:
+def paper_filter(log: Any) -> Interactions:
     """Filter in one pass as the authors of TransCF did.
 
     Users with at least 5 events stay, then items with at least 5, then users with at least 3, so
     that training, validation and test get one each. Items may end up below 5.
+
+    Args:
+        log: A log, or whatever `as_interactions` takes.
     """
+    log = as_interactions(log)
     all_users, all_items = np.ones(log.n_users, dtype=bool), np.ones(log.n_items, dtype=bool)
     users = _enough_by_user(log, all_users, all_items, 5)
     items = _enough_by_item(log, users, all_items, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import count
 from typing import TypeAlias
@@ -10,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from transcf.data.finding import UNKNOWN, Finder, Rows, finder_of
 from transcf.errors import UnknownIdError
 
-Id: TypeAlias = int | str
-Rows: TypeAlias = npt.NDArray[np.int32]
+__all__ = ["UNKNOWN", "Id", "IdMap", "Rows"]
 
-UNKNOWN = -1
+Id: TypeAlias = int | str
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class IdMap:
@@ -33,11 +36,16 @@ class IdMap:
         [1, -1]
     """
 
-    __slots__ = ("_ids",)
+    __slots__ = ("_finder", "_ids")
 
     def __init__(self, ids: pl.Series) -> None:
         """Keep the ids; `encode` is the way to make them from a column."""
         self._ids = ids.rename("id")
+        self._finder: Finder | None = None
+
+    def __reduce__(self) -> tuple[type[IdMap], tuple[pl.Series]]:
+        """Pickle the ids alone: what finds them is made anew where it is needed."""
+        return IdMap, (self._ids,)
 
     @classmethod
     def encode(cls, column: pl.Series, *, parse_integers: bool = False) -> tuple[IdMap, Rows]:
@@ -98,13 +106,9 @@ class IdMap:
         comparable = wanted.dtype == pl.String if self.is_text else wanted.dtype.is_numeric()
         if not comparable or not len(self):
             return np.full(len(wanted), UNKNOWN, dtype=np.int32)
-        sought = wanted.cast(self._ids.dtype, strict=False)
-        places = np.atleast_1d(np.asarray(self._ids.search_sorted(sought)))
-        places = np.minimum(places, len(self) - 1)
-        found = self._ids.gather(pl.Series(places)).eq_missing(sought)
-        if wanted.dtype.is_float():
-            found &= sought.eq_missing(wanted)  # the cast has cut fractions off
-        return np.where(found.to_numpy(), places, UNKNOWN).astype(np.int32)
+        if self._finder is None:
+            self._finder = finder_of(self._ids)
+        return self._finder(wanted)
 
     def rows_of_column(self, column: pl.Series) -> Rows:
         """Return the row of each entry of a long column, quicker than `rows`: ids repeat."""
@@ -117,10 +121,9 @@ class IdMap:
         rows = self.rows(wanted)
         missing = np.flatnonzero(rows == UNKNOWN)
         if len(missing):
-            kind = "text" if self.is_text else "integers"
+            more = f" ({len(missing):,} of {len(rows):,} are)" if len(rows) > 1 else ""
             raise UnknownIdError(
-                f"{what} {wanted[int(missing[0])]!r} is unknown ({len(missing)} of {len(rows)} "
-                f"are); known {what} ids are {len(self):,} {kind} such as {self._example()!r}."
+                f"{what} {wanted[int(missing[0])]!r} is unknown{more}; {self._known(what)}."
             )
         return rows
 
@@ -135,14 +138,30 @@ class IdMap:
 
     def _column(self, ids: Iterable[Id]) -> pl.Series:
         """Make a column of Python objects, null where one is of another kind than the ids."""
+        return pl.Series(
+            [value if self._fits(value) else None for value in ids],
+            dtype=pl.String if self.is_text else None,
+            strict=False,
+        )
 
-        def fits(value: object) -> bool:
-            return isinstance(value, str) == self.is_text and not isinstance(value, bool | np.bool_)
+    def _fits(self, value: object) -> bool:
+        if self.is_text:
+            # Words of a command line that are no UTF-8 come as lone surrogates.
+            return isinstance(value, str) and (value.isascii() or not _SURROGATE.search(value))
+        if isinstance(value, bool | np.bool_):
+            return False
+        if isinstance(value, int | np.integer):
+            return bool(-(2**63) <= value < 2**63)
+        return isinstance(value, float | np.floating)
 
-        return pl.Series([value if fits(value) else None for value in ids], strict=False)
-
-    def _example(self) -> Id | None:
-        return self._ids[0] if len(self) else None
+    def _known(self, what: str) -> str:
+        """Say what ids there are, by one of them."""
+        if not len(self):
+            return f"no {what} is known"
+        kind = "text" if self.is_text else "integers"
+        if len(self) == 1:
+            return f"the only known {what} is {self._ids[0]!r}"
+        return f"{what} ids are {kind} such as {self._ids[0]!r}, and {len(self):,} are known"
 
 
 #: Entries compared at a time.

@@ -14,7 +14,7 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.ordering import order_by_user
-from transcf.data.report import Report
+from transcf.data.report import Report, counted
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -114,9 +114,10 @@ class Interactions:
             if value is not None
         ]
         with_known = f", with {', '.join(known)}" if known else ""
+        sizes = ((self.n_users, "user"), (self.n_items, "item"), (len(self), "interaction"))
         return (
-            f"Interactions({self.n_users:,} users, {self.n_items:,} items, {len(self):,} "
-            f"interactions, density {100 * self.density:.3g} %{with_known})"
+            f"Interactions({', '.join(counted(*size) for size in sizes)}, "
+            f"density {100 * self.density:.3g} %{with_known})"
         )
 
     @property

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
+from os import PathLike
 from pathlib import Path
 
+from transcf.data.paths import user_path
 from transcf.data.published import CATALOG
 
 #: The name of the built-in data.
@@ -17,7 +19,7 @@ def dataset_names() -> tuple[str, ...]:
     return (SYNTHETIC, *CATALOG)
 
 
-def is_name(spec: str | Path) -> bool:
+def is_name(spec: str | PathLike[str]) -> bool:
     """Tell whether a spec is the name of a dataset; a path of the same spelling wins.
 
     Example:
@@ -27,14 +29,14 @@ def is_name(spec: str | Path) -> bool:
     return isinstance(spec, str) and spec in dataset_names() and not Path(spec).exists()
 
 
-def resolve(spec: str | Path) -> str | Path:
+def resolve(spec: str | PathLike[str]) -> str | Path:
     """Return the name of a dataset as text, and everything else as a path.
 
     Warns where a path hides a dataset of the same name: who wrote the name may have meant that.
     """
     if is_name(spec):
         return str(spec)
-    path = Path(spec)
+    path = user_path(spec)
     if isinstance(spec, str) and spec in dataset_names() and not _is_its_folder(path, spec):
         warnings.warn(
             f"{spec} is a path here, and it is read in place of the dataset of that name: write "

@@ -1,4 +1,8 @@
-"""The catalog's datasets in the form in which they were published."""
+"""The catalog's datasets in the form in which they were published.
+
+All events count, whatever their ratings: published counts and filters include them, and a 0 of
+Book-Crossing means that somebody read the book without rating it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from polars.exceptions import PolarsError
 
 from transcf.data.files import unpack
 from transcf.data.interactions import Interactions
+from transcf.data.liking import ANY_RATING
 from transcf.data.readers import read_interactions, read_source
 from transcf.data.tables import frame_source
 from transcf.errors import DataError, MissingExtraError
@@ -76,6 +81,11 @@ def text_log(frame: pl.DataFrame, path: Path) -> Interactions:
     return read_source(frame_source(frame, str(path), is_text=True), {})
 
 
+def table_log(frame: pl.DataFrame) -> Interactions:
+    """Make a log of typed columns with usual names."""
+    return read_interactions(frame, min_rating=ANY_RATING)
+
+
 def with_genres(log: Interactions, genres: pl.DataFrame, path: Path) -> Interactions:
     """Add categories from a file's table `item, genres`, with genres parted by "|"."""
     with as_published(path):
@@ -125,7 +135,7 @@ def parse_tradesy(folder: Path) -> Interactions:
 def parse_ciao(folder: Path) -> Interactions:
     """Ciao: `rating.mat` with ratings and categories."""
     path = require_file(folder, "rating.mat")
-    return read_interactions(ciao_table(path, category_names(folder)))
+    return table_log(ciao_table(path, category_names(folder)))
 
 
 def ciao_table(path: Path, names: Mapping[int, str]) -> pl.DataFrame:
@@ -169,7 +179,7 @@ def parse_amazon(folder: Path) -> Interactions:
     with as_published(path):
         reviews = pl.read_ndjson(read_text(path).encode())
         table = reviews.select("reviewerID", "asin", "overall", "unixReviewTime")
-    return read_interactions(table)
+    return table_log(table)
 
 
 def parse_bookcrossing(folder: Path) -> Interactions:
@@ -211,9 +221,7 @@ def parse_flixster(folder: Path) -> Interactions:
     except (OSError, KeyError) as problem:
         raise DataError(f"{path} is not Flixster's HDF5 file: {problem}.") from problem
     users, items = np.nonzero(masks[0] + masks[1])
-    return read_interactions(
-        pl.DataFrame({"user": users, "item": items, "rating": ratings[users, items]})
-    )
+    return table_log(pl.DataFrame({"user": users, "item": items, "rating": ratings[users, items]}))
 
 
 def parse_movietweetings(folder: Path) -> Interactions:
@@ -227,7 +235,7 @@ def parse_movietweetings(folder: Path) -> Interactions:
 
 def parse_movielens(folder: Path) -> Interactions:
     """MovieLens in its CSV form."""
-    log = read_interactions(require_file(folder, "ratings.csv"))
+    log = read_interactions(require_file(folder, "ratings.csv"), min_rating=ANY_RATING)
     path = require_file(folder, "movies.csv")
     with as_published(path):
         movies = pl.read_csv(path)

@@ -18,13 +18,14 @@ from transcf.data.parsers import (
     parse_lines,
     read_lines,
     require_file,
+    table_log,
     with_categories,
 )
-from transcf.data.readers import read_interactions
-from transcf.data.split import Candidates, Split
+from transcf.data.split import Candidates, Recipe, Split
 from transcf.errors import DataError
 
 _PARTS = {"train": "LOOTrain.dat", "validation": "LOOVal.dat", "test": "LOOTest.dat"}
+_RECIPE: Recipe = {"rule": "authors' files", "how": "as the authors published it"}
 _PAIR = r"^(?<user>\w+)\t(?<item>\w+)$"
 
 
@@ -45,7 +46,7 @@ def read_prepared(folder: Path) -> Interactions:
         pairs = pl.concat([_read_pairs(require_file(folder, name)) for name in _PARTS.values()])
     details = find_file(folder, "rating.mat")
     if details is None:
-        return read_interactions(pairs)
+        return table_log(pairs)
     return _with_details(pairs, ciao_table(details, category_names(folder)), details)
 
 
@@ -72,7 +73,7 @@ def read_prepared_split(folder: Path) -> Split:
             "authors' candidates", candidates=len(candidates.items), unknown_left_out=unknown
         )
     parts = {name: log.select(mask) for name, mask in masks.items()}
-    return Split(**parts, candidates=candidates, recipe={"rule": "authors' files"}, report=report)
+    return Split(**parts, candidates=candidates, recipe=_RECIPE, report=report)
 
 
 def _read_pairs(path: Path) -> pl.DataFrame:
@@ -113,7 +114,7 @@ def _with_details(pairs: pl.DataFrame, raw: pl.DataFrame, path: Path) -> Interac
             f"{path} does not belong to the pairs beside it: {known['rating'].null_count():,} of "
             f"{len(known):,} have no rating."
         )
-    log = read_interactions(known.select("user", "item", "rating"))
+    log = table_log(known.select("user", "item", "rating"))
     return with_categories(log, categories)
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
-from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.columns import ROLES, Role, find_columns
-from transcf.data.files import file_source
+from transcf.data.columns import ROLES, Column, Role, Roles, find_columns, naming
+from transcf.data.delimited import Form
+from transcf.data.files import files_source
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
+from transcf.data.liking import check_bar, liked
+from transcf.data.paths import are_paths, files_of
 from transcf.data.report import Report
 from transcf.data.tables import Source, pairs_source, table_source
 from transcf.data.values import Place, RatingRule, to_categories, to_ids, to_ratings, to_times
@@ -27,23 +29,31 @@ _RATING_RULES = ("any", "present", "nonnegative")
 class Reading(TypedDict, total=False):
     """What `read_interactions` may be told about a source."""
 
-    user: str | None
-    item: str | None
-    rating: str | None
-    timestamp: str | None
-    category: str | None
+    user: Column
+    item: Column
+    rating: Column
+    timestamp: Column
+    category: Column
     ratings: RatingRule
+    min_rating: float | None
+    header: bool
+    separator: str | None
+    encoding: str
 
 
 def read_interactions(
     source: Any,
     *,
-    user: str | None = None,
-    item: str | None = None,
-    rating: str | None = None,
-    timestamp: str | None = None,
-    category: str | None = None,
+    user: Column = None,
+    item: Column = None,
+    rating: Column = None,
+    timestamp: Column = None,
+    category: Column = None,
     ratings: RatingRule = "any",
+    min_rating: float | None = None,
+    header: bool = True,
+    separator: str | None = None,
+    encoding: str = "utf-8",
 ) -> Interactions:
     """Read an event log.
 
@@ -54,47 +64,64 @@ def read_interactions(
 
     Integer timestamps stay as they are; dates and ISO text become microseconds since 1970.
 
+    A rating of 0 or below is no sign of liking: such events are left out unless `min_rating` says
+    otherwise, and the report counts them. Lines with nothing on them are skipped.
+
     Args:
-        source: A path (CSV, TSV, DAT, JSON Lines, Parquet; plain or .gz), a table of polars,
-            pandas or pyarrow, anything with the Arrow interface, or a scipy sparse matrix, whose
-            row and column numbers become the ids and whose values, unless all are one, the
-            ratings.
-        user: Name of the column; None finds it among the usual names. So for the others.
+        source: A path (CSV, TSV, DAT, JSON Lines, Parquet; plain or .gz), with `~` and patterns
+            such as `logs/*.csv`, a folder of such files, or a list of paths; a table of polars,
+            pandas or pyarrow; anything with the Arrow interface; a list of (user, item) pairs; or
+            a scipy sparse matrix, whose row and column numbers become the ids and whose values,
+            unless all are one, the ratings.
+        user: Name of the column, or its number from 1; None finds it among the usual names. So
+            for the others.
         item: Column of items.
         rating: Column of ratings; there may be none.
         timestamp: Column of times; there may be none.
         category: Column of item categories; there may be none.
         ratings: What ratings have to be: "any", "present" (none missing or NaN) or
             "nonnegative" (present, finite, and none below zero).
+        min_rating: The lowest rating of events that stay; see `transcf.data.liking.liked`. None
+            leaves out ratings of 0 and below, `-inf` nothing.
+        header: Whether the first line of a text file names the columns. If not, they are called
+            by their numbers, and users are in the first and items in the second unless given.
+        separator: What parts the columns of a text file, such as "|" or "::"; None finds it.
+        encoding: Encoding of a text file.
 
     Raises:
-        DataError: One sentence about the first thing that is wrong, with its row.
+        DataError: One sentence about the first thing that is wrong, with its line or row.
 
     Example:
         >>> read_interactions(pl.DataFrame({"user": ["ann", "bob"], "item": [7, 9]}))
         Interactions(2 users, 2 items, 2 interactions, density 50 %)
     """
-    given: dict[Role, str | None] = {
+    given: dict[Role, Column] = {
         "user": user,
         "item": item,
         "rating": rating,
         "timestamp": timestamp,
         "category": category,
     }
-    return read_source(_open(source), given, ratings)
+    check_bar(min_rating)
+    opened = _open(source, Form(header, separator, encoding))
+    return liked(read_source(opened, given, ratings), min_rating)
 
 
 def read_source(
-    source: Source, given: Mapping[Role, str | None], ratings: RatingRule = "any"
+    source: Source, given: Mapping[Role, Column], ratings: RatingRule = "any"
 ) -> Interactions:
-    """Read an opened source; `read_interactions` is the way in for callers."""
+    """Read all events of an opened source; `read_interactions` is the way in for callers."""
     if ratings not in _RATING_RULES:
         raise ParameterError(f"ratings={ratings!r} is not one of {', '.join(_RATING_RULES)}.")
-    roles = find_columns(source.columns, given, source.label, ROLES)
+    roles = find_columns(source.columns, given, source.label, ROLES, has_header=source.has_header)
+    if ratings != "any" and "rating" not in roles:
+        raise DataError(
+            f"{source.label} has no ratings, but they have to be {ratings}: {naming('rating')}."
+        )
     frame = source.read(roles)
     if not len(frame):
         raise DataError(f"{source.label} is empty: it has columns but no rows.")
-    places = {role: Place(source.label, column) for role, column in roles.items()}
+    places = _places(roles, source)
     return _build(frame, places, source, ratings)
 
 
@@ -109,22 +136,28 @@ def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:
         >>> users.to_list(), items.to_list()
         (['ann', 'bob'], [7, 9])
     """
-    opened = pairs_source(pairs) if isinstance(pairs, list | tuple) else _open(pairs)
+    opened = _open(pairs, Form())
     roles = find_columns(opened.columns, {}, opened.label, ("user", "item"))
     frame = opened.read(roles)
     if not len(frame):
         return frame["user"], frame["item"]
-    places: dict[Role, Place] = {
-        role: Place(opened.label, column) for role, column in roles.items()
-    }
-    (users, user_rows), (items, item_rows) = _pair_ids(frame, places, opened)
+    (users, user_rows), (items, item_rows) = _pair_ids(frame, _places(roles, opened), opened)
     return users.ids(user_rows).alias("user_id"), items.ids(item_rows).alias("item_id")
 
 
-def _open(source: Any) -> Source:
+def _open(source: Any, form: Form) -> Source:
     if isinstance(source, str | PathLike):
-        return file_source(Path(source))
-    return table_source(source)
+        return files_source(files_of(source), form)
+    is_list = isinstance(source, list | tuple)
+    if is_list and source and are_paths(source):
+        return files_source([path for spec in source for path in files_of(spec)], form)
+    if form != Form():
+        raise ParameterError("header, separator and encoding can only be given for files of text.")
+    return pairs_source(source) if is_list else table_source(source)
+
+
+def _places(roles: Roles, source: Source) -> dict[Role, Place]:
+    return {role: Place(source.label, column, source.where) for role, column in roles.items()}
 
 
 def _pair_ids(
@@ -160,7 +193,7 @@ def _build(
     if "timestamp" in places:
         timestamps, times_are_dates = to_times(frame["timestamp"], places["timestamp"])
     if "category" in places:
-        categories = to_categories(items.ids(item_rows), frame["category"])
+        categories = to_categories(items.ids(item_rows), frame["category"], places["category"])
     return Interactions.from_rows(
         users,
         items,

@@ -6,6 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun.
+
+    Example:
+        >>> counted(1, "user"), counted(2000, "user")
+        ('1 user', '2,000 users')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 @dataclass(frozen=True)
 class Step:
     """One thing that happened to the data, with its counts.

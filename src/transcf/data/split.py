@@ -49,7 +49,7 @@ class Split:
         validation: What epochs and settings are chosen on.
         test: What is reported, once.
         candidates: Stored candidates for sampled protocols, or None.
-        recipe: How the split was made (rule, seed, ...), for reports.
+        recipe: How the split was made (rule, seed, ...; "how" in words), for reports.
         report: Counts of what was left out or kept whole, and why.
     """
 
@@ -67,6 +67,17 @@ class Split:
             f"Split({self.recipe.get('rule', 'custom')}: train {len(self.train):,}, validation "
             f"{len(self.validation):,}, test {len(self.test):,}, candidates {drawn})"
         )
+
+    @property
+    def how(self) -> str:
+        """How the split was made, in words.
+
+        Example:
+            >>> from transcf import leave_one_out, synthesize
+            >>> leave_one_out(synthesize()).how
+            'the newest event of each user for test, the one before it for validation'
+        """
+        return str(self.recipe.get("how") or self.recipe.get("rule") or "not said")
 
     def known_items(self, part: str) -> Csr:
         """Items that count as seen when `part` ("validation" or "test") is ranked.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
-from typing import Literal, TypeAlias
+from datetime import date, datetime, timedelta
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,30 +11,40 @@ import polars as pl
 
 from transcf.data.columns import naming
 from transcf.data.interactions import Interactions, Mask
+from transcf.data.logs import as_interactions
+from transcf.data.seeds import check_seed
 from transcf.data.split import Recipe, Split
 from transcf.data.values import Place, to_times
 from transcf.errors import DataError, ParameterError
 
-Order: TypeAlias = Literal["time", "position", "paper", "random"]
+Order: TypeAlias = Literal["auto", "time", "position", "paper", "random"]
 Moment: TypeAlias = date | datetime | int | str
 
 #: Fewest events of a user that leave one for training after holding out two.
 LEAST_EVENTS = 3
-_ORDERS = ("time", "position", "paper", "random")
+#: What is held out of each user's events, by order.
+_LAST: dict[str, str] = {
+    "time": "the newest event of each user for test, the one before it for validation",
+    "position": "the last event of each user in the log for test, the one before it for validation",
+    "paper": "each user's event with the largest item number for test, the next largest for "
+    "validation",
+    "random": "one event of each user at random for test, another for validation",
+}
 
 
-def leave_one_out(log: Interactions, by: Order = "time", *, seed: int = 0) -> Split:
+def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
     """Hold out the last event of each user for test, and the one before it for validation.
 
-    Users with fewer than 3 events stay whole in train; the report counts them.
+    Users with fewer than 3 events stay whole in train; the report counts them. `Split.how` says
+    in words what was done.
 
     Args:
-        log: Any log.
-        by: What "last" means. "time": the newest; of equal times the larger item id is later.
-            "position": the last in the source. "paper": the largest item number, where integer
-            ids are their own number and text ids are numbered by first appearance in the
-            (filtered) source; it holds out rare items and is there to compare with the paper.
-            "random": any, by the seed.
+        log: A log, or whatever `as_interactions` takes.
+        by: What "last" means. "auto": by time where there are timestamps, else at random. "time":
+            the newest; of equal times the larger item id is later. "position": the last in the
+            source. "paper": the largest item number, where integer ids are their own number and
+            text ids are numbered by first appearance in the (filtered) source; it holds out rare
+            items and is there to compare with the paper. "random": any, by the seed.
         seed: Of the random order; the others do without.
 
     Example:
@@ -44,11 +54,19 @@ def leave_one_out(log: Interactions, by: Order = "time", *, seed: int = 0) -> Sp
     """
     from transcf.kernels.splitting import last_two
 
-    keys = _order_keys(log, by, seed)
+    log = as_interactions(log)
+    order = by
+    if by == "auto":
+        order = "random" if log.timestamps is None else "time"
+    keys = _order_keys(log, order, seed)
     test, validation = last_two(log.by_user.indptr, keys, LEAST_EVENTS)
     held_out = log.by_user.counts >= LEAST_EVENTS
     some = log.by_user.counts > 0
-    recipe: Recipe = {"rule": f"leave-one-out by {by}", "seed": seed if by == "random" else None}
+    recipe: Recipe = {
+        "rule": f"leave-one-out by {order}",
+        "seed": seed if order == "random" else None,
+        "how": _how(order, seed, no_times=by == "auto" and order == "random"),
+    }
     return _parts(
         log,
         _mask(len(log), validation),
@@ -59,43 +77,55 @@ def leave_one_out(log: Interactions, by: Order = "time", *, seed: int = 0) -> Sp
     )
 
 
-def temporal_cut(
-    log: Interactions, at: Moment | float = 0.1, *, validation: Moment | float = 0.1
-) -> Split:
+def temporal_cut(log: Any, at: Moment | float = 0.1, *, validation: Moment | float = 0.1) -> Split:
     """Hold out everything from one moment on, for all users at once.
 
     Events of the same moment always go to the same side, so a share may come out a little
     larger than asked for.
 
     Args:
-        log: A log with timestamps.
+        log: A log with timestamps, or whatever `as_interactions` takes.
         at: First moment of test: a date, datetime or ISO text where the log has dates, an
             integer where it has integers; or a float, the share of newest events.
         validation: The same for the validation part, among what comes before `at`.
     """
+    log = as_interactions(log)
     times = _times(log)
     test = times >= _threshold(times, at, log.times_are_dates, "at")
     earlier = times[~test]
     if not len(earlier):
         raise DataError(f"at={at!r} leaves nothing before the cut: choose a later one.")
+    if not test.any():
+        last = _shown(int(times.max()), log.times_are_dates)
+        raise DataError(f"at={at!r} is after the last event ({last}): choose an earlier moment.")
     start = _threshold(earlier, validation, log.times_are_dates, "validation")
-    recipe: Recipe = {"rule": "temporal cut", "at": _plain(at), "validation": _plain(validation)}
+    if start > earlier.max():
+        last = _shown(int(earlier.max()), log.times_are_dates)
+        raise DataError(
+            f"validation={validation!r} is after the last event before the cut ({last}): choose an "
+            f"earlier moment."
+        )
+    recipe: Recipe = {
+        "rule": "temporal cut",
+        "at": _plain(at),
+        "validation": _plain(validation),
+        "how": f"{_from(at, '')} for test, {_from(validation, ' before them')} for validation",
+    }
     return _parts(log, (times >= start) & ~test, test, recipe)
 
 
-def random_ratio(
-    log: Interactions, test: float = 0.1, *, validation: float = 0.1, seed: int = 0
-) -> Split:
+def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: int = 0) -> Split:
     """Hold out a random share of all events.
 
     Args:
-        log: Any log.
+        log: A log, or whatever `as_interactions` takes.
         test: Share of events for test.
         validation: Share of events for validation.
         seed: Of the draw, which depends on ids only, not on the order of the log.
     """
     from transcf.kernels.splitting import event_keys
 
+    log = as_interactions(log)
     for name, share in (("test", test), ("validation", validation)):
         _check_share(name, share)
     if test + validation >= 1:
@@ -103,21 +133,19 @@ def random_ratio(
     order = np.argsort(event_keys(log.by_user.indptr, log.item_rows, check_seed(seed)))
     n_test, n_validation = round(test * len(log)), round(validation * len(log))
     recipe: Recipe = {
-        "rule": "random ratio", "test": test, "validation": validation, "seed": seed
-    }  # fmt: skip
+        "rule": "random ratio",
+        "test": test,
+        "validation": validation,
+        "seed": seed,
+        "how": f"{100 * test:g} % of the events at random for test, {100 * validation:g} % for "
+        f"validation, seed {seed}",
+    }
     return _parts(
         log,
         _mask(len(log), order[n_test : n_test + n_validation]),
         _mask(len(log), order[:n_test]),
         recipe,
     )
-
-
-def check_seed(seed: int) -> int:
-    """Return the seed if it is a whole number that fits the generator."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise ParameterError(f"seed={seed!r} is not allowed; it must be an integer >= 0.")
-    return seed
 
 
 def _order_keys(log: Interactions, by: Order, seed: int) -> npt.NDArray[np.int64]:
@@ -132,7 +160,24 @@ def _order_keys(log: Interactions, by: Order, seed: int) -> npt.NDArray[np.int64
         return _item_numbers(log)[log.item_rows]
     if by == "random":
         return event_keys(log.by_user.indptr, log.item_rows, check_seed(seed))
-    raise ParameterError(f"by={by!r} is not one of {', '.join(_ORDERS)}.")
+    raise ParameterError(f"by={by!r} is not one of auto, {', '.join(_LAST)}.")
+
+
+def _how(order: str, seed: int, *, no_times: bool) -> str:
+    """Say in words what is held out."""
+    chance = f", seed {seed}" if order == "random" else ""
+    return _LAST[order] + chance + (" (the log has no timestamps)" if no_times else "")
+
+
+def _from(moment: Moment | float, among: str) -> str:
+    if isinstance(moment, float):
+        return f"the newest {100 * moment:g} % of the events{among}"
+    return f"events{among} from {moment} on"
+
+
+def _shown(time: int, are_dates: bool) -> str:
+    """Write a time as the caller would."""
+    return str(datetime(1970, 1, 1) + timedelta(microseconds=time)) if are_dates else str(time)
 
 
 def _item_numbers(log: Interactions) -> npt.NDArray[np.int64]:
@@ -168,7 +213,9 @@ def _threshold(
     if not are_dates:
         raise ParameterError(f"{name}={moment!r} is a date but the log has integer times.")
     if isinstance(moment, str | date):
-        values, dated = to_times(pl.Series([moment]), Place("the cut", name))
+        values, dated = to_times(
+            pl.Series([moment]), Place("the cut", name, lambda row: "the cut: value")
+        )
         if dated:
             return int(values[0])
     raise ParameterError(f"{name}={moment!r} is neither a share, a date nor an integer time.")

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from transcf.data.atomic import whole_file
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.report import Report
-from transcf.data.splits import check_seed
+from transcf.data.seeds import check_seed
 from transcf.errors import ParameterError
 
 #: Most tastes of one user.
@@ -83,9 +84,10 @@ def synthesize(
 
 
 def write_csv(log: Interactions, path: str | Path) -> Path:
-    """Write a log as CSV: `user_id, item_id` and, where known, `rating, timestamp`."""
+    """Write a log as CSV, all or nothing: `user_id, item_id` and, if known, `rating, timestamp`."""
     path = Path(path)
-    log.to_frame().write_csv(path)
+    with whole_file(path) as unfinished:
+        log.to_frame().write_csv(unfinished)
     return path
 
 

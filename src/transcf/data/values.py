@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -22,20 +24,34 @@ _ISO = (
     r"(?<zone>Z|[+-]\d{2}:?\d{2})?$"
 )
 _LARGEST_EXACT = 2.0**53
+_TIME = "a time is an integer or an ISO date"
+#: Length of the units in which polars keeps dates.
+_MICROSECONDS = {"ns": 0.001, "us": 1.0, "ms": 1e3, "days": 86_400e6}
+#: The first and the last moment that Python, and hence tables and messages, can show.
+_YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a column stands, for messages."""
+    """Where a column stands, for messages.
+
+    Attributes:
+        label: What the table is called.
+        column: Name of the column.
+        locate: Names the place of a row, counted from 0 ("events.csv: line 7").
+    """
 
     label: str
     column: str
+    locate: Callable[[int], str]
 
     def wrong(self, row: int, what: str, remedy: str) -> DataError:
-        """Return the error about one row, counted from 0 here and from 1 in the message."""
-        return DataError(
-            f"{self.label}: row {row + 1:,} of column {self.column!r} {what}; {remedy}."
-        )
+        """Return the error about one row, counted from 0."""
+        return DataError(f"{self.locate(row)} of column {self.column!r} {what}; {remedy}.")
+
+    def wrong_kind(self, kind: pl.DataType, remedy: str) -> DataError:
+        """Return the error about a column that holds another kind of values."""
+        return DataError(f"{self.label}: column {self.column!r} holds {kind}; {remedy}.")
 
 
 def to_ids(
@@ -52,14 +68,11 @@ def to_ids(
     if isinstance(values.dtype, pl.Categorical | pl.Enum):
         values = values.cast(pl.String)
     if values.dtype.is_float():
-        values = _whole_numbers(values, place, "is not a whole number", "ids are integers or text")
+        values = _whole_numbers(values, place, "ids are integers or text")
     elif values.dtype.is_integer():
         values = _as_int64(values, place)
     elif values.dtype != pl.String:
-        raise DataError(
-            f"{place.label}: column {place.column!r} holds {values.dtype}; ids are integers or "
-            f"text."
-        )
+        raise place.wrong_kind(values.dtype, "ids are integers or text")
     ids, rows = IdMap.encode(values, parse_integers=parse_integers)
     if ids.is_text and not keep_blanks:
         _check_blanks(ids, values, place)
@@ -68,6 +81,11 @@ def to_ids(
 
 def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray[np.float32]:
     """Turn a column into float32; a missing rating becomes NaN."""
+    kind = values.dtype
+    if isinstance(kind, pl.Categorical | pl.Enum):
+        values = values.cast(pl.String)
+    elif not (kind.is_numeric() or isinstance(kind, pl.String | pl.Boolean | pl.Null)):
+        raise place.wrong_kind(kind, "a rating is a number")
     numbers = values.cast(pl.Float32, strict=False)
     unread = numbers.is_null() & values.is_not_null()
     if unread.any():
@@ -78,9 +96,9 @@ def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray
         fine = ~np.isnan(ratings) if rule == "present" else (ratings >= 0) & (ratings < np.inf)
         if not fine.all():
             row = int(np.argmin(fine))
-            kind = "a negative" if ratings[row] < 0 else "no finite"
+            sort = "a negative" if ratings[row] < 0 else "no finite"
             missing = np.isnan(ratings[row])
-            what = "has no rating" if missing else f"is {ratings[row]:g}, {kind} rating"
+            what = "has no rating" if missing else f"is {ratings[row]:g}, {sort} rating"
             raise place.wrong(row, what, f"ratings have to be {rule} here")
     return ratings
 
@@ -98,18 +116,18 @@ def to_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64], bo
     if values.dtype.is_integer():
         return _as_int64(values, place).to_numpy(), False
     if values.dtype.is_float():
-        remedy = "a time is an integer or an ISO date"
-        return _whole_numbers(values, place, "is not a whole number", remedy).to_numpy(), False
+        return _whole_numbers(values, place, _TIME).to_numpy(), False
     if isinstance(values.dtype, pl.Date | pl.Datetime):
-        return values.cast(pl.Datetime("us")).cast(pl.Int64).to_numpy(), True
-    raise DataError(
-        f"{place.label}: column {place.column!r} holds {values.dtype}; a time is an integer or "
-        f"an ISO date."
-    )
+        return _moments(values, place), True
+    raise place.wrong_kind(values.dtype, _TIME)
 
 
-def to_categories(item_ids: pl.Series, values: pl.Series) -> pl.DataFrame:
+def to_categories(item_ids: pl.Series, values: pl.Series, place: Place) -> pl.DataFrame:
     """List the distinct `item_id, category` of a column of categories or of lists of them."""
+    kind = values.dtype.inner if isinstance(values.dtype, pl.List) else values.dtype
+    named = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null)
+    if not (isinstance(kind, named) or kind.is_numeric()):
+        raise place.wrong_kind(values.dtype, "a category is text or a number, or a list of them")
     table = pl.DataFrame({"item_id": item_ids, "category": values})
     if isinstance(values.dtype, pl.List):
         table = table.explode("category")
@@ -121,13 +139,33 @@ def _text_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64],
     integers = values.cast(pl.Int64, strict=False)
     if not integers.null_count():
         return integers.to_numpy(), False
+    numbers = values.cast(pl.Float64, strict=False)  # 1600000000.0, as programs write it
+    if not numbers.null_count():
+        return _whole_numbers(numbers, place, _TIME).to_numpy(), False
     dates = _iso_dates(values)
     if not dates.null_count():
-        return dates.cast(pl.Int64).to_numpy(), True
+        return _moments(dates, place), True
     # The kind of the first value is what the others are held against.
-    unread = dates.is_null() if dates[0] is not None else integers.is_null()
-    row = _first(unread)
-    raise place.wrong(row, f"is {values[row]!r}", "a time is an integer or an ISO date")
+    dated = dates.to_physical()[0] is not None
+    row = _first(dates.is_null() if dated else numbers.is_null())
+    if dated and numbers[row] is not None:
+        raise place.wrong(row, f"is {values[row]!r}, a number among dates", _TIME)
+    raise place.wrong(row, f"is {values[row]!r}", _TIME)
+
+
+def _moments(values: pl.Series, place: Place) -> npt.NDArray[np.int64]:
+    """Turn dates into microseconds since 1970, UTC.
+
+    By hand: polars panics, or wraps around, beyond the dates that it knows.
+    """
+    numbers = values.to_physical().cast(pl.Int64).to_numpy()
+    scale = _MICROSECONDS[getattr(values.dtype, "time_unit", "days")]
+    low, high = (math.floor(bound / scale) for bound in _YEARS)
+    fine = (numbers >= low) & (numbers <= high)
+    if not fine.all():
+        row = int(np.argmin(fine))
+        raise place.wrong(row, "is a date beyond the years 1 to 9999", "correct it or drop the row")
+    return np.floor_divide(numbers, 1000) if scale < 1 else numbers * int(scale)
 
 
 def _iso_dates(values: pl.Series) -> pl.Series:
@@ -158,11 +196,15 @@ def _check_blanks(ids: IdMap, values: pl.Series, place: Place) -> None:
         raise place.wrong(row, f"is {values[row]!r}, with blanks around it", "strip the ids first")
 
 
-def _whole_numbers(values: pl.Series, place: Place, what: str, remedy: str) -> pl.Series:
+def _whole_numbers(values: pl.Series, place: Place, remedy: str) -> pl.Series:
     whole = (values == values.floor()) & (values.abs() <= _LARGEST_EXACT)
     if not whole.all():
         row = _first(~whole)
-        raise place.wrong(row, f"is {values[row]!r} and {what}", remedy)
+        value = values[row]
+        what = "is not a whole number"
+        if abs(value) > _LARGEST_EXACT and math.isfinite(value):
+            what, remedy = "is too large to be exact as a float", "write it as an integer or text"
+        raise place.wrong(row, f"is {value!r} and {what}", remedy)
     return values.cast(pl.Int64)
 
 

@@ -71,7 +71,9 @@ def _hit_rate(targets: Ranks, n: int) -> Floats:
 
 
 def _ndcg(targets: Ranks, n: int) -> Floats:
-    best = np.cumsum(1.0 / np.log2(np.arange(2, n + 2)))
+    # Longer lists than anybody has targets for have the same ideal.
+    most = min(n, int(targets.totals.max(initial=1)))
+    best = np.cumsum(1.0 / np.log2(np.arange(2, most + 2)))
     gains = targets.sum_in_top(1.0 / np.log2(targets.ranks + 1), n)
     ideal: Floats = best[np.minimum(n, targets.totals) - 1]
     return gains / ideal
@@ -106,9 +108,9 @@ METRICS: dict[str, Callable[[Ranks, int], Floats]] = {
 }
 
 
-def check_lengths(at: Sequence[int]) -> tuple[int, ...]:
+def check_lengths(at: int | Sequence[int]) -> tuple[int, ...]:
     """Return list lengths as a tuple, or raise a `ParameterError`."""
-    lengths = tuple(at)
+    lengths = (at,) if isinstance(at, int) else tuple(at)
     if not lengths or any(isinstance(n, bool) or int(n) != n or n < 1 for n in lengths):
         raise ParameterError(
             f"at={at!r} is not allowed; it must be one or more whole numbers of at least 1."

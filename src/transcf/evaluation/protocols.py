@@ -41,7 +41,7 @@ def evaluate(
     *,
     part: Part = "test",
     ties: Ties = "pessimistic",
-    at: Sequence[int] = (10, 20),
+    at: int | Sequence[int] = (10, 20),
 ) -> Evaluation:
     """Judge a fitted model on held-out interactions.
 

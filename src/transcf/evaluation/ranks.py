@@ -132,8 +132,8 @@ def _rank_all(scorer: Scorer, task: Task, ties: Ties, list_length: int) -> Ranki
     n_targets = len(task.targets.indices)
     above, at_least = np.zeros(n_targets, dtype=np.int64), np.zeros(n_targets, dtype=np.int64)
     scores = np.empty(n_targets, dtype=np.float32)
-    lists = np.full((len(task.users), list_length), UNKNOWN, dtype=np.int32)
     length = min(list_length, tiles.n_columns)
+    lists = np.full((len(task.users), length), UNKNOWN, dtype=np.int32)
     for whole in tiles.blocks(len(task.users)):
         for part in lists_blocks(whole, length):
             block = tiles.open(task.users[part])

@@ -77,7 +77,7 @@ def _contender(plan: ModelPlan, dataset: DatasetPlan) -> Contender:
 def _split(dataset: DatasetPlan, protocol: str) -> Split:
     if dataset.core is not None:
         log = k_core(open_data(dataset.name), dataset.core, dataset.core)
-        return leave_one_out(log, "random" if log.timestamps is None else "time")
+        return leave_one_out(log)
     if protocol != "strict" and dataset.name in CATALOG:
         # Beside published figures only the authors' own split will do, not one drawn here.
         return load_split(dataset.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import mean
 from typing import Any, Self, TypeAlias
 
 from transcf.data.split import Split
@@ -92,6 +93,7 @@ class Run:
         model: The fitted model of the first seed.
         evaluations: One for each seed; a single one if the seed changes nothing.
         seconds: Wall clock of one whole fit, mean over the seeds.
+        parts: `training_seconds` and `validation_seconds` of it, for models with epochs.
         validation: What chose settings and epochs, of the kept models, mean over the seeds; None
             for a model that was fitted elsewhere.
         chosen: The settings that validation data chose, of `tried` ones.
@@ -110,6 +112,7 @@ class Run:
     tried: int = 1
     untrained: Sequence[str] = ()
     full_ranking: Evaluation | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
         """Warnings that belong to the figures."""
@@ -151,11 +154,7 @@ class Run:
             "metrics": self.summary(),
             "catalogue": first.catalogue,
             "seconds": round(self.seconds, 3),
-            **{
-                part: self.model.report_[part]
-                for part in ("training_seconds", "validation_seconds")
-                if part in self.model.report_
-            },
+            **{part: round(seconds, 3) for part, seconds in self.parts.items()},
             "bytes": self.model.nbytes,
             "notes": self.notes(),
             **({} if full is None else {"full_ranking": full.to_dict()["metrics"]}),
@@ -168,6 +167,8 @@ def run(
     judging: Judging,
     seeds: Sequence[int],
     on_progress: OnProgress | None = None,
+    *,
+    with_validation: bool = True,
 ) -> Run:
     """Choose settings on validation data (first seed), then fit and judge with every seed.
 
@@ -178,11 +179,13 @@ def run(
         seeds: At least one; a model without chance is run once.
         on_progress: Called with one line of text at every step; without it, epochs show on a
             terminal.
+        with_validation: Whether to judge the kept models by all of the validation part, too, for
+            tables that show it.
     """
     validation = Validation.of(split, judging.protocol, judging.ties)
     chosen, fitted, untrained = _choose(contender, split, validation, seeds[0], on_progress)
     models: list[Recommender[Any]] = []
-    evaluations, figures, seconds = [], [], []
+    evaluations, figures, reports = [], [], []
     for seed in seeds if contender.takes_seed else seeds[:1]:
         if fitted is not None and not models and not judging.picks_epochs_on_test:
             model = fitted
@@ -192,19 +195,24 @@ def run(
             options = _options(f"{contender.name}, seed {seed}", on_progress)
             evaluations.append(judging.fit_and_judge(model, split, validation, options))
             _check_finished(model)
-        figures.append(validation(model))
-        seconds.append(float(model.report_["seconds"]))
+        figures += [validation(model)] if with_validation else []
+        reports.append(model.report_)
         models = models or [model]
     return Run(
         name=contender.name,
         model=models[0],
         evaluations=evaluations,
-        seconds=sum(seconds) / len(seconds),
-        validation=sum(figures) / len(figures),
+        seconds=mean(report["seconds"] for report in reports),
+        validation=mean(figures) if figures else None,
         chosen=chosen,
         tried=len(contender.choices) - len(untrained),
         untrained=untrained,
         full_ranking=judging.full_ranking(models[0], split),
+        parts={
+            part: mean(report[part] for report in reports)
+            for part in ("training_seconds", "validation_seconds")
+            if part in reports[0]
+        },
     )
 
 

@@ -174,10 +174,10 @@ def load_study(name: str | Path) -> Study:
         >>> load_study("paper-core").seeds
         5
     """
-    if str(name) in available_studies():
-        text = _FOLDER.joinpath(f"{name}.toml").read_bytes()
-    elif Path(name).is_file():
+    if Path(name).is_file():
         text = Path(name).read_bytes()
+    elif str(name) in available_studies():
+        text = _FOLDER.joinpath(f"{name}.toml").read_bytes()
     else:
         raise ParameterError(
             f"There is no study {str(name)!r}: name a TOML file or one of "

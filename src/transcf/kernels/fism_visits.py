@@ -44,7 +44,7 @@ class Vectors(NamedTuple):
     bias: Array
 
 
-class Rates(NamedTuple):
+class VisitRates(NamedTuple):
     """Settings of a step, in the type of the vectors.
 
     `shrink` is the learning rate times the penalty and `keep` is 1 - `shrink` (`keep_history` after
@@ -125,7 +125,7 @@ def _draw(rows: Array, active: Array, drawn: Array, state: np.uint64) -> None:
 
 @inner
 def _visit_pairs(
-    rates: Rates, vectors: Vectors, own_history: Array, own_items: Array, own_bias: Array,
+    rates: VisitRates, vectors: Vectors, own_history: Array, own_items: Array, own_bias: Array,
     drawn: Array, changes: Array, bias_changes: Array, working: Array, scales: Array, dim: int,
     first: int,
 ) -> float:  # fmt: skip
@@ -154,7 +154,7 @@ def _visit_pairs(
 
 @inner
 def _visit_points(
-    rates: Rates, vectors: Vectors, own_history: Array, own_items: Array, own_bias: Array,
+    rates: VisitRates, vectors: Vectors, own_history: Array, own_items: Array, own_bias: Array,
     drawn: Array, changes: Array, bias_changes: Array, working: Array, scales: Array, dim: int,
     first: int,
 ) -> float:  # fmt: skip
@@ -190,7 +190,7 @@ def _visit_points(
 
 @inner
 def _visit(
-    rates: Rates, vectors: Vectors, dim: int, people: People, scales: Array, visits: Visits,
+    rates: VisitRates, vectors: Vectors, dim: int, people: People, scales: Array, visits: Visits,
     v: int, begin: int, scratch: Scratch, seed: int, epoch: int,
 ) -> float:  # fmt: skip
     """Make visit `v` of the batch that begins at `begin`: the changes go to the scratch.
@@ -252,7 +252,7 @@ def _add_changes(
 
 
 def run_visits(
-    rates: Rates,
+    rates: VisitRates,
     vectors: Vectors,
     dim: int,
     people: People,
@@ -304,7 +304,7 @@ def _phases(visits: Visits, dim: int) -> tuple[Array, bool]:
 
 @compiled
 def _take_part(
-    rates: Rates, vectors: Vectors, dim: int, people: People, scales: Array, visits: Visits,
+    rates: VisitRates, vectors: Vectors, dim: int, people: People, scales: Array, visits: Visits,
     scratch: Scratch, seed: int, epoch: int, losses: Array, phases: Array, counters: Array,
     ticket: int,
 ) -> int:  # fmt: skip

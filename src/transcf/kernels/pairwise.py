@@ -12,7 +12,7 @@ from . import Array, inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .neighborhood import prefetch_row
 from .ranked_draws import RankedRates, draw, draws_of
-from .rounds import Nearest, Rows, costs_of, hardest, visits_of
+from .rounds import Nearest, PackedRows, costs_of, hardest, visits_of
 from .sampling import Draws, Visit, draw_pair
 
 #: A product of probabilities is turned into a sum of logarithms before it gets smaller.
@@ -80,7 +80,7 @@ def _logistic_step(
 
 @draws_of(LogisticRates)
 def _draw_evenly(
-    rates: LogisticRates, rows: Rows[NoExtra], dim: int, draws: Draws, visit: Visit,
+    rates: LogisticRates, rows: PackedRows[NoExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, int, int]:  # fmt: skip
     return draw_pair(draws, visit, state)
@@ -88,7 +88,7 @@ def _draw_evenly(
 
 @visits_of(LogisticRates, RankedRates)
 def _logistic_visit(
-    rates: LogisticRates | RankedRates, rows: Rows[Any], dim: int, draws: Draws, visit: Visit,
+    rates: LogisticRates | RankedRates, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, float, Any]:  # fmt: skip
     users, items, bias, _ = rows
@@ -133,7 +133,7 @@ def _distance(users: Array, u: int, items: Array, i: int, dim: int) -> Any:
 
 
 @costs_of(HingeRates)
-def _cost(rates: HingeRates, rows: Rows[HingeExtra], dim: int, user: int, place: int) -> Any:
+def _cost(rates: HingeRates, rows: PackedRows[HingeExtra], dim: int, user: int, place: int) -> Any:
     return _distance(rows.users, dim * user, rows.items, dim * place, dim)
 
 
@@ -165,7 +165,7 @@ def _into_ball(rows: Array, start: int, dim: int) -> None:
 
 @visits_of(HingeRates)
 def _hinge_visit(
-    rates: HingeRates, rows: Rows[HingeExtra], dim: int, draws: Draws, visit: Visit,
+    rates: HingeRates, rows: PackedRows[HingeExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, float, int]:  # fmt: skip
     users, items = rows.users, rows.items

@@ -13,7 +13,7 @@ from transcf.threads import share
 from . import INLINED, Array, Function, compiled, inlined
 from .kinds import Kinds
 from .rng import advance, mix, uniform
-from .rounds import Rows
+from .rounds import PackedRows
 from .sampling import Draws, Visit, draw_own
 
 _MAGNITUDE, _SLOT = 0x7FFFFFFF, 0xFFFFFFFF
@@ -57,7 +57,7 @@ def draws_of(*kinds: type) -> Callable[[Function], Function]:
 
 
 def draw(
-    rates: Any, rows: Rows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
+    rates: Any, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
 ) -> Any:
     """What `draws_of` has found for the rates; only for kernels."""
 
@@ -69,7 +69,7 @@ def _choose_draw(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state:
 
 @draws_of(RankedRates)
 def _draw_by_rank(
-    rates: RankedRates, rows: Rows[Rankings], dim: int, draws: Draws, visit: Visit,
+    rates: RankedRates, rows: PackedRows[Rankings], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, int, int]:  # fmt: skip
     state = advance(state)
@@ -80,7 +80,7 @@ def _draw_by_rank(
 
 @inlined
 def draw_ranked(
-    rates: RankedRates, rows: Rows[Rankings], dim: int, draws: Draws, visit: Visit,
+    rates: RankedRates, rows: PackedRows[Rankings], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, int]:  # fmt: skip
     """A negative that the user's vector ranks high: by one factor, drawn by its importance.

@@ -21,7 +21,7 @@ from .tickets import NONE, PATIENCE, add_to, look_at, share_tickets
 Extra = TypeVar("Extra")
 
 
-class Rows(NamedTuple, Generic[Extra]):
+class PackedRows(NamedTuple, Generic[Extra]):
     """What training changes: packed rows of users and items (flat), and the items' biases.
 
     Items and biases are in dealt order. `extra` is a tuple of whatever else a model reads or
@@ -71,12 +71,12 @@ def costs_of(*kinds: type) -> Callable[[Function], Function]:
 
 
 def train_visit(
-    rates: Any, rows: Rows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
+    rates: Any, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
 ) -> Any:
     """What `visits_of` has found for the rates; only for kernels."""
 
 
-def cost_at(rates: Any, rows: Rows[Any], dim: int, user: int, place: int) -> Any:
+def cost_at(rates: Any, rows: PackedRows[Any], dim: int, user: int, place: int) -> Any:
     """What `costs_of` has found for the rates; only for kernels."""
 
 
@@ -92,7 +92,7 @@ def _choose_cost(rates: Any, rows: Any, dim: Any, user: Any, place: Any) -> Any:
 
 @inlined
 def hardest(
-    rates: Any, rows: Rows[Any], dim: int, draws: Draws, visit: Visit, reach: Any,
+    rates: Any, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit, reach: Any,
     nearest: Nearest, state: np.uint64,
 ) -> tuple[np.uint64, int, Any, Any]:  # fmt: skip
     """The nearest of several negatives, `nearest` being the first of them.
@@ -114,8 +114,8 @@ def hardest(
 
 @pasted
 def _stratum(
-    rates: Any, rows: Rows[Any], dim: int, strata: Strata, user_samples: Array, g: int, b: int,
-    state: np.uint64, totals: Array,
+    rates: Any, rows: PackedRows[Any], dim: int, strata: Strata, user_samples: Array, g: int,
+    b: int, state: np.uint64, totals: Array,
 ) -> None:  # fmt: skip
     """Train one stratum; `totals` receives the summed loss, the hits and all triples."""
     visitor, first, slots, shares = strata.visitor, strata.first, strata.slots, strata.shares
@@ -146,7 +146,7 @@ def _stratum(
 
 def run_rounds(
     rates: Any,
-    rows: Rows[Any],
+    rows: PackedRows[Any],
     dim: int,
     strata: Strata,
     user_samples: Array,
@@ -186,8 +186,8 @@ def _may_start(counters: Array, r: int, g: int, n_groups: int, n_blocks: int) ->
 
 @compiled
 def _take_part(
-    rates: Any, rows: Rows[Any], dim: int, strata: Strata, user_samples: Array, rounds: Rounds,
-    totals: Array, counters: Array, ticket: int,
+    rates: Any, rows: PackedRows[Any], dim: int, strata: Strata, user_samples: Array,
+    rounds: Rounds, totals: Array, counters: Array, ticket: int,
 ) -> int:  # fmt: skip
     """Take strata, round by round and group by group, and train them; see `share_tickets`.
 

@@ -7,6 +7,19 @@ from transcf.threads import share
 from . import Array, aligned_zeros, compiled, inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 
+#: Fewer rows than this are copied before a thread is told to.
+_ROWS_OF_A_THREAD = 1024
+
+
+def copy_rows(into: Array, source: Array, rows: Array | None = None) -> None:
+    """Copy rows of an array, or those that are listed, on all threads: into (n, d), in place."""
+
+    def work(first: int, end: int) -> None:
+        some = slice(first, end)
+        into[some] = source[some] if rows is None else source[rows[some]]
+
+    share(len(into), work, least=_ROWS_OF_A_THREAD)
+
 
 def padded_width(dim: int) -> int:
     """Numbers of a padded row."""

@@ -19,7 +19,7 @@ from .kinds import Kinds
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .neighborhood import prefetch_row
 from .rng import advance, below, mix
-from .rounds import Nearest, Rows, costs_of, hardest, visits_of
+from .rounds import Nearest, PackedRows, costs_of, hardest, visits_of
 from .sampling import Draws, Visit, draw_pair
 
 
@@ -200,14 +200,14 @@ def step_item(items: Array, i: int, pending: Array, dim: int, factor: Any) -> No
 
 @costs_of(Rates)
 def _cost_at_place(
-    rates: Rates, rows: Rows[TranslationExtra], dim: int, user: int, place: int
+    rates: Rates, rows: PackedRows[TranslationExtra], dim: int, user: int, place: int
 ) -> Any:
     return cost_of(rates, rows.users, 2 * dim * user, rows.items, 3 * dim * place, dim)
 
 
 @visits_of(Rates)
 def _visit(
-    rates: Rates, rows: Rows[TranslationExtra], dim: int, draws: Draws, visit: Visit,
+    rates: Rates, rows: PackedRows[TranslationExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, float, int]:  # fmt: skip
     users, items, bias, extra = rows

@@ -23,7 +23,7 @@ from transcf.storage.tensors import Arrays
 from transcf.training.trainable import EpochStats
 
 #: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
-Solver: TypeAlias = Callable[[Side, Array, int, Array, Array, Array], None]
+RowSolver: TypeAlias = Callable[[Side, Array, int, Array, Array, Array], None]
 
 #: Blocks of rows that threads share; each has about the same work.
 _BLOCKS = 64
@@ -69,12 +69,12 @@ def _side(rows: Csr, width: int, dtype: npt.DTypeLike, constants: tuple[Array, .
     return Side(cuts, active, rows.indptr, rows.indices, shares, weights, other_weights, ridges)
 
 
-def cholesky() -> Solver:
+def cholesky() -> RowSolver:
     """Solve every row exactly."""
     return solve_rows
 
 
-def conjugate(steps: int) -> Solver:
+def conjugate(steps: int) -> RowSolver:
     """Take some steps of conjugate gradient in every row."""
 
     def solve(side: Side, others: Array, width: int, gram: Array, x: Array, losses: Array) -> None:
@@ -83,7 +83,7 @@ def conjugate(steps: int) -> Solver:
     return solve
 
 
-def elementwise(dim: int) -> Solver:
+def elementwise(dim: int) -> RowSolver:
     """Minimise every row by one number after the other, once through."""
 
     def solve(side: Side, others: Array, width: int, gram: Array, x: Array, losses: Array) -> None:
@@ -110,7 +110,7 @@ class Alternation:
         by_user: Csr,
         by_item: Csr,
         objective: Objective,
-        solver: Solver,
+        solver: RowSolver,
         users: Array,
         items: Array,
     ) -> None:

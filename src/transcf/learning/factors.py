@@ -39,7 +39,7 @@ class Factors(Learned):
         guests: How somebody new is placed.
         bias: c, (n_items,), or None where items have none.
         geometry: "dot" or "distance".
-        beside: Further arrays of the model, which go to its files.
+        extras: Further arrays of the model, which go to its files.
         stores_users: Whether files hold x; not where it follows from the rest.
     """
 
@@ -53,20 +53,20 @@ class Factors(Learned):
         *,
         bias: Scores | None = None,
         geometry: Geometry = "dot",
-        beside: Mapping[str, Scores] | None = None,
+        extras: Mapping[str, Scores] | None = None,
         stores_users: bool = True,
     ) -> None:
         """Keep them."""
         super().__init__(known, name)
         self.users, self.items, self.bias, self.geometry = users, items, bias, geometry
-        self.beside: Mapping[str, Scores] = beside or {}
+        self.extras: Mapping[str, Scores] = extras or {}
         self._guests, self._stores_users = guests, stores_users
 
     def arrays(self) -> Arrays:
         """Return `user_vectors`, `item_vectors`, `item_bias` where there is one, and the rest."""
         users = {"user_vectors": self.users} if self._stores_users else {}
         bias = {} if self.bias is None else {"item_bias": self.bias}
-        return {**users, "item_vectors": self.items, **bias, **self.beside}
+        return {**users, "item_vectors": self.items, **bias, **self.extras}
 
     def attributes(self) -> dict[str, Any]:
         """Return all of them."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from transcf.training.trainable import Trainable
 
 if TYPE_CHECKING:
     from transcf.evaluation.validation import Validation
+
+S = TypeVar("S", bound=IterationSettings)
 
 #: Validation data: held-out interactions, or how to judge a model by them.
 Held: TypeAlias = "Interactions | Validation | None"
@@ -62,8 +64,8 @@ class Fit:
     def run(
         self,
         trainable: Trainable,
-        settings: IterationSettings,
-        snapshot: Callable[[Arrays, Known], Learned],
+        settings: S,
+        snapshot: Callable[[Arrays, Known, S], Learned],
     ) -> Learned:
         """Train epoch by epoch, and return the best one: on validation data, else the last.
 
@@ -86,12 +88,12 @@ class Fit:
             epochs=self.last_epoch or settings.epochs,
             validate_every=every,
             patience=settings.patience,
-            fingerprint=self._fingerprint(settings, judge),
+            fingerprint=self._fingerprint(settings, every, judge),
             remedy=self.remedy,
         )
 
         def learned(tensors: Arrays) -> Learned:
-            return snapshot(tensors, self.known)
+            return snapshot(tensors, self.known, settings)
 
         try:
             self.outcome = train(trainable, plan, learned, validate=judge, options=self.options)
@@ -105,10 +107,12 @@ class Fit:
                 self.report |= self.outcome.facts()
         return learned(trainable.tensors())
 
-    def _fingerprint(self, settings: IterationSettings, judge: Validation | None) -> str:
+    def _fingerprint(
+        self, settings: IterationSettings, every: int, judge: Validation | None
+    ) -> str:
         """Name all that a run depends on; a checkpoint of another run is refused."""
         values = {k: v for k, v in values_of(settings).items() if k not in self.free}
-        rules = [__version__, values, None if judge is None else judge.fingerprint]
+        rules = [__version__, values, None if judge is None else [every, judge.fingerprint]]
         # NumPy numbers are allowed, and mean the same as Python's.
         text = json.dumps(rules, sort_keys=True, default=np.generic.item)
         digest = hashlib.sha256(text.encode())

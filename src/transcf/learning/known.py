@@ -13,6 +13,7 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
+from transcf.kernels.sorting import transpose
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,12 @@ class Known:
     def item_counts(self) -> npt.NDArray[np.int64]:
         """(n_items,) training interactions of each item."""
         return np.bincount(self.seen.indices, minlength=len(self.items))
+
+    @cached_property
+    def by_item(self) -> Csr:
+        """Users of each item in training."""
+        indptr, rows = transpose(self.seen.indptr, self.seen.indices, len(self.items))
+        return Csr(indptr, rows, len(self.users))
 
     @cached_property
     def rankable(self) -> npt.NDArray[np.bool_]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from transcf.data.csr import Csr
 from transcf.data.histories import Histories
-from transcf.data.ids import Rows
+from transcf.data.ids import IdMap, Rows
 from transcf.errors import UnsupportedError
 from transcf.learning.known import Known
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores, block_length
@@ -31,6 +33,17 @@ class Learned(ABC):
         """Keep both."""
         self.known, self.name = known, name
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is computed from the rest when it is first needed.
+
+        It would make copies larger, and has functions in it that cannot be pickled.
+        """
+        kinds = type(self).__mro__
+        lazy = {
+            n for kind in kinds for n, v in vars(kind).items() if isinstance(v, cached_property)
+        }
+        return {name: value for name, value in vars(self).items() if name not in lazy}
+
     @abstractmethod
     def arrays(self) -> Arrays:
         """Return what files hold, by name."""
@@ -38,6 +51,21 @@ class Learned(ABC):
     def attributes(self) -> dict[str, Any]:
         """Return what a fitted model shows, by name without the trailing underscore."""
         return self.arrays()
+
+    @property
+    def users_(self) -> IdMap:
+        """User ids."""
+        return self.known.users
+
+    @property
+    def items_(self) -> IdMap:
+        """Item ids."""
+        return self.known.items
+
+    @property
+    def seen_(self) -> Csr:
+        """Items of each user in training."""
+        return self.known.seen
 
     @property
     def rankable(self) -> npt.NDArray[np.bool_]:

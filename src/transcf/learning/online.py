@@ -57,7 +57,7 @@ class OnlineRule:
 def learn_log(
     learned: OnlineState, seen: Csr, growth: Growth, log: Interactions, rule: OnlineRule
 ) -> OnlineState:
-    """Take in the events of a log, oldest first (in the order of ids if there are no times).
+    """Take in the events of a log, oldest first (in the order of the log if there are no times).
 
     Args:
         learned: The model before.
@@ -100,9 +100,8 @@ def _turns(growth: Growth, log: Interactions, old: Array) -> tuple[Array, Array]
     """Return the new events, oldest first, and when each interaction arrives, -1 for old ones."""
     turns = np.zeros(len(growth.known.seen.indices), np.int64)
     turns[old] = -1
-    order = np.arange(len(log))
-    if log.timestamps is not None:
-        order = np.argsort(log.timestamps, kind="stable")
+    when = log.positions if log.timestamps is None else log.timestamps
+    order = np.argsort(when, kind="stable")
     places = growth.places(growth.event_users[order], growth.event_items[order])
     is_new = turns[places] == 0
     turns[places[is_new]] = np.arange(np.count_nonzero(is_new))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.pairwise import HingeExtra, HingeRates, LogisticRates, NoExtra
 from transcf.kernels.ranked_draws import RankedRates, Rankings
-from transcf.kernels.rounds import Rounds, Rows, run_rounds
+from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import padded_width, unpadded
 from transcf.learning.families import TripleSettings
 from transcf.learning.first_vectors import first_vectors
@@ -63,7 +63,7 @@ class PairwiseSolver(ABC, Generic[S]):
         self._dim = padded_width(settings.dim)
         self._dealer = Dealer(problem, self._dim, samples, block_bytes)
         n_active = len(problem.active_items)
-        self._rows: Rows[NoExtra] = Rows(
+        self._rows: PackedRows[NoExtra] = PackedRows(
             users=aligned_zeros((problem.n_users * self._dim,), dtype),
             items=aligned_zeros((n_active * self._dim,), dtype),
             bias=np.zeros(n_active, dtype),
@@ -87,7 +87,7 @@ class PairwiseSolver(ABC, Generic[S]):
         rates = self._rates(dtype.type)
         totals = np.zeros((len(strata.visits) - 1, 3))
         for begin, end in pairwise(self._cuts()):
-            rows = Rows(*self._rows[:3], extra=self._prepare(dtype))
+            rows = PackedRows(*self._rows[:3], extra=self._prepare(dtype))
             rounds = Rounds(self._settings.random_state, number, begin, end)
             run_rounds(rates, rows, self._dim, strata, self._samples_per_item, rounds, totals)
         loss, _, triples = totals.sum(axis=0)

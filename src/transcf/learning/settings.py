@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin
@@ -106,11 +106,17 @@ def values_of(values: Any) -> dict[str, Any]:
     return {entry.name: getattr(values, entry.name) for entry in fields_of(type(values))}
 
 
-def check(owner: str, values: Any) -> None:
-    """Raise a `ParameterError` for the first value that its rule does not allow."""
+def check(owner: str, values: Any, names: Collection[str] | None = None) -> None:
+    """Raise a `ParameterError` for the first value that its rule does not allow.
+
+    Args:
+        owner: What the error calls the model.
+        values: The settings.
+        names: Which of them to check; None checks all.
+    """
     for name, rule in rules_of(type(values)).items():
         value = getattr(values, name)
-        if not rule.allows(value):
+        if (names is None or name in names) and not rule.allows(value):
             raise ParameterError(f"{owner}: {name}={value!r} is not allowed; it must be {rule}.")
 
 
@@ -137,5 +143,5 @@ def describe(kind: type) -> str:
         rule, default = entry.metadata["rule"], entry.default
         allowed = "" if isinstance(rule, Flag) else f" ({rule}; default {default!r})"
         text = f"{entry.name}: {entry.metadata['meaning']}{allowed or f' (default {default!r})'}"
-        lines.append(textwrap.fill(text, 92, initial_indent=" " * 8, subsequent_indent=" " * 12))
-    return "\n".join(["    Args:", *lines])
+        lines.append(textwrap.fill(text, 92, initial_indent=" " * 4, subsequent_indent=" " * 8))
+    return "\n".join(["Args:", *lines])

@@ -61,8 +61,8 @@ class AoBPR(Recommender[AoBPRSettings]):
         solver = AdaptiveSolver(Problem.of(fit.train), self.settings)
         return fit.run(solver, self.settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        return logistic_factors(self.name, self.settings, arrays, known)
+    def _restore(self, arrays: Arrays, known: Known, settings: AoBPRSettings) -> Learned:
+        return logistic_factors(self.name, settings, arrays, known)
 
 
 class AdaptiveSolver(LogisticSolver):

@@ -67,8 +67,8 @@ class BPR(Recommender[BPRSettings]):
         solver = LogisticSolver(Problem.of(fit.train), self.settings)
         return fit.run(solver, self.settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        return logistic_factors(self.name, self.settings, arrays, known)
+    def _restore(self, arrays: Arrays, known: Known, settings: BPRSettings) -> Learned:
+        return logistic_factors(self.name, settings, arrays, known)
 
 
 def logistic_factors(name: str, settings: BPRSettings, arrays: Arrays, known: Known) -> Factors:

@@ -84,8 +84,8 @@ class CML(Recommender[CMLSettings]):
         solver = HingeSolver(Problem.of(fit.train), self.settings)
         return fit.run(solver, self.settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        vectors = stored_factors(arrays, known, self.settings.dim)
+    def _restore(self, arrays: Arrays, known: Known, settings: CMLSettings) -> Learned:
+        vectors = stored_factors(arrays, known, settings.dim)
         guests = HistoryMap(known, *vectors, in_ball=True)
         return Factors(known, self.name, *vectors, guests, geometry="distance")
 

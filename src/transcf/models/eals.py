@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from transcf.data.interactions import Interactions
+from transcf.data.logs import as_interactions
 from transcf.kernels import Array
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
 from transcf.learning.alternation import Alternation, LeastSquaresGuests, Objective, elementwise
@@ -92,6 +92,7 @@ class EALS(Recommender[EALSSettings]):
     name = "eALS"
     remedy: ClassVar[str] = "dim, or raise regularization"
     free_to_change: ClassVar[tuple[str, ...]] = ("epochs", "patience", "online_steps", "w_new")
+    after_fit: ClassVar[tuple[str, ...]] = ("online_steps", "w_new")
     __init__ = made_from(EALSSettings)
 
     # -- learning ----------------------------------------------------------------------------
@@ -104,36 +105,36 @@ class EALS(Recommender[EALSSettings]):
         weights = weights_of_items(settings, by_item.counts)
         goal = objective(settings.regularization, weights, by_user.counts)
         alternation = Alternation(by_user, by_item, goal, elementwise(settings.dim), *start)
-        beside = {"item_weights": weights, "interaction_weights": np.empty(0, np.float32)}
+        extras = {"item_weights": weights, "interaction_weights": np.empty(0, np.float32)}
         return fit.run(
-            alternation, settings, lambda tensors, known: self._restore(tensors | beside, known)
+            alternation, settings, lambda tensors, *rest: self._restore(tensors | extras, *rest)
         )
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        vectors = stored_factors(arrays, known, self.settings.dim)
+    def _restore(self, arrays: Arrays, known: Known, settings: EALSSettings) -> Learned:
+        vectors = stored_factors(arrays, known, settings.dim)
         weights = checked(arrays, "item_weights", np.float32, (len(known.items),))
         given = arrays.get("interaction_weights")
         size = len(known.seen.indices) if given is not None and len(given) else 0
         own = checked(arrays, "interaction_weights", np.float32, (size,))
-        goal = partial(objective, self.settings.regularization, weights)
+        goal = partial(objective, settings.regularization, weights)
         guests = LeastSquaresGuests(vectors[1], goal)
-        beside = {"item_weights": weights, "interaction_weights": own}
-        return Factors(known, self.name, *vectors, guests, beside=beside)
+        extras = {"item_weights": weights, "interaction_weights": own}
+        return Factors(known, self.name, *vectors, guests, extras=extras)
 
     # -- new interactions --------------------------------------------------------------------
 
-    def partial_fit(self, log: Interactions) -> Self:
+    def partial_fit(self, log: Any) -> Self:
         """Learn from new interactions, one after the other, without training again.
 
         Each sets the vectors of its user and of its item to their coordinate-wise minima,
         `online_steps` times, with weight `w_new`; all other vectors stay as they are. New users
         and items begin with a random vector, and a new item has the mean c_i of those with
-        interactions. The order is that of the timestamps, or of ids where there are none, and
+        interactions. The order is that of the timestamps, or of the log where there are none, and
         interactions that are known already change nothing. Rows are in the order of ids, so row
         numbers do change.
 
         Args:
-            log: New interactions, with old or new ids.
+            log: New interactions, with old or new ids, in any form that `fit` takes.
 
         Example:
             >>> import polars as pl
@@ -143,11 +144,11 @@ class EALS(Recommender[EALSSettings]):
             >>> model.partial_fit(today).recommend("new", k=3).shape
             (3, 4)
         """
-        learned, settings = self._fitted(), self.settings
+        log, learned, settings = as_interactions(log), self._fitted(), self.settings_
         assert isinstance(learned, Factors), "eALS learns nothing else"
         growth = Growth.of(learned.known, log)
-        seen, item_weights = learned.known.seen, learned.beside["item_weights"]
-        weights = learned.beside["interaction_weights"]
+        seen, item_weights = learned.known.seen, learned.extras["item_weights"]
+        weights = learned.extras["interaction_weights"]
         if not len(weights):
             weights = np.ones(len(seen.indices), np.float32)
         rule = OnlineRule(
@@ -156,7 +157,7 @@ class EALS(Recommender[EALSSettings]):
             ridge=settings.regularization,
             missing=float(item_weights[learned.rankable].mean(dtype=np.float64)),
             start_scale=_START,
-            seed=[settings.random_state, self._additions + 1],
+            seed=[settings.random_state, self.additions_ + 1],
         )
         before = OnlineState(learned.users, learned.items, item_weights, weights)
         after = learn_log(before, seen, growth, log, rule)
@@ -166,7 +167,7 @@ class EALS(Recommender[EALSSettings]):
             "item_weights": after.missing,
             "interaction_weights": after.targets,
         }
-        return self._add(self._restore(arrays, growth.known))
+        return self._add(self._restore(arrays, growth.known, self.settings_))
 
 
 def weights_of_items(settings: EALSSettings, counts: Array) -> Array:

@@ -70,9 +70,9 @@ class EASE(Recommender[EASESettings]):
                 f"(the matrix has no inverse in {self.settings.precision}): choose a value nearer "
                 "to the default, or precision='float64'."
             )
-        return self._restore({"weights": weights}, fit.known)
+        return self._restore({"weights": weights}, fit.known, self.settings)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+    def _restore(self, arrays: Arrays, known: Known, settings: EASESettings) -> Learned:
         return ItemWeights(known, self.name, stored_dense(arrays, known))
 
 

@@ -92,9 +92,9 @@ class IALS(Recommender[IALSSettings]):
         alternation = Alternation(by_user, by_item, goal, solver, *start)
         return fit.run(alternation, settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        vectors = stored_factors(arrays, known, self.settings.dim)
-        goal = partial(objective, self.settings, known.item_counts)
+    def _restore(self, arrays: Arrays, known: Known, settings: IALSSettings) -> Learned:
+        vectors = stored_factors(arrays, known, settings.dim)
+        goal = partial(objective, settings, known.item_counts)
         guests = LeastSquaresGuests(vectors[1], goal)
         return Factors(known, self.name, *vectors, guests)
 

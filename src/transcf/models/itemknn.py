@@ -64,7 +64,7 @@ class ItemKNN(Recommender[ItemKNNSettings]):
             blocks.append(self._nearest(shared, norms, first))
         return self._made(by_history(blocks), fit.known)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+    def _restore(self, arrays: Arrays, known: Known, settings: ItemKNNSettings) -> Learned:
         return self._made(stored_sparse(arrays, known), known)
 
     def _made(self, weights: sp.csr_array, known: Known) -> Learned:

@@ -68,9 +68,9 @@ class Popularity(Recommender[NoSettings]):
 
     def _learn(self, fit: Fit) -> Learned:
         scores = fit.known.item_counts.astype(np.float32)
-        return self._restore({"item_scores": scores}, fit.known)
+        return self._restore({"item_scores": scores}, fit.known, self.settings)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+    def _restore(self, arrays: Arrays, known: Known, settings: NoSettings) -> Learned:
         return ItemScores(known, self.name, arrays)
 
 
@@ -100,7 +100,7 @@ class InversePopularity(Recommender[NoSettings]):
 
     def _learn(self, fit: Fit) -> Learned:
         scores = -fit.known.item_counts.astype(np.float32)
-        return self._restore({"item_scores": scores}, fit.known)
+        return self._restore({"item_scores": scores}, fit.known, self.settings)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+    def _restore(self, arrays: Arrays, known: Known, settings: NoSettings) -> Learned:
         return ItemScores(known, self.name, arrays)

@@ -58,10 +58,10 @@ class Random(Recommender[RandomSettings]):
 
     def _learn(self, fit: Fit) -> Learned:
         keys = _keys(self.settings.random_state, 0, fit.train.n_users)
-        return self._restore({"user_keys": keys}, fit.known)
+        return self._restore({"user_keys": keys}, fit.known, self.settings)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        return Streams(known, self.name, arrays, self.settings.random_state)
+    def _restore(self, arrays: Arrays, known: Known, settings: RandomSettings) -> Learned:
+        return Streams(known, self.name, arrays, settings.random_state)
 
 
 class Streams(Learned):

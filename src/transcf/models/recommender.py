@@ -7,61 +7,59 @@ here; ids, filters and tables in `answers`.
 
 from __future__ import annotations
 
-import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from transcf.answers.notebook import html_table
 from transcf.answers.questions import Answers
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError, ModelFileError, ParameterError
+from transcf.data.logs import as_interactions
+from transcf.errors import DataError, ParameterError
 from transcf.learning.families import IterationSettings
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.learning.presets import preset
 from transcf.learning.rules import Rule
-from transcf.learning.settings import check, describe, fields_of, rules_of, signature_of, values_of
-from transcf.models.registry import HOMES
+from transcf.learning.settings import check, fields_of, rules_of, values_of
+from transcf.models.making import follow_settings, made_from
+from transcf.models.saving import put_together, taken_apart
 from transcf.retrieval.scorer import LinearForm, Scores
-from transcf.storage.folders import StoredModel, read_model, write_model
+from transcf.storage.folders import read_model, write_model
 from transcf.storage.tensors import Arrays
 from transcf.threads import use_threads
 from transcf.training.loop import DivergedRunError
 from transcf.training.options import FitOptions
 
+__all__ = ["Recommender", "made_from"]
+
 S = TypeVar("S")
-P = ParamSpec("P")
-
-
-def made_from(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P], None]:
-    """Return a constructor that takes the fields of a class of settings, by name."""
-
-    def __init__(self: Any, /, *args: P.args, **params: P.kwargs) -> None:  # noqa: N807
-        self.check_names(params)
-        self.settings = settings(*args, **params)
-
-    __init__.settings = settings  # type: ignore[attr-defined]
-    return __init__
 
 
 class Recommender(Answers, ABC, Generic[S]):
     """The parent of all models; see the module for how to write one.
 
+    A fitted model keeps the settings that it was fitted with: `set_params` is about the next
+    `fit`, as in scikit-learn, and changes neither answers nor what `save` writes. Settings that
+    matter only after `fit` (`after_fit`) count from the moment they are set.
+
     Attributes (after `fit`):
         learned_: What was learned: arrays that score.
+        settings_: The settings that it was learned with.
         history_: Table of the epochs, for models that have some.
-        best_epoch_: The epoch that was kept.
+        best_epoch_: The epoch that was kept; None for models without epochs.
+        additions_: How often interactions were added since (`partial_fit`).
         report_: Facts about the training (sizes, seconds, what a model adds), JSON values only;
             saved with the model.
     """
@@ -70,32 +68,30 @@ class Recommender(Answers, ABC, Generic[S]):
     remedy: ClassVar[str] = "learning_rate"
     #: Parameters that may differ between a run and its resumption.
     free_to_change: ClassVar[tuple[str, ...]] = ("epochs", "patience")
+    #: Parameters that `fit` does not use: what is fitted follows them when they are changed.
+    after_fit: ClassVar[tuple[str, ...]] = ()
 
     #: Names on the command line, and the parameters that each stands for.
     variants: ClassVar[dict[str, dict[str, Any]]]
     #: The class of the settings.
     settings_class: ClassVar[type]
+    #: What the next `fit` goes by.
     settings: S
     if TYPE_CHECKING:
         __init__: Callable[..., None]
     report_: dict[str, Any]
     history_: pl.DataFrame
-    best_epoch_: int
+    best_epoch_: int | None
+    additions_: int
+    settings_: S
 
     def __init_subclass__(cls) -> None:
         """Derive signature, documentation and attributes from the settings."""
         super().__init_subclass__()
-        if "__init__" not in vars(cls):
-            return
-        cls.settings_class = vars(cls)["__init__"].settings
-        if "variants" not in vars(cls):
-            cls.variants = {str(cls.name).lower(): {}}
-        setattr(cls, "__signature__", signature_of(cls.settings_class))  # noqa: B010
-        if cls.__doc__ and fields_of(cls.settings_class):
-            before, mark, after = cls.__doc__.partition("    Attributes (after `fit`):")
-            cls.__doc__ = f"{before}{describe(cls.settings_class)}\n\n{mark}{after}"
-        for entry in fields_of(cls.settings_class):
-            setattr(cls, entry.name, _parameter(entry.name, entry.metadata["meaning"]))
+        if "__init__" in vars(cls):
+            follow_settings(cls)
+            if "variants" not in vars(cls):
+                cls.variants = {str(cls.name).lower(): {}}
 
     @property
     @abstractmethod
@@ -137,14 +133,37 @@ class Recommender(Answers, ABC, Generic[S]):
         made: Self = cls(**(preset(cls.__name__, "paper", dataset) | changes))
         return made
 
-    def get_params(self) -> dict[str, Any]:
-        """Return the hyper-parameters by name, as they were given."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the hyper-parameters by name, as they were given.
+
+        Args:
+            deep: For scikit-learn, which asks for the parameters of parts; models have none.
+        """
         return values_of(self.settings)
 
     def set_params(self, **values: Any) -> Self:
-        """Set hyper-parameters by name."""
+        """Set hyper-parameters for the next `fit`; what is fitted stays as it is.
+
+        Those that matter only after `fit`, such as eALS's `online_steps`, count at once.
+
+        Raises:
+            ParameterError: A name or a value is not allowed; nothing is changed then.
+
+        Example:
+            >>> from transcf import EALS, synthesize
+            >>> model = EALS(dim=8, epochs=1).fit(synthesize())
+            >>> model.set_params(dim=32, w_new=2.0).user_vectors_.shape[1]
+            8
+            >>> model.settings_.dim, model.settings_.w_new
+            (8, 2.0)
+        """
         self.check_names(values)
-        self.settings = self.settings_class(**{**self.get_params(), **values})
+        changed = replace(self.settings, **values)  # type: ignore[type-var]
+        check(type(self).__name__, changed, values)
+        self.settings = changed
+        if self.is_fitted:
+            late = {name: value for name, value in values.items() if name in self.after_fit}
+            self.settings_ = replace(self.settings_, **late)  # type: ignore[type-var]
         return self
 
     @classmethod
@@ -163,23 +182,34 @@ class Recommender(Answers, ABC, Generic[S]):
         values = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({values})"
 
+    def _repr_html_(self) -> str:
+        """Show the class with its hyper-parameters and their meanings, in notebooks."""
+        values = self.get_params()
+        rows = [
+            (entry.name, values[entry.name], entry.metadata["meaning"])
+            for entry in fields_of(self.settings_class)
+        ]
+        note = "not fitted"
+        if self.is_fitted:
+            note = f"fitted on {len(self.users_):,} users and {len(self.items_):,} items"
+        return html_table(type(self).__name__, note, rows)
+
     # -- learning ----------------------------------------------------------------------------
 
-    def fit(
-        self, train: Interactions, validation: Held = None, options: FitOptions | None = None
-    ) -> Self:
+    def fit(self, train: Any, validation: Any = None, options: FitOptions | None = None) -> Self:
         """Learn from interactions, anew: nothing of an earlier fit is used.
 
         Args:
-            train: What to learn from.
-            validation: Held-out interactions with the same ids, for models that choose their
-                epoch by it; others leave it alone.
+            train: What to learn from: interactions, a table, a matrix, a path or a name, as
+                `as_interactions` takes them.
+            validation: Held-out interactions with the same ids (or a `Validation`), for models
+                that choose their epoch by it; others leave it alone.
             options: How to run it (checkpoints, progress, threads); nothing that changes what is
                 learned.
         """
-        return self._fit(train, validation, options or FitOptions(), None)
+        return self._fit(as_interactions(train), validation, options or FitOptions(), None)
 
-    def refit(self, log: Interactions, options: FitOptions | None = None) -> Self:
+    def refit(self, log: Any, options: FitOptions | None = None) -> Self:
         """Learn anew from all there is, as long as was found best before.
 
         The model that people deploy: `fit` on a part of the events chose the epoch on others that
@@ -187,7 +217,7 @@ class Recommender(Answers, ABC, Generic[S]):
         those of the first `best_epoch_` epochs of a fit on `log`.
 
         Args:
-            log: All interactions.
+            log: All interactions, in any form that `fit` takes.
             options: As for `fit`.
 
         Example:
@@ -199,8 +229,7 @@ class Recommender(Answers, ABC, Generic[S]):
             3000
         """
         self._fitted()
-        last = self.report_.get("best_epoch")
-        return self._fit(log, None, options or FitOptions(), last)
+        return self._fit(as_interactions(log), None, options or FitOptions(), self.best_epoch_)
 
     def _fit(
         self, train: Interactions, validation: Held, options: FitOptions, last_epoch: int | None
@@ -208,7 +237,6 @@ class Recommender(Answers, ABC, Generic[S]):
         self.check_params()
         if not len(train):
             raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
-        self._forget()
         started, known = time.perf_counter(), Known.of(train)
         fit = Fit(
             name=self.name,
@@ -231,39 +259,37 @@ class Recommender(Answers, ABC, Generic[S]):
         return self
 
     def _take_over(self, learned: Learned, fit: Fit, started: float) -> None:
-        self.learned_ = learned
+        """Be what was learned; nothing is left of an earlier fit, which a failed one has kept."""
+        for attribute in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, attribute)
+        self.learned_, self.settings_ = learned, self.settings
         self.report_ = fit.known.facts() | fit.report
         self.report_["seconds"] = round(time.perf_counter() - started, 3)
+        self.best_epoch_, self.additions_ = None, 0
         if fit.outcome is not None:
             self.history_, self.best_epoch_ = fit.outcome.history, fit.outcome.best_epoch
 
-    @property
-    def _additions(self) -> int:
-        """How often interactions were added since the fit."""
-        return int(self.report_.get("additions", 0))
-
     def _add(self, learned: Learned) -> Self:
         """Take over what was learned with new interactions added."""
-        additions = {"additions": self._additions + 1}
-        self.learned_, self.report_ = learned, self.report_ | learned.known.facts() | additions
+        self.learned_, self.additions_ = learned, self.additions_ + 1
+        self.report_ |= learned.known.facts() | {"additions": self.additions_}
         return self
-
-    def _forget(self) -> None:
-        """Be as before the first fit."""
-        for attribute in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, attribute)
 
     @abstractmethod
     def _learn(self, fit: Fit) -> Learned:
         """Learn from `fit.train`; models with epochs hand a trainable to `fit.run`."""
 
     @abstractmethod
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        """Return what was learned, from its arrays.
+    def _restore(self, arrays: Arrays, known: Known, settings: S) -> Learned:
+        """Return what was learned with some settings, from its arrays.
 
         Raises:
             ValueError: An array is missing or not what the model needs.
         """
+
+    def restore(self, arrays: Arrays, known: Known) -> Learned:
+        """Return what was learned with the present settings, from its arrays."""
+        return self._restore(arrays, known, self.settings)
 
     # -- what a fitted model knows, and its scores by row --------------------------------------
 
@@ -322,72 +348,28 @@ class Recommender(Answers, ABC, Generic[S]):
                 attributes = self.learned_.attributes()
                 if name[:-1] in attributes:
                     return attributes[name[:-1]]
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            is_learned = name.endswith("_") and not name.startswith("_") and not self.is_fitted
+            hint = " before it is fitted: call fit first" if is_learned else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     # -- files -------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the model to a folder: tensors, JSON and ids, no code; all or nothing."""
-        learned = self._fitted()
-        if type(self).__name__ not in HOMES:
-            raise ParameterError(
-                f"There is no registered class {type(self).__name__!r}: transcf.load could not "
-                "read what it saved."
-            )
-        known = learned.known
-        stored = StoredModel(
-            kind=type(self).__name__,
-            summary=inspect.cleandoc(type(self).__doc__ or "").split("\n")[0],
-            params=self.get_params(),
-            report=self.report_,
-            users=known.users,
-            items=known.items,
-            seen=known.seen,
-            histories=known.histories,
-            timed=known.timed,
-            arrays=learned.arrays(),
-        )
-        return write_model(stored, folder)
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the model to a folder: tensors, JSON and ids, no code; all or nothing.
+
+        Args:
+            folder: Where it goes; a free name or an empty folder.
+            overwrite: Whether a model that is there is replaced, in one step when the new one is
+                whole.
+
+        Raises:
+            ModelFileError: Something is there that is not replaced.
+            WriteError: The system refuses to write it, as on a full disk.
+        """
+        self._fitted()
+        return write_model(taken_apart(self), folder, overwrite=overwrite)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Read a model that `save` wrote."""
-        return cls.from_stored(read_model(folder), folder)
-
-    @classmethod
-    def from_stored(cls, stored: StoredModel, folder: str | Path) -> Self:
-        """Put a model together that was read from a folder."""
-        if stored.kind != cls.__name__:
-            raise ParameterError(
-                f"{folder} holds a {stored.kind}, not a {cls.__name__}: use {stored.kind}.load or "
-                "transcf.load."
-            )
-        try:
-            cls.check_names(stored.params)
-            model: Self = cls(**stored.params)
-            model.check_params()
-        except ParameterError as error:
-            raise ModelFileError(
-                f"{folder} holds a model that this version of transcf cannot make: {error}"
-            ) from error
-        known = Known(stored.users, stored.items, stored.seen, stored.histories, stored.timed)
-        try:
-            model.learned_ = model._restore(stored.arrays, known)
-        except (KeyError, ValueError, TypeError) as error:
-            raise ModelFileError(
-                f"{folder} does not hold the arrays of a {cls.__name__}: {error}."
-            ) from error
-        model.report_ = stored.report
-        return model
-
-
-def _parameter(name: str, meaning: str) -> property:
-    """Show a setting as an attribute of the model."""
-
-    def get(model: Recommender[Any]) -> Any:
-        return getattr(model.settings, name)
-
-    def put(model: Recommender[Any], value: Any) -> None:
-        model.settings = replace(model.settings, **{name: value})
-
-    return property(get, put, doc=meaning)
+    def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
+        """Read a model that `save` wrote; `mapped` as in `transcf.load`."""
+        return put_together(cls, read_model(folder, mapped=mapped), folder)

@@ -74,8 +74,14 @@ def create(name: str, **params: Any) -> Recommender[Any]:
     return model
 
 
-def load(folder: str | Path) -> Recommender[Any]:
+def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
     """Read a model of any registered class from its folder.
+
+    Args:
+        folder: What `save` wrote.
+        mapped: Whether arrays are mapped into memory rather than read. None does so from 256 MiB
+            on. What is read is the model's own; a mapped file must not be written to while the
+            model is in use, which `save` never does.
 
     Raises:
         ModelFileError: Something is missing, damaged, altered, too old or too new; the message
@@ -87,14 +93,15 @@ def load(folder: str | Path) -> Recommender[Any]:
         >>> load(folder).name
         'popularity'
     """
+    from transcf.models.saving import put_together
     from transcf.storage.folders import read_model
 
-    stored = read_model(folder)
+    stored = read_model(folder, mapped=mapped)
     if stored.kind not in HOMES:
         raise ModelFileError(
             f"{folder} holds a {stored.kind!r}, and this version of transcf has no such model."
         )
-    return _import(stored.kind).from_stored(stored, folder)
+    return put_together(_import(stored.kind), stored, folder)
 
 
 def canonical_name(name: str) -> str:
@@ -109,6 +116,10 @@ def canonical_name(name: str) -> str:
 
 def _find(name: str) -> tuple[str, str]:
     """Return the class and the variant that a name stands for."""
+    if not isinstance(name, str):
+        raise ParameterError(
+            f"{name!r} is no name of a model; there are: {', '.join(available())}."
+        )
     wanted = _bare(name)
     # Most names are those of a class: then no other has to be imported.
     likely = [class_name for class_name in HOMES if _bare(class_name) == wanted]

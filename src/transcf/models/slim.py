@@ -93,5 +93,5 @@ class SLIM(Recommender[SLIMSettings]):
             )
         return ItemWeights(fit.known, self.name, weights)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
+    def _restore(self, arrays: Arrays, known: Known, settings: SLIMSettings) -> Learned:
         return ItemWeights(known, self.name, stored_sparse(arrays, known))

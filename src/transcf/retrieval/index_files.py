@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from transcf.data.atomic import whole_file
 from transcf.errors import ModelFileError
 from transcf.retrieval.index import ItemIndex
 from transcf.retrieval.lists import faiss_library
 from transcf.retrieval.projection import Projection
+from transcf.storage import tensors
+from transcf.storage.tensors import Arrays
 
 _FORMAT, _VERSION = "transcf-index", 1
 _ARRAYS = ("item_vectors", "rows", "user_map", "item_map", "item_mean", "lists")
@@ -28,7 +27,7 @@ def save(index: ItemIndex, path: Path) -> Path:
     if index.lists is not None:
         lists = faiss_library().serialize_index(index.lists)
     projection = index.projection
-    arrays: dict[str, npt.NDArray[Any]] = {
+    arrays: Arrays = {
         "item_vectors": index.item_vectors,
         "rows": index.rows,
         "user_map": projection.user_map,
@@ -37,11 +36,11 @@ def save(index: ItemIndex, path: Path) -> Path:
         "lists": lists,
     }
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    about: dict[str, Any] = {"version": _VERSION}
+    about: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
     about |= {"recall": index.recall, "probes": index.probes}
     about["sha256"] = _checksum(about, arrays)
     with whole_file(path) as unfinished:
-        save_file(arrays, unfinished, metadata={_FORMAT: json.dumps(about)})
+        tensors.write(unfinished, arrays, json.dumps(about))
     return path
 
 
@@ -55,7 +54,7 @@ def load(path: Path) -> ItemIndex:
         raise ModelFileError(f"There is no index file {path}.")
     try:
         about, arrays = _read(path)
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise ModelFileError(
             f"{path} is damaged or not an index: build it again with `transcf export --to index`."
         ) from error
@@ -72,21 +71,26 @@ def load(path: Path) -> ItemIndex:
     )
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    with safe_open(path, framework="numpy") as stored:
-        about = json.loads((stored.metadata() or {})[_FORMAT])
-        if about["version"] > _VERSION:
-            raise ModelFileError(
-                f"{path} is an index of version {about['version']} and this library reads "
-                f"{_VERSION}: update the library or build the index again."
-            )
-        arrays = {name: stored.get_tensor(name) for name in _ARRAYS}
+def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
+    try:
+        text, stored = tensors.read_with_about(path)
+    except ModelFileError as error:
+        raise ValueError("not a file of arrays") from error
+    about = json.loads(text)
+    if about["format"] != _FORMAT:
+        raise ValueError("not an index")
+    if about["version"] > _VERSION:
+        raise ModelFileError(
+            f"{path} is an index of version {about['version']} and this library reads "
+            f"{_VERSION}: update the library or build the index again."
+        )
+    arrays = {name: stored[name].copy() for name in _ARRAYS}  # faiss wants arrays of its own
     if about.pop("sha256") != _checksum(about, arrays):
         raise ValueError("the checksum does not fit")
     return about, arrays
 
 
-def _checksum(about: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> str:
+def _checksum(about: dict[str, Any], arrays: Arrays) -> str:
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())

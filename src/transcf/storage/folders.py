@@ -8,20 +8,27 @@
 | `seen.parquet` | user and item rows of the training interactions, and the place of each in time |
 | `README.md` | the model card, for people; loading does not read it, so it may be edited |
 
-Loading first compares every file with its SHA-256, in pieces of 64 MiB on all cores (about
-1.4 GB/s for each core with SHA instructions), so that damage can never become a wrong
-recommendation; then arrays are mapped into memory rather than read. `model.json` carries a
-checksum of itself. Checksums find damage and careless edits; they do not prove who wrote a file.
-A folder can only name a registered model, and no file in it can make code run.
+Loading compares every file with its SHA-256, in pieces of 64 MiB on all cores (about 1.4 GB/s for
+each core with SHA instructions), so that damage can never become a wrong recommendation.
+Checksums find damage and careless edits; they do not prove who wrote a file. A folder can only
+name a registered model, and no file in it can make code run.
+
+What is loaded is a private copy, so that nothing done to the files afterwards matters. Arrays of
+`LARGE_BYTES` and more are mapped instead, so that a large model answers at once and its memory is
+shared between programs. `save` never writes to a file that is there: it puts a new folder in the
+place of the old one, whose files live on for those who have them mapped. Other programs should do
+the same (`cp -r` to a new name, then `mv`): a mapped file that is written to changes answers, and
+one that is cut off ends the program. Where that cannot be ruled out, load with `mapped=False`.
 """
 
 from __future__ import annotations
 
-import hashlib
+import io
 import json
+import mmap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -32,16 +39,16 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.errors import ModelFileError, ParameterError
-from transcf.storage import tensors
+from transcf.storage import description, tensors
 from transcf.storage.card import model_card
-from transcf.storage.checksums import checksums
+from transcf.storage.checksums import checksums, read_checksums
+from transcf.storage.description import About
+from transcf.storage.opened import OpenFile, OpenFolder, read_steadily
 
-About: TypeAlias = dict[str, Any]
+#: From this size on arrays are mapped unless the caller says otherwise; smaller ones are copied.
+LARGE_BYTES = 256 * 2**20
 
-FORMAT = "transcf-model"
-VERSION = 2
-
-_ABOUT, _CARD = "model.json", "README.md"
+_CARD = "README.md"
 _TENSORS, _USERS, _ITEMS, _SEEN = (
     "model.safetensors",
     "users.parquet",
@@ -65,6 +72,8 @@ class StoredModel:
         seen: Items of each user in training.
         histories: The same in the order of events.
         timed: Whether that is an order of time.
+        best_epoch: The epoch that was kept, where there were any.
+        additions: How often interactions were added since the fit.
         arrays: What it learned.
     """
 
@@ -77,40 +86,55 @@ class StoredModel:
     seen: Csr
     histories: Histories
     timed: bool
+    best_epoch: int | None
+    additions: int
     arrays: tensors.Arrays
 
 
-def write_model(model: StoredModel, folder: str | Path) -> Path:
+def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = False) -> Path:
     """Write a model to a folder, all or nothing.
 
-    A model that is already there is replaced in one step; anything else but an empty folder is
-    left alone, with an error.
+    With `overwrite` a model that is already there is replaced in one step; else it is left alone,
+    as anything but an empty folder always is, with an error.
     """
     target = Path(folder).absolute()
-    check_replaceable(target)
-    with whole_folder(target) as place:
+    check_replaceable(target, overwrite=overwrite)
+    with whole_folder(target, replace=overwrite) as place:
         tensors.write(place / _TENSORS, model.arrays)
         model.users.series.to_frame().write_parquet(place / _USERS)
         model.items.series.to_frame().write_parquet(place / _ITEMS)
         _seen_table(model).write_parquet(place / _SEEN)
         about = _describe(model, place)
-        (place / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(about, indent=2) + "\n"
+        (place / description.NAME).write_text(text, encoding="utf-8")
         (place / _CARD).write_text(model_card(model.summary, about, model.users), encoding="utf-8")
     return Path(folder)
 
 
-def read_model(folder: str | Path) -> StoredModel:
-    """Read a model from its folder.
+def read_model(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
+    """Read a model from its folder, also while another is being put in its place.
+
+    Args:
+        folder: Where it is.
+        mapped: Whether arrays are mapped rather than copied; None maps large ones. See above.
 
     Raises:
         ModelFileError: Something is missing, damaged, altered, too old or too new; the message
             says what.
     """
-    place = Path(folder)
-    about = read_about(place)
-    _check_files(place, about)
-    users, items = _read_ids(place / _USERS), _read_ids(place / _ITEMS)
-    seen, histories = _read_seen(place / _SEEN, len(users), len(items))
+    return read_steadily(Path(folder), lambda opened: _read(opened, mapped))
+
+
+def _read(opened: OpenFolder, mapped: bool | None) -> StoredModel:
+    about = description.read_about(opened, _CHECKED)
+    # All are opened before anything is read: a folder that is removed meanwhile stays whole here.
+    files = {name: _open(opened, name, about) for name in _CHECKED}
+    if mapped is None:
+        mapped = files[_TENSORS].size >= LARGE_BYTES
+    contents = _contents(files, about, mapped)
+    place = opened.path
+    users, items = (_read_ids(place / name, contents[name]) for name in (_USERS, _ITEMS))
+    seen, histories = _read_seen(place / _SEEN, contents[_SEEN], len(users), len(items))
     return StoredModel(
         kind=about["class"],
         summary="",
@@ -121,41 +145,47 @@ def read_model(folder: str | Path) -> StoredModel:
         seen=seen,
         histories=histories,
         timed=about["timed"],
-        arrays=tensors.read(place / _TENSORS),
+        best_epoch=about["best_epoch"],
+        additions=about["additions"],
+        arrays=tensors.parse(place / _TENSORS, contents[_TENSORS])[1],
     )
 
 
-def read_about(folder: str | Path) -> About:
-    """Read and check `model.json` alone: class, hyper-parameters and training report."""
-    path = Path(folder) / _ABOUT
-    if not Path(folder).is_dir():
-        raise ModelFileError(f"There is no model folder {folder}.")
-    if not path.is_file():
-        raise ModelFileError(f"{folder} is not a saved model: it has no {_ABOUT}.")
-    try:
-        about = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(
-            f"{path} is damaged (it is not JSON): restore the folder from a copy or fit again."
-        ) from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ModelFileError(f"{path} does not describe a model of this library.")
-    version = about.get("version")
-    if isinstance(version, int) and version > VERSION:
-        raise ModelFileError(
-            f"{folder} was written in format {version} and this library reads up to {VERSION}: "
-            "install a newer transcf."
-        )
-    if isinstance(version, int) and 0 < version < VERSION:
-        raise ModelFileError(
-            f"{folder} was written in format {version} by an older transcf and this one reads "
-            f"format {VERSION}: fit again."
-        )
-    if version != VERSION or about.get("sha256") != _own_checksum(about):
-        raise ModelFileError(
-            f"{path} was altered after it was saved: restore the folder from a copy or fit again."
-        )
-    return about
+def _contents(files: dict[str, OpenFile], about: About, mapped: bool) -> dict[str, tensors.Bytes]:
+    """Return the files' contents, compared with what was written."""
+    copies: dict[str, tensors.Bytes] = {
+        name: np.empty(file.size, np.uint8)
+        for name, file in files.items()
+        if not (mapped and name == _TENSORS)
+    }
+    buffers = [copies[name].data if name in copies else None for name in files]
+    found = read_checksums(list(files.values()), buffers)
+    for (name, file), digests in zip(files.items(), found, strict=True):
+        if digests != about["files"][name]["sha256"]:
+            raise ModelFileError(
+                f"{file.path} is damaged or was altered (its checksum differs): restore the folder "
+                "from a copy or fit again."
+            )
+    return copies | ({_TENSORS: _mapped(files[_TENSORS])} if mapped else {})
+
+
+def _open(opened: OpenFolder, name: str, about: About) -> OpenFile:
+    """Open one of the files, if it is as long as it was written."""
+    file = opened.file(name)
+    if file is None:
+        raise ModelFileError(f"{opened.path} is incomplete: {name} is missing.")
+    written, present = about["files"][name]["bytes"], file.size
+    if present < written:
+        raise ModelFileError(f"{file.path} is cut off: {present:,} of {written:,} bytes are there.")
+    if present > written:
+        raise ModelFileError(f"{file.path} has grown: {present:,} bytes instead of {written:,}.")
+    return file
+
+
+def _mapped(file: OpenFile) -> tensors.Bytes:
+    if not file.size:
+        return np.empty(0, np.uint8)  # nothing can be mapped of it
+    return np.frombuffer(mmap.mmap(file.handle, file.size, access=mmap.ACCESS_READ), np.uint8)
 
 
 def _describe(model: StoredModel, place: Path) -> About:
@@ -166,13 +196,15 @@ def _describe(model: StoredModel, place: Path) -> About:
         for path, digests in zip(paths, checksums(paths), strict=True)
     }
     about: About = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": description.FORMAT,
+        "version": description.VERSION,
         "library": __version__,
         "class": model.kind,
         "params": model.params,
         "report": model.report,
         "timed": model.timed,
+        "best_epoch": model.best_epoch,
+        "additions": model.additions,
         "files": files,
     }
     try:
@@ -182,52 +214,38 @@ def _describe(model: StoredModel, place: Path) -> About:
             f"{model.kind} cannot be saved: its parameters and report must be plain numbers, words "
             f"and lists ({error})."
         ) from error
-    about["sha256"] = _own_checksum(about)
-    return about
+    return description.signed(about)
 
 
-def _own_checksum(about: About) -> str:
-    content = {key: value for key, value in about.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
+    """Raise unless a model may be written there: to a free name, an empty folder or over a model.
 
-
-def check_replaceable(target: Path) -> None:
-    """Raise unless a model may be written there: a free name, an empty folder or another model."""
+    Args:
+        target: Where it should go.
+        overwrite: Whether a model that is there may be replaced, even a damaged one.
+    """
     if not target.exists() and not target.is_symlink():
         return
     if target.is_symlink() or not target.is_dir():
         raise ModelFileError(f"{target} is not a folder: choose another place for the model.")
-    others = {path.name for path in target.iterdir()} - {_ABOUT, _CARD, *_CHECKED}
+    present = {path.name for path in target.iterdir()}
+    others = present - {description.NAME, _CARD, *_CHECKED}
+    if present and description.NAME not in present:
+        others = others or present
     if others:
         raise ModelFileError(
             f"{target} holds other files (such as {min(others)}): choose another folder for the "
             "model, or empty this one."
         )
-    if any(target.iterdir()):
-        read_about(target)
+    if present and not overwrite:
+        raise ModelFileError(
+            f"{target} holds a model already: choose another folder, or replace it with "
+            "overwrite=True or --overwrite."
+        )
 
 
-def _check_files(place: Path, about: About) -> None:
-    """Compare every file with what was written."""
-    paths = [place / name for name in _CHECKED]
-    for path in paths:
-        if not path.is_file():
-            raise ModelFileError(f"{place} is incomplete: {path.name} is missing.")
-        written, present = about["files"][path.name]["bytes"], path.stat().st_size
-        if present < written:
-            raise ModelFileError(f"{path} is cut off: {present:,} of {written:,} bytes are there.")
-        if present > written:
-            raise ModelFileError(f"{path} has grown: {present:,} bytes instead of {written:,}.")
-    for path, digests in zip(paths, checksums(paths), strict=True):
-        if digests != about["files"][path.name]["sha256"]:
-            raise ModelFileError(
-                f"{path} is damaged or was altered (its checksum differs): restore the folder "
-                "from a copy or fit again."
-            )
-
-
-def _read_ids(path: Path) -> IdMap:
-    ids = _read_table(path, {"id": (pl.Int64, pl.String)})["id"]
+def _read_ids(path: Path, content: tensors.Bytes) -> IdMap:
+    ids = _read_table(path, content, {"id": (pl.Int64, pl.String)})["id"]
     if ids.null_count() or not ids.is_sorted() or ids.n_unique() != len(ids):
         raise ModelFileError(f"{path} does not hold unique ids in ascending order.")
     return IdMap(ids)
@@ -241,17 +259,21 @@ def _seen_table(model: StoredModel) -> pl.DataFrame:
     return pl.DataFrame({"user": owners, "item": model.seen.indices, "place": places})
 
 
-def _read_seen(path: Path, n_users: int, n_items: int) -> tuple[Csr, Histories]:
+def _read_seen(
+    path: Path, content: tensors.Bytes, n_users: int, n_items: int
+) -> tuple[Csr, Histories]:
     kinds = dict.fromkeys(("user", "item", "place"), (pl.Int32,))
-    table = _read_table(path, kinds)
+    table = _read_table(path, content, kinds)
     users, items, places = (table[name].to_numpy() for name in kinds)
     missing = table.null_count().sum_horizontal().item()
     if missing or not _is_ordered(users, items, n_users, n_items):
         raise ModelFileError(f"{path} does not fit the users and items of the model.")
     indptr = np.searchsorted(users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
-    in_order = np.full(len(items), -1, np.int32)
-    inside = (places >= 0) & (places < np.diff(indptr)[users])
-    in_order[(indptr[users] + places)[inside]] = items[inside]
+    counts, in_order = np.diff(indptr), np.full(len(items), -1, np.int32)
+    spots = np.repeat(indptr[:-1], counts)
+    spots += places
+    if (places >= 0).all() and (spots < np.repeat(indptr[1:], counts)).all():
+        in_order[spots] = items
     if (in_order < 0).any():
         raise ModelFileError(f"{path} does not say in which order users took their items.")
     return Csr(indptr, items.copy(), n_items), Histories(indptr, in_order, n_items)
@@ -267,9 +289,11 @@ def _is_ordered(users: Rows, items: Rows, n_users: int, n_items: int) -> bool:
     return bool(inside and ordered.all())
 
 
-def _read_table(path: Path, columns: dict[str, tuple[Any, ...]]) -> pl.DataFrame:
+def _read_table(
+    path: Path, content: tensors.Bytes, columns: dict[str, tuple[Any, ...]]
+) -> pl.DataFrame:
     try:
-        table = pl.read_parquet(path)
+        table = pl.read_parquet(io.BytesIO(content.data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise ModelFileError(f"{path} cannot be read as Parquet: {error}.") from error
     if table.columns != list(columns) or any(

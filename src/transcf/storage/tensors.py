@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
-import mmap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from transcf.errors import ModelFileError
 
 _ABOUT = "about"
+#: A file begins with the length of its header.
+_LENGTH_BYTES = 8
 
 #: Arrays by name.
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+#: The content of a file.
+Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 _KINDS = {
     "F64": np.float64, "F32": np.float32, "F16": np.float16, "BOOL": np.bool_,
@@ -34,39 +35,70 @@ def write(path: Path, arrays: Arrays, about: str = "") -> None:
     save_file(whole, path, metadata={_ABOUT: about} if about else None)
 
 
-def read_about(path: Path) -> str:
-    """Return the text that was written with the arrays."""
-    with _opened(path) as header:
-        return str((header.metadata() or {}).get(_ABOUT, ""))
-
-
 def read(path: Path) -> Arrays:
-    """Return the arrays, read-only views of the file: nothing is read before it is used.
+    """Return the arrays, read-only, in a copy of the file: later changes of it do not matter."""
+    return read_with_about(path)[1]
 
-    The library checks the header (names, shapes, and that the arrays fill the file without gaps,
-    in the order of `offset_keys`); it would copy the arrays, hence the mapping here.
+
+def read_with_about(path: Path) -> tuple[str, Arrays]:
+    """Return the text that was written with the arrays, and the arrays as `read` does."""
+    return parse(path, np.fromfile(path, np.uint8))
+
+
+def parse(path: Path, content: Bytes) -> tuple[str, Arrays]:
+    """Return the text and the arrays, read-only views of the content of a file.
+
+    Args:
+        path: What errors call it.
+        content: All of it, in memory or mapped.
+
+    Raises:
+        ModelFileError: It is not the content of a safetensors file.
     """
-    arrays: Arrays = {}
-    with _opened(path) as header, path.open("rb") as file:
-        offset = 8 + int.from_bytes(file.read(8), "little")
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        for name in header.offset_keys():
-            entry = header.get_slice(name)
-            kind, shape = np.dtype(_KINDS[entry.get_dtype()]), entry.get_shape()
-            count = math.prod(shape)
-            flat: npt.NDArray[Any] = np.frombuffer(content, kind, count, offset)
-            arrays[name] = flat.reshape(shape)
-            offset += count * kind.itemsize
-    return arrays
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
     try:
-        with safe_open(path, framework="numpy") as header:
-            yield header
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ModelFileError(f"{path} cannot be read as safetensors: {error}.") from error
+        return _parse(content)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise ModelFileError(
+            f"{path} cannot be read as safetensors ({error}): restore it from a copy."
+        ) from error
+
+
+def _parse(content: Bytes) -> tuple[str, Arrays]:
+    """Read the header, of which nothing is believed, and lay arrays over what follows it."""
+    start = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES].tobytes(), "little")
+    if len(content) < _LENGTH_BYTES or start > len(content):
+        raise ValueError("it is cut off")
+    header = json.loads(content[_LENGTH_BYTES:start].tobytes())
+    if not isinstance(header, dict):
+        raise ValueError("its header is not an object")
+    about = header.pop("__metadata__", {}).get(_ABOUT, "")
+    if not isinstance(about, str):
+        raise ValueError("its text is not one")
+    arrays: Arrays = {}
+    end = start
+    # In the order of the file, in which arrays follow each other without gaps.
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        kind, shape = np.dtype(_KINDS[entry["dtype"]]), tuple(entry["shape"])
+        if not all(type(length) is int and length >= 0 for length in shape):
+            raise ValueError(f"{name!r} has no proper shape")
+        first, end = end, end + math.prod(shape) * kind.itemsize
+        if entry["data_offsets"] != [first - start, end - start] or end > len(content):
+            raise ValueError(f"{name!r} is not where it should be")
+        array = content[first:end].view(kind) if first % kind.itemsize == 0 else None
+        if array is None:  # another library may have written it so
+            array = np.frombuffer(content[first:end].tobytes(), kind)
+        arrays[name] = array.reshape(shape)
+        arrays[name].flags.writeable = False
+    if end != len(content):
+        raise ValueError("it has grown")
+    return about, arrays
 
 
 def stored(

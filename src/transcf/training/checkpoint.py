@@ -75,32 +75,41 @@ class CheckpointFile:
 
     def read(self) -> Checkpoint | None:
         """Return the stored state, None if there is none; damage or a foreign run is an error."""
-        if not self.path.exists():
-            return None
         try:
-            about = json.loads(tensors.read_about(self.path))
-            arrays = tensors.read(self.path)
-        except (ModelFileError, ValueError) as error:
-            raise ModelFileError(
-                f"{self.path} is damaged and cannot be resumed from: remove it to start anew."
-            ) from error
-        if about.get("version") != _VERSION or about.get("fingerprint") != self.fingerprint:
+            about, arrays = tensors.read_with_about(self.path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._damage() from error
+        try:
+            state = json.loads(about)
+            version, fingerprint = state["version"], state["fingerprint"]
+            epoch, history = state["epoch"], state["history"]
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise self._damage() from error
+        if version != _VERSION or fingerprint != self.fingerprint:
             raise ModelFileError(
                 f"{self.path} belongs to a run with other settings or data (validation and "
-                "library version included): use the same ones to resume it, or remove it to start "
-                "anew."
+                "library version included): use the same ones to resume it, choose another folder, "
+                "or replace it with FitOptions(fresh=True) or --fresh."
             )
         return Checkpoint(
-            epoch=about["epoch"],
-            history=about["history"],
+            epoch=epoch,
+            history=history,
             current=_under(_CURRENT, arrays),
             best=_under(_BEST, arrays),
+        )
+
+    def _damage(self) -> ModelFileError:
+        return ModelFileError(
+            f"{self.path} is damaged and cannot be resumed from: replace it with "
+            "FitOptions(fresh=True) or --fresh, or choose another folder."
         )
 
 
 def _under(prefix: str, arrays: Arrays) -> Arrays:
     return {
-        # A copy, for the file will be replaced while training goes on.
+        # A copy, for training writes to it.
         name.removeprefix(prefix): array.copy()
         for name, array in arrays.items()
         if name.startswith(prefix)

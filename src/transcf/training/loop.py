@@ -149,7 +149,9 @@ def train(
     if options.checkpoint is not None:
         store = CheckpointFile(options.checkpoint, plan.fingerprint, options.checkpoint_seconds)
     run = _Run()
-    if store is not None and options.resume and (stored := store.read()) is not None:
+    # Without `resume` it is read as well, since that of another run is not replaced.
+    stored = None if store is None or options.fresh else store.read()
+    if stored is not None and options.resume:
         run = _Run(stored.history, stored.best)
         trainable.load_tensors(stored.current)
     ending: Ending = "finished"
@@ -163,6 +165,7 @@ def train(
             epoch = _one_epoch(trainable, plan, snapshot, run, validate, bar)
             if options.on_epoch is not None:
                 options.on_epoch(epoch)
+            epoch.close()
             was_asked = request.asked  # read once: what ends the run is also written down
             is_last = run.epoch == plan.epochs or run.is_out_of_patience(plan) or was_asked
             if store is not None and (is_last or store.is_due()):
@@ -196,7 +199,9 @@ def _one_epoch(
     if _has_diverged(stats, trainable.tensors(), run):
         trainable.load_tensors(fallback)
         kept = run.outcome("diverged") if run.records else None
-        left = "is not fitted" if kept is None else f"keeps the state of epoch {kept.best_epoch}"
+        left = (
+            "has learned nothing" if kept is None else f"keeps the state of epoch {kept.best_epoch}"
+        )
         raise DivergedRunError(
             f"{plan.title} diverged in epoch {number} (loss {stats.loss:.3g}) and {left}: lower "
             f"{plan.remedy}.",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transcf.errors import ParameterError
 from transcf.training.trainable import Epoch
 
 
@@ -16,7 +17,9 @@ class FitOptions:
 
     Attributes:
         checkpoint: Folder for checkpoints, or None for none.
-        resume: Whether to go on from a checkpoint found there (a fresh start if there is none).
+        resume: Whether to go on from a checkpoint found there (from the start if there is none).
+        fresh: Whether to start anew where the checkpoint of another run is found, and to replace
+            it; else that is an error. A run replaces its own checkpoints in any case.
         checkpoint_seconds: Shortest time between two checkpoints.
         progress: Whether to show a progress bar; None shows it on a terminal.
         on_epoch: Called with every finished epoch.
@@ -29,7 +32,16 @@ class FitOptions:
 
     checkpoint: Path | None = None
     resume: bool = False
+    fresh: bool = False
     checkpoint_seconds: float = 10.0
     progress: bool | None = None
     on_epoch: Callable[[Epoch[Any]], None] | None = None
     threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.resume and self.fresh:
+            raise ParameterError(
+                "resume and fresh contradict each other: use one of them, to go on from a "
+                "checkpoint or to start anew."
+            )

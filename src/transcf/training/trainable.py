@@ -53,12 +53,21 @@ class Epoch(Generic[S]):
     def __init__(self, number: int, make_snapshot: Callable[[], S]) -> None:
         """Keep both."""
         self.number = number
-        self._make_snapshot = make_snapshot
+        self._make_snapshot: Callable[[], S] | None = make_snapshot
 
     @cached_property
     def snapshot(self) -> S:
-        """What is learned so far, to score with; made for the first who asks.
+        """What is learned so far, to score with; made for the first who asks, and kept.
 
-        It has to be asked for before the next epoch begins, and stays as it is then.
+        Raises:
+            RuntimeError: Nobody asked before the next epoch began.
         """
+        if self._make_snapshot is None:
+            raise RuntimeError(
+                f"Epoch {self.number} is over: ask for its snapshot while on_epoch is called."
+            )
         return self._make_snapshot()
+
+    def close(self) -> None:
+        """Let go of the trainable, which goes on; a snapshot that was made stays."""
+        self._make_snapshot = None

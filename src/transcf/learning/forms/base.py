@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from transcf.errors import UnsupportedError
 from transcf.kernels import Array
 from transcf.kernels.translation import Rates, register_form
 from transcf.retrieval.forms import cosine_form, nearness_form
@@ -38,11 +39,13 @@ class Form(ABC):
     has_neighborhoods: ClassVar[bool] = True
     #: Whether the cost is a squared distance, so that near means alike.
     is_distance: ClassVar[bool] = True
+    #: Whether the score is an inner product; one without is ranked pair by pair.
+    is_linear: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         """Let kernels be compiled for the form's own cost and slope."""
         super().__init_subclass__()
-        if "cost" in vars(cls):
+        if not {"cost", "slope"}.isdisjoint(vars(cls)):
             # Compiled kernels go by the name of the class, and those on disk have to find it again.
             place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.rates"}
             cls.rates = type(f"{cls.__name__}Rates", (Rates,), place)
@@ -74,13 +77,13 @@ class Form(ABC):
 
     # -- the same score as one inner product, const_u + x_u . y_i ----------------------------------
 
-    @abstractmethod
     def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
         """Return x (n, width) and const (n,) of users, from a and q (n, dim) each."""
+        raise UnsupportedError(f'The form "{self.name}" is no inner product.')
 
-    @abstractmethod
     def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
         """Return y (n_items, width), from b and n (n_items, dim) and bias (n_items, 1)."""
+        raise UnsupportedError(f'The form "{self.name}" is no inner product.')
 
     # -- newcomers: where the squared error of the known pairs is smallest -------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from scipy.special import expit
 
@@ -65,9 +67,9 @@ class CDAE(Recommender[CDAESettings]):
         training = CDAETraining(fit.train.by_user, self.settings, device)
         return fit.run(training, self.settings, self._snapshot)
 
-    def _snapshot(self, tensors: Arrays, known: Known) -> Learned:
+    def _snapshot(self, tensors: Arrays, known: Known, settings: CDAESettings) -> Learned:
         # The tables have Adam's moments beside the values, and training goes on in them.
-        dim = self.settings.dim
+        dim = settings.dim
         nodes, inputs = (tensors[f"{name}.rows"][:, :dim] for name in ("nodes", "inputs"))
         outputs, bias = tensors["outputs.rows"], tensors["bias"]
         arrays = {
@@ -77,25 +79,25 @@ class CDAE(Recommender[CDAESettings]):
             "input_vectors": inputs.copy(),
             "guest_bias": bias + nodes[known.active].mean(axis=0),
         }
-        return self._restore(arrays, known)
+        return self._restore(arrays, known, settings)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        users, items = stored_factors(arrays, known, self.settings.dim)
+    def _restore(self, arrays: Arrays, known: Known, settings: CDAESettings) -> Learned:
+        users, items = stored_factors(arrays, known, settings.dim)
         shape = items.shape
         inputs = checked(arrays, "input_vectors", np.float32, shape)
         guest_bias = checked(arrays, "guest_bias", np.float32, shape[1:])
-
-        def hidden(histories: Histories) -> Scores:
-            """Return h of people with the mean node, (n, dim)."""
-            states: Scores = expit(histories.matrix.to_scipy() @ inputs + guest_bias)
-            return states
-
         return Factors(
             known,
             self.name,
             users,
             items,
-            guests=hidden,
+            guests=partial(_hidden, inputs, guest_bias),
             bias=stored_bias(arrays, known),
-            beside={"input_vectors": inputs, "guest_bias": guest_bias},
+            extras={"input_vectors": inputs, "guest_bias": guest_bias},
         )
+
+
+def _hidden(inputs: Scores, bias: Scores, histories: Histories) -> Scores:
+    """Return h of people with the mean node, (n, dim)."""
+    states: Scores = expit(histories.matrix.to_scipy() @ inputs + bias)
+    return states

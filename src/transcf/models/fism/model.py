@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from transcf.data.csr import Csr
+from transcf.data.histories import Histories
 from transcf.kernels.neighborhood import row_means
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.factors import Factors, stored_bias
@@ -67,15 +70,15 @@ class FISM(Recommender[FISMSettings]):
     def _learn(self, fit: Fit) -> Learned:
         return fit.run(Training(fit.train, self.settings), self.settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        shape = (len(known.items), self.settings.dim)
+    def _restore(self, arrays: Arrays, known: Known, settings: FISMSettings) -> Learned:
+        shape = (len(known.items), settings.dim)
         return SimilarityFactors(
             known,
             self.name,
             history=checked(arrays, "history_vectors", np.float32, shape),
             items=checked(arrays, "item_vectors", np.float32, shape),
             bias=stored_bias(arrays, known),
-            alpha=self.settings.alpha,
+            alpha=settings.alpha,
         )
 
 
@@ -107,9 +110,9 @@ class SimilarityFactors(Factors):
             name,
             users=history_sums(known.seen, history, alpha),
             items=items,
-            guests=lambda histories: history_sums(histories.matrix, history, alpha),
+            guests=partial(_guest_sums, history, alpha),
             bias=bias,
-            beside={"history_vectors": history},
+            extras={"history_vectors": history},
             stores_users=False,
         )
         self.history = history
@@ -119,6 +122,10 @@ class SimilarityFactors(Factors):
         constants = np.zeros(len(self.history), np.float32)
         form = StoredForm(self.history, self.items, constants)
         return FormView(self.name, self.rankable, form)
+
+
+def _guest_sums(history: Scores, alpha: float, histories: Histories) -> Scores:
+    return history_sums(histories.matrix, history, alpha)
 
 
 def history_sums(people: Csr, history: Scores, alpha: float) -> Scores:

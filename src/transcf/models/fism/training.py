@@ -8,7 +8,7 @@ import numpy as np
 
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.fism_visits import People, Rates, Scratch, Vectors, Visits, run_visits
+from transcf.kernels.fism_visits import People, Scratch, Vectors, VisitRates, Visits, run_visits
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
 from transcf.learning import Arrays
@@ -95,12 +95,12 @@ class Training:
         drawn = settings.negatives * np.minimum(most[who], positives[who] - skipped)
         return Visits(users[who], skipped, _offsets(own[who]), _offsets(drawn), self._at_once)
 
-    def _rates(self, dtype: np.dtype[Any]) -> Rates:
+    def _rates(self, dtype: np.dtype[Any]) -> VisitRates:
         settings, number = self._settings, dtype.type
         rate, negatives = settings.learning_rate, settings.negatives
         shrink = rate * settings.regularization
         pairwise = settings.loss == "auc"
-        return Rates(
+        return VisitRates(
             learning_rate=number(rate),
             shrink=number(shrink),
             keep=number(1 - shrink),

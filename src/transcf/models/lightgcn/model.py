@@ -59,17 +59,17 @@ class LightGCN(Recommender[LightGCNSettings]):
         training = LightGCNTraining(fit.train.by_user, self.settings, device)
         return fit.run(training, self.settings, self._snapshot)
 
-    def _snapshot(self, tensors: Arrays, known: Known) -> Learned:
-        graph, layers = normalized(known.seen), self.settings.layers
+    def _snapshot(self, tensors: Arrays, known: Known, settings: LightGCNSettings) -> Learned:
+        graph, layers = normalized(known.seen), settings.layers
         users, items, sent = smooth(graph, tensors["users"], tensors["items"], layers)
         roots = np.sqrt(np.maximum(1, known.item_counts))[:, None]
         messages = (sent / roots).astype(np.float32)
         arrays = {"user_vectors": users, "item_vectors": items, "item_messages": messages}
-        return self._restore(arrays, known)
+        return self._restore(arrays, known, settings)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        users, items = stored_factors(arrays, known, self.settings.dim)
+    def _restore(self, arrays: Arrays, known: Known, settings: LightGCNSettings) -> Learned:
+        users, items = stored_factors(arrays, known, settings.dim)
         messages = checked(arrays, "item_messages", np.float32, items.shape)
         guests = HistoryMap(known, users, messages, power=0.5)
-        beside = {"item_messages": messages}
-        return Factors(known, self.name, users, items, guests, beside=beside)
+        extras = {"item_messages": messages}
+        return Factors(known, self.name, users, items, guests, extras=extras)

@@ -69,11 +69,10 @@ class NeuMF(Recommender[NeuMFSettings]):
         training = NeuMFTraining(fit.train.by_user, self.settings, device)
         return fit.run(training, self.settings, self._snapshot)
 
-    def _snapshot(self, tensors: Arrays, known: Known) -> Learned:
-        return self._restore(served(self.settings, tensors), known)
+    def _snapshot(self, tensors: Arrays, known: Known, settings: NeuMFSettings) -> Learned:
+        return self._restore(served(settings, tensors), known, settings)
 
-    def _restore(self, arrays: Arrays, known: Known) -> Learned:
-        settings = self.settings
+    def _restore(self, arrays: Arrays, known: Known, settings: NeuMFSettings) -> Learned:
         users, items = stored_factors(arrays, known, settings.width)
         weights = {
             name: checked(arrays, name, np.float32, shape)

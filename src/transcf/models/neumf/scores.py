@@ -35,7 +35,7 @@ class GMF(Factors):
     ) -> None:
         """Keep them."""
         guests = HistoryMap(known, users, items)
-        super().__init__(known, name, users, items, guests, beside=weights)
+        super().__init__(known, name, users, items, guests, extras=weights)
         self._head, self._bias, self._place = weights["gmf_head"], weights["gmf_bias"], guests
 
     @cached_property

@@ -67,7 +67,7 @@ class Batch:
     weight: Array
 
 
-def evaluate(
+def look_up(
     parameters: Parameters,
     averages: Averages,
     triples: Triples,
@@ -179,8 +179,9 @@ class ExactSolver(Solver):
         result, loss = parameters.copy(), 0.0
         for begin in range(0, len(triples.users), BATCH):
             some = triples[begin : begin + BATCH]
-            batch = evaluate(result, self._averages, some, settings, n_active)
+            batch = look_up(result, self._averages, some, settings, n_active)
             loss += float(losses(batch, settings).sum())
-            result.descend(settings.rate_at(number), gradient(batch, self._averages, settings))
+            rate, slopes = settings.rate_at(number), gradient(batch, self._averages, settings)
+            result.descend(rate, settings.bias_rate * rate, slopes)
         finite = bound(result.users, settings.bound) & bound(result.items, settings.bound)
         return result, stats_of(loss, len(triples.users), finite)

@@ -15,12 +15,12 @@ import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import average_items, average_users, push_to_users
-from transcf.kernels.rounds import Rounds, Rows, run_rounds
-from transcf.kernels.rows import padded_width
+from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
+from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
 from transcf.learning.forms import FORMS
 from transcf.learning.triples import BLOCK_BYTES, Dealer, Problem
-from transcf.models.transcf.parameters import BIAS_RATE, Parameters, Solver, bound, stats_of
+from transcf.models.transcf.parameters import Parameters, Solver, bound, stats_of
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.training.trainable import EpochStats
 
@@ -42,7 +42,7 @@ class FastSolver(Solver):
         # it is not to take longer than the training in between.
         affordable = triples * (1 + settings.negatives) / (2 * max(1, nnz))
         self._renewals = min(settings.refresh, max(1, int(affordable)))
-        self._rows: Rows[TranslationExtra] | None = None
+        self._rows: PackedRows[TranslationExtra] | None = None
 
     def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
         """Train one epoch in strata."""
@@ -53,12 +53,12 @@ class FastSolver(Solver):
         totals = self._train(rows, order, places[self.problem.user_indices], number)
         return self._unpack(rows, parameters, order, totals)
 
-    def _pack(self, parameters: Parameters, order: Array) -> Rows[TranslationExtra]:
+    def _pack(self, parameters: Parameters, order: Array) -> PackedRows[TranslationExtra]:
         """Copy the parameters into packed rows, items in dealt order."""
         dtype, dim = parameters.users.dtype, self.settings.dim
         if self._rows is None or self._rows.users.dtype != dtype:
             n_groups = len(self._strata.groups) - 1
-            self._rows = Rows(
+            self._rows = PackedRows(
                 users=aligned_zeros((self.problem.n_users * 2 * self._dim,), dtype),
                 items=aligned_zeros((len(order) * 3 * self._dim,), dtype),
                 bias=np.zeros(len(order), dtype),
@@ -68,13 +68,13 @@ class FastSolver(Solver):
                 ),
             )
         rows = self._rows
-        rows.users.reshape(-1, 2, self._dim)[:, 0, :dim] = parameters.users
-        rows.items.reshape(-1, 3, self._dim)[:, 0, :dim] = parameters.items[order]
+        copy_rows(rows.users.reshape(-1, 2, self._dim)[:, 0, :dim], parameters.users)
+        copy_rows(rows.items.reshape(-1, 3, self._dim)[:, 0, :dim], parameters.items, order)
         rows.bias[:] = parameters.item_bias[order]
         return rows
 
     def _train(
-        self, rows: Rows[TranslationExtra], order: Array, places: Array, number: int
+        self, rows: PackedRows[TranslationExtra], order: Array, places: Array, number: int
     ) -> Array:
         """Run all rounds, renewing the neighbourhoods in between; returns the totals."""
         problem, settings, dim, strata = self.problem, self.settings, self._dim, self._strata
@@ -108,18 +108,19 @@ class FastSolver(Solver):
             reg_neighborhood=number(settings.reg_neighborhood),
             tie=number(tie),
             tie_back=number(tie if settings.tie_neighbors else 0),
-            bias_rate=number(BIAS_RATE * rate),
+            bias_rate=number(settings.bias_rate * rate),
             bias_decay=number(settings.bias_decay),
             negatives=settings.negatives,
             item_bias=settings.item_bias,
         )
 
     def _unpack(
-        self, rows: Rows[TranslationExtra], before: Parameters, order: Array, totals: Array
+        self, rows: PackedRows[TranslationExtra], before: Parameters, order: Array, totals: Array
     ) -> tuple[Parameters, EpochStats]:
         """Copy the vectors out, bounded to the ball; items never dealt stay as they were."""
         dim = self.settings.dim
-        users = rows.users.reshape(-1, 2, self._dim)[:, 0, :dim].copy()
+        users = np.empty_like(before.users)
+        copy_rows(users, rows.users.reshape(-1, 2, self._dim)[:, 0, :dim])
         trained = rows.items.reshape(-1, 3, self._dim)[:, 0, :dim].copy()
         finite = bool(np.isfinite(rows.bias).all())
         for matrix in (users, trained):

@@ -13,7 +13,6 @@ from transcf.learning import Arrays, Known, Learned
 from transcf.learning.factors import in_pieces
 from transcf.learning.forms import FORMS
 from transcf.learning.recency import weights_in_order
-from transcf.learning.triples import Problem
 from transcf.models.transcf.folding import (
     ItemSide,
     Neighbors,
@@ -24,7 +23,7 @@ from transcf.models.transcf.folding import (
 from transcf.models.transcf.parameters import Parameters, neighborhoods
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores
-from transcf.retrieval.views import FormView
+from transcf.retrieval.views import BlockView, FormView
 from transcf.storage.tensors import checked
 
 
@@ -83,9 +82,7 @@ class Translated(Learned):
     def _neighborhoods(self) -> tuple[Array, Array]:
         if self._means is not None:
             return self._means
-        seen = self.known.seen
-        problem = Problem.from_csr(seen.indptr, seen.indices, seen.n_columns)
-        return neighborhoods(problem, self.parameters)
+        return neighborhoods(self.known.seen, self.known.by_item, self.parameters)
 
     @property
     def q(self) -> Array:
@@ -111,9 +108,22 @@ class Translated(Learned):
         y = form.linear_items(self.parameters.items, n, self.parameters.item_bias[:, None])
         return LazyForm(y, lambda users: form.linear_users(a[users], q[users]))
 
-    def linear_form(self) -> LinearForm:
-        """Return the score as inner products."""
-        return self._linear
+    def linear_form(self) -> LinearForm | None:
+        """Return the score as inner products, where the form has them."""
+        return self._linear if self.form.is_linear else None
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        if self.form.is_linear:
+            return self._linear.score_block(users)
+        return self._direct(self.parameters.users[users], self._score_means[0][users])
+
+    def _direct(self, a: Array, q: Array) -> Scores:
+        """Score all items for users at a with means q, (n, dim) each, without inner products."""
+        items, n = self.parameters.items, self._score_means[1]
+        rows = [self.form.pair_cost(*pair, items, n) for pair in zip(a, q, strict=True)]
+        scores: Scores = (self.parameters.item_bias - np.array(rows)).astype(np.float32)
+        return scores
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
@@ -152,6 +162,8 @@ class Translated(Learned):
     def trained_guests(self, histories: Histories, steps: int) -> Scorer:
         """Do the same, with gradient steps on the training loss after the closed form."""
         a, q = self.fold_in(histories, steps)
+        if not self.form.is_linear:
+            return BlockView(self.name, self.rankable, lambda rows: self._direct(a[rows], q[rows]))
         x, constants = self.form.linear_users(a.astype(np.float32), q.astype(np.float32))
         return FormView(self.name, self.rankable, self._linear.for_users(x, constants))
 

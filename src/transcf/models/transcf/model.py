@@ -12,7 +12,7 @@ from transcf.answers import tables
 from transcf.answers.explanation import Explanation
 from transcf.data.histories import Histories
 from transcf.data.ids import Id
-from transcf.data.interactions import Interactions
+from transcf.data.logs import as_interactions
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.learning import Arrays, Fit, Known
 from transcf.learning.forms import FORMS
@@ -39,7 +39,7 @@ class TransCF(Recommender[TransCFSettings]):
     item j that is not, by stochastic gradient descent on
 
         w max(0, margin - s(u, i) + s(u, j)) + reg_distance |a_u + q_u * n_i - b_i|^2
-            + reg_neighborhood (|a_u - q_u|^2 + |b_i - n_i|^2)
+            + reg_neighborhood (|a_u - q_u|^2 + |b_i - n_i|^2) + bias_decay (c_i^2 + c_j^2)
 
     where j is the hardest of `negatives` drawn items and w grows with the estimated rank of i
     if `rank_weighting` is set (w = 1 otherwise). Items without training interactions are never
@@ -84,7 +84,7 @@ class TransCF(Recommender[TransCFSettings]):
     @property
     def name(self) -> str:
         """Name in tables: that of the form."""
-        form = FORMS.get(self.settings.form)
+        form = FORMS.get((self.settings_ if self.is_fitted else self.settings).form)
         return "TransCF" if form is None else form.title
 
     def _learn(self, fit: Fit) -> Translated:
@@ -95,8 +95,8 @@ class TransCF(Recommender[TransCFSettings]):
         assert isinstance(learned, Translated), "that is what _restore makes"
         return learned
 
-    def _restore(self, arrays: Arrays, known: Known) -> Translated:
-        return Translated.from_arrays(arrays, known, self.settings)
+    def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Translated:
+        return Translated.from_arrays(arrays, known, settings)
 
     def _translated(self) -> Translated:
         learned = self._fitted()
@@ -105,7 +105,7 @@ class TransCF(Recommender[TransCFSettings]):
 
     # -- new people and things ---------------------------------------------------------------
 
-    def partial_fit(self, log: Interactions) -> Self:
+    def partial_fit(self, log: Any) -> Self:
         """Add interactions without training again.
 
         New users and items are placed by their neighbours in closed form: users as in
@@ -117,7 +117,7 @@ class TransCF(Recommender[TransCFSettings]):
         come out too low on some data and too high on other, so fit again soon.
 
         Args:
-            log: New interactions, with old or new ids.
+            log: New interactions, with old or new ids, in any form that `fit` takes.
 
         Raises:
             DataError: Somebody is not connected to the training data, not even through others.
@@ -130,7 +130,7 @@ class TransCF(Recommender[TransCFSettings]):
             >>> model.partial_fit(today).recommend("new", k=3).shape
             (3, 4)
         """
-        learned = self._translated()
+        log, learned = as_interactions(log), self._translated()
         weights = recency_weights(log, learned.recency)
         if not len(weights):
             weights = np.ones(len(log), np.float32)
@@ -198,6 +198,6 @@ class TransCF(Recommender[TransCFSettings]):
         learned = self._translated()
         user_ids, item_ids, users, items = tables.pair_rows(learned, pairs)
         vectors = learned.translations(users, items)
-        kind = pl.Array(pl.Float32, self.settings.dim)
+        kind = pl.Array(pl.Float32, vectors.shape[1])
         columns = {"user_id": user_ids, "item_id": item_ids}
         return pl.DataFrame(columns | {"translation": pl.Series(vectors, dtype=kind)})

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from transcf.data.csr import Csr
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import bound_rows, row_means
 from transcf.learning import Arrays
@@ -18,9 +19,6 @@ from transcf.models.transcf.settings import Bound, TransCFSettings
 from transcf.training.trainable import EpochStats
 
 _BOUND_POWERS: dict[Bound, float] = {"none": 0.0, "norm": 1.0, "squared": 2.0}
-
-# A bias moves in every triple of its item, always the same way: it takes shorter steps.
-BIAS_RATE = 0.2
 
 
 @dataclass(frozen=True)
@@ -35,17 +33,17 @@ class Parameters:
         """The same values in new memory."""
         return type(self)(self.users.copy(), self.items.copy(), self.item_bias.copy())
 
-    def descend(self, rate: float, gradient: Parameters) -> None:
+    def descend(self, rate: float, bias_rate: float, gradient: Parameters) -> None:
         """Take a step against a gradient, in place."""
         self.users[:] -= rate * gradient.users
         self.items[:] -= rate * gradient.items
-        self.item_bias[:] -= BIAS_RATE * rate * gradient.item_bias
+        self.item_bias[:] -= bias_rate * gradient.item_bias
 
 
-def neighborhoods(problem: Problem, parameters: Parameters) -> tuple[Array, Array]:
+def neighborhoods(by_user: Csr, by_item: Csr, parameters: Parameters) -> tuple[Array, Array]:
     """The mean item of every user, (n_users, dim), and the mean user of every item."""
-    q = row_means(problem.user_indptr, problem.user_indices, parameters.items)
-    n = row_means(problem.item_indptr, problem.item_indices, parameters.users)
+    q = row_means(by_user.indptr, by_user.indices, parameters.items)
+    n = row_means(by_item.indptr, by_item.indices, parameters.users)
     return q, n
 
 

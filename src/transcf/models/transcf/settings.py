@@ -49,6 +49,12 @@ class TransCFSettings(TripleSettings):
     bias_decay: float = setting(
         0.01, "Pulls the biases of a triple gently to zero, if there are any.", low=0
     )
+    bias_rate: float = setting(
+        0.2,
+        "Step size of biases, as a share of the learning rate: a bias moves in every triple of its "
+        "item, always the same way.",
+        above=0,
+    )
     refresh: int = setting(
         4,
         "How often per epoch the neighbourhood means are renewed (fast solver); less often where "

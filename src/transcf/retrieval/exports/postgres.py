@@ -129,9 +129,9 @@ def _check_width(width: int, indexed: bool) -> None:
     longest = LONGEST_INDEXED if indexed else LONGEST
     if width > longest:
         verb = "indexes" if indexed else "stores"
-        cure = "leave out the index or fit" if indexed and width <= LONGEST else "fit"
+        remedy = "leave out the index or fit" if indexed and width <= LONGEST else "fit"
         raise ParameterError(
-            f"The vectors have {width:,} entries and pgvector {verb} at most {longest:,}: {cure} "
+            f"The vectors have {width:,} entries and pgvector {verb} at most {longest:,}: {remedy} "
             "a model with a smaller dim."
         )
 

@@ -1,0 +1,21 @@
+"""What notebooks show of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+
+def html_table(title: str, note: str, rows: Iterable[tuple[str, object, str]]) -> str:
+    """Write a table of names, values and meanings in HTML; text is shown as it is.
+
+    Example:
+        >>> html_table("EASE", "not fitted", [("precision", "a<b", "Of numbers.")])[-86:]
+        '<td>precision</td><td>&#x27;a&lt;b&#x27;</td><td>Of numbers.</td></tr></tbody></table>'
+    """
+    body = "".join(
+        f"<tr><td>{escape(name)}</td><td>{escape(repr(value))}</td><td>{escape(meaning)}</td></tr>"
+        for name, value, meaning in rows
+    )
+    head = f"<caption><b>{escape(title)}</b>: {escape(note)}</caption>"
+    return f"<table>{head}<tbody>{body}</tbody></table>"

@@ -1,0 +1,300 @@
+"""Delimited text: CSV, TSV and their relatives, with or without a header, in any encoding."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+from polars.exceptions import PanicException, PolarsError
+
+from transcf.data.columns import Roles
+from transcf.data.tables import Source, by_role
+from transcf.errors import DataError, ParameterError
+
+#: A path, or the contents of a file where they had to be unpacked or decoded.
+Content: TypeAlias = Path | bytes
+
+_SEPARATORS = (",", "\t", ";", "|", "::")
+#: Bytes that text does not use, in place of separators that polars cannot part by.
+_STAND_INS = (b"\x1f", b"\x1e", b"\x1d", b"\x1c")
+_BOM = codecs.BOM_UTF8
+_SAMPLE_ROWS, _SAMPLE_BYTES = 100, 1 << 20
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a file of text is written.
+
+    Attributes:
+        header: Whether its first line names the columns; otherwise their numbers do, from 1.
+        separator: What parts the columns, of one or more characters; None finds it in the first
+            line.
+        encoding: Name of a text encoding that Python knows.
+    """
+
+    header: bool = True
+    separator: str | None = None
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        """Refuse what no file can be."""
+        if not isinstance(self.header, bool):
+            raise ParameterError(f"header={self.header!r} is not allowed; it is True or False.")
+        mark = self.separator
+        if mark is not None and (not isinstance(mark, str) or not mark or set(mark) & set('\r\n"')):
+            raise ParameterError(
+                f"separator={mark!r} is not allowed; it is one or more characters, and neither a "
+                f"quote nor the end of a line."
+            )
+        try:
+            "".encode(self.encoding)
+        except (LookupError, TypeError, ValueError) as problem:
+            raise ParameterError(
+                f"encoding={self.encoding!r} is not known; 'utf-8', 'latin-1' and 'utf-16' are."
+            ) from problem
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether bytes can be read as they are."""
+        return codecs.lookup(self.encoding).name in ("utf-8", "ascii")
+
+
+def decode(path: Path, content: Content, encoding: str) -> bytes:
+    """Return the text of a file in UTF-8."""
+    raw = content if isinstance(content, bytes) else content.read_bytes()
+    try:
+        return raw.decode(encoding).encode()
+    except UnicodeError as problem:
+        raise _undecodable(path, raw, encoding, problem) from problem
+
+
+def delimited_source(path: Path, content: Content, form: Form) -> Source:
+    """Open delimited text; `content` is in UTF-8."""
+    text = _Text.of(path, content, form)
+    sample = text.sample()
+    if form.header:
+        names = {name: name for name in sample.columns}
+    else:
+        names = {str(place): name for place, name in enumerate(sample.columns, 1)}
+
+    def read(roles: Roles) -> pl.DataFrame:
+        kinds: dict[str, type[pl.DataType]] = {}
+        for role, name in roles.items():
+            kinds[names[name]] = pl.Float32 if role == "rating" else pl.String
+            if role == "timestamp" and sample[names[name]].dtype == pl.Int64:
+                kinds[names[name]] = pl.Int64
+        frame = text.read(kinds)
+        return by_role(frame, {role: names[name] for role, name in roles.items()})
+
+    return Source(
+        str(path), tuple(names), read, is_text=True, has_header=form.header, locate=text.locate
+    )
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Delimited text that polars can read.
+
+    Attributes:
+        path: The file, for messages.
+        content: Its text, in UTF-8 and parted by a single byte.
+        separator: That byte.
+        quote: What fields may be quoted by; with stand-ins for separators, nothing.
+        header: Whether the first line names the columns.
+        skipped: Lines of the file before the content.
+    """
+
+    path: Path
+    content: Content
+    separator: str
+    quote: str | None = '"'
+    header: bool = True
+    skipped: int = 0
+
+    @classmethod
+    def of(cls, path: Path, content: Content, form: Form) -> _Text:
+        """Find the separator and check the first line."""
+        start = start_of(content).removeprefix(_BOM)
+        if b"\r" in start and b"\n" not in start:  # lines as old Macs end them
+            content = _bytes(content).replace(b"\r", b"\n")
+            start = start.replace(b"\r", b"\n")
+        blank = len(start) - len(start.lstrip(b"\r\n"))
+        skipped = start[:blank].count(b"\n")
+        first = start[blank:].split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")
+        separator = form.separator or max(_SEPARATORS, key=first.count)
+        text = cls(path, content, separator, header=form.header, skipped=skipped)
+        if blank or (not form.header and start_of(content).startswith(_BOM)):
+            text = replace(text, content=_bytes(content).removeprefix(_BOM)[blank:])
+        if len(separator.encode()) > 1:
+            text = text._with_stand_in()
+            first = first.replace(separator, text.separator)
+        if form.header:
+            text._check_header(first)
+        return text
+
+    def sample(self) -> pl.DataFrame:
+        """Read the first rows."""
+        start = start_of(self.content, _SAMPLE_BYTES)
+        # The last line may be cut off, in the midst of a character.
+        whole = start[: start.rfind(b"\n") + 1] if len(start) == _SAMPLE_BYTES else start
+        try:
+            return pl.read_csv(
+                whole or start,
+                separator=self.separator,
+                quote_char=self.quote,
+                has_header=self.header,
+                n_rows=_SAMPLE_ROWS,
+                infer_schema_length=_SAMPLE_ROWS,
+            )
+        except (PolarsError, PanicException) as problem:
+            raise self._unreadable(problem) from problem
+
+    def read(self, kinds: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+        """Read some columns; lines with nothing on them are none of its rows."""
+        try:
+            frame = self._parse(kinds)
+        except (PolarsError, PanicException):
+            # A number that is none: as text, the row with it can be found and named.
+            try:
+                frame = self._parse(dict.fromkeys(kinds, pl.String))
+            except (PolarsError, PanicException) as problem:
+                raise self._unreadable(problem) from problem
+        # Of a blank line there is nothing in any column, but maybe blanks in the first.
+        if sum(not column.null_count() for column in frame) <= 1:
+            blank = self._blank_rows()
+            if len(blank) == len(frame):
+                frame = frame.filter(pl.Series(~blank))
+        return frame
+
+    def locate(self, row: int) -> str:
+        """Name the line of a row, as `read` counts them."""
+        last = row + self.header
+        try:
+            for number, (line, _) in enumerate(self._records()):
+                if number == last:
+                    return f"{self.path}: line {line:,}"
+        except csv.Error:
+            pass  # fields beyond what the module takes: the row has to do
+        return f"{self.path}: row {row + 1:,}"
+
+    def _parse(self, kinds: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+        return pl.read_csv(
+            self.content,
+            separator=self.separator,
+            quote_char=self.quote,
+            has_header=self.header,
+            columns=list(kinds),
+            schema_overrides=kinds,
+        )
+
+    def _with_stand_in(self) -> _Text:
+        """Put a byte that the text does not have in the place of a longer separator."""
+        text = _bytes(self.content)
+        stand_in = next((byte for byte in _STAND_INS if byte not in text), None)
+        if stand_in is None:
+            raise DataError(f"{self.path} holds binary data, not text parted by {self.separator}.")
+        return replace(
+            self,
+            content=text.replace(self.separator.encode(), stand_in),
+            separator=stand_in.decode(),
+            quote=None,
+        )
+
+    def _check_header(self, header: str) -> None:
+        """Refuse a name that stands over two columns: there is no telling which one is meant."""
+        try:
+            fields = next(csv.reader([header], delimiter=self.separator), [])
+        except csv.Error as problem:
+            raise DataError(
+                f"{self.path}: its first line cannot be read as names of columns: "
+                f"{str(problem).split(' - ')[0]}."
+            ) from problem
+        names = Counter(name for name in fields if name)
+        twice = next((name for name, times in names.items() if times > 1), None)
+        if twice is not None:
+            raise DataError(
+                f"{self.path}: its first line names column {twice!r} twice; rename one of them."
+            )
+
+    def _blank_rows(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """(n,) which rows of polars are lines with nothing on them."""
+        text = _bytes(self.content)
+        if self.quote is None or self.quote.encode() not in text:
+            lines = text.removesuffix(b"\n").split(b"\n")
+            blank = [not line.strip() for line in lines]
+        else:
+            try:
+                blank = [_is_blank(fields) for fields in self._reader()]
+            except csv.Error:
+                return np.zeros(0, dtype=bool)
+        return np.array(blank[self.header :], dtype=bool)
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """First line and fields of each record that is not blank."""
+        reader, line = self._reader(), 1 + self.skipped
+        for fields in reader:
+            if not _is_blank(fields):
+                yield line, fields
+            line = reader.line_num + 1 + self.skipped
+
+    def _reader(self) -> csv._reader:  # type: ignore[name-defined]  # only stubs know the name
+        raw = io.BytesIO(_bytes(self.content))
+        text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
+        if self.quote is None:
+            return csv.reader(text, delimiter=self.separator, quoting=csv.QUOTE_NONE)
+        return csv.reader(text, delimiter=self.separator)
+
+    def _unreadable(self, problem: BaseException) -> DataError:
+        """Say which line cannot be read, if it can be told, else what polars says."""
+        raw = _bytes(self.content)
+        try:
+            raw.decode()
+        except UnicodeDecodeError as odd:
+            return _undecodable(self.path, raw, "utf-8", odd, self.skipped)
+        try:
+            records = self._records()
+            _, first = next(records)
+            for line, fields in records:
+                if len(fields) > len(first):
+                    return DataError(
+                        f"{self.path}: line {line:,} has {len(fields)} columns, but the first "
+                        f"line has {len(first)}; quote fields that hold {self.separator!r}."
+                    )
+        except (csv.Error, StopIteration):
+            pass
+        reason = str(problem).strip().split("\n", 1)[0].rstrip(".")
+        return DataError(f"{self.path} cannot be read as delimited text: {reason}.")
+
+
+def start_of(content: Content, size: int = 1 << 16) -> bytes:
+    """Return the first bytes of a file."""
+    if isinstance(content, bytes):
+        return content[:size]
+    with content.open("rb") as file:
+        return file.read(size)
+
+
+def _bytes(content: Content) -> bytes:
+    return content if isinstance(content, bytes) else content.read_bytes()
+
+
+def _is_blank(fields: list[str]) -> bool:
+    return not fields or (len(fields) == 1 and not fields[0].strip())
+
+
+def _undecodable(
+    path: Path, raw: bytes, encoding: str, problem: UnicodeError, skipped: int = 0
+) -> DataError:
+    line = raw.count(b"\n", 0, getattr(problem, "start", 0)) + 1 + skipped
+    return DataError(
+        f"{path}: line {line:,} is not {encoding} text; name its encoding with encoding=... (in a "
+        f"shell: --encoding latin-1, for one)."
+    )

@@ -1,0 +1,75 @@
+"""Which events are a sign of liking, by their ratings."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from transcf.data.columns import naming
+from transcf.data.interactions import Interactions
+from transcf.errors import DataError, ParameterError
+
+#: A bar for ratings that everything meets, missing ratings too.
+ANY_RATING = -math.inf
+
+
+def liked(log: Interactions, min_rating: float | None = None) -> Interactions:
+    """Keep the events whose rating is a sign of liking.
+
+    Of a repeated pair it is the rating of the event that was kept, the newest, that counts. Users
+    and items that lose all their events go too; the report counts what was left out. Ratings
+    stay, for models that weigh events by them.
+
+    Args:
+        log: Any log; without ratings it stays as it is, unless a bar is given.
+        min_rating: The lowest rating that stays; events without a rating go, for they do not
+            meet it. None leaves out ratings of 0 and below only, and `-inf` nothing.
+
+    Example:
+        >>> import polars as pl
+        >>> from transcf import read_interactions
+        >>> frame = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 7], "rating": [0, 2, 5]})
+        >>> print(read_interactions(frame, min_rating=3).report)
+        read: rows 3
+        merge repeats: events 3, repeats 0
+        leave out ratings below 3: interactions 2, users 1, items 1
+    """
+    check_bar(min_rating)
+    if min_rating == ANY_RATING:
+        return log
+    if log.ratings is None:
+        if min_rating is None:
+            return log
+        raise DataError(
+            f"The log has no ratings, so min_rating={min_rating:g} cannot be met: "
+            f"{naming('rating')}."
+        )
+    kept = ~(log.ratings <= 0) if min_rating is None else log.ratings >= min_rating
+    if kept.all():
+        return log
+    bar = "of 0 or below" if min_rating is None else f"below {min_rating:g}"
+    if not kept.any():
+        raise DataError(
+            f"All {len(log):,} ratings are {bar.removeprefix('of ')}, so nothing is left: choose "
+            f"another min_rating (in a shell: --min-rating), -inf to keep all."
+        )
+    fewer = log.select(kept, drop_ids=True)
+    missing = int(np.isnan(log.ratings[~kept]).sum())
+    report = log.report.then(
+        f"leave out ratings {bar}",
+        interactions=len(log) - len(fewer),
+        **({"without_rating": missing} if missing else {}),
+        users=log.n_users - fewer.n_users,
+        items=log.n_items - fewer.n_items,
+    )
+    return fewer.with_report(report)
+
+
+def check_bar(min_rating: float | None) -> None:
+    """Refuse a bar that is no number."""
+    if min_rating is None:
+        return
+    is_number = isinstance(min_rating, int | float | np.number) and not isinstance(min_rating, bool)
+    if not is_number or math.isnan(float(min_rating)):
+        raise ParameterError(f"min_rating={min_rating!r} is not allowed; it must be a number.")

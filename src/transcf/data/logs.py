@@ -1,0 +1,127 @@
+"""Whatever a caller has, as a log: a path, a name, a table, a matrix, pairs."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from transcf.data.catalog import load, recognize
+from transcf.data.interactions import Interactions
+from transcf.data.liking import liked
+from transcf.data.locations import SYNTHETIC, dataset_names, resolve
+from transcf.data.prepared import is_prepared, read_prepared
+from transcf.data.readers import Reading, read_interactions
+from transcf.data.split import Split
+from transcf.data.storage import is_saved_split, load_saved_split
+from transcf.data.synthetic import synthesize
+from transcf.errors import DataError, ParameterError
+
+
+def as_interactions(data: Any) -> Interactions:
+    """Turn whatever a caller has into a log.
+
+    Args:
+        data: A log, which stays as it is; text or a path, as for `open_data`; or whatever
+            `read_interactions` takes: tables of polars, pandas and pyarrow, scipy sparse
+            matrices, lists of paths or of (user, item) pairs.
+
+    Raises:
+        DataError: One sentence that names `read_interactions`, where columns and their meaning
+            can be given.
+
+    Example:
+        >>> as_interactions([("ann", 7), ("bob", 9)])
+        Interactions(2 users, 2 items, 2 interactions, density 50 %)
+    """
+    if isinstance(data, Interactions):
+        return data
+    if isinstance(data, Split):
+        raise DataError(
+            "A split is no event log: give one of its parts, such as split.train, or what "
+            "`read_interactions` takes."
+        )
+    if isinstance(data, str | PathLike):
+        return open_data(data)
+    return read_interactions(data)
+
+
+def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interactions:
+    """Open a log.
+
+    Args:
+        spec: "synthetic", a name of the catalog, a file, a pattern such as `logs/*.csv`, a folder
+            that the authors prepared, a folder that `Split.save` wrote (all parts together), a
+            folder with the published files of a dataset, or a folder of Parquet or other files.
+            A path that exists wins over a name of the same spelling, with a warning; `./name` is
+            always a path.
+        reading: Columns and forms, as for `read_interactions`; for files only, except for
+            `min_rating`. Unless that is given, datasets of the catalog keep all events, as
+            their published counts do.
+
+    Example:
+        >>> import polars as pl
+        >>> pl.DataFrame({"who": [1, 2], "what": ["tea", "cups"]}).write_csv("events.csv")
+        >>> open_data("events.csv", user="who", item="what")
+        Interactions(2 users, 2 items, 2 interactions, density 50 %)
+    """
+    source = resolve(spec)
+    if isinstance(source, Path) and not (source.is_dir() and _is_dataset(source)):
+        return _read(source, reading)
+    bar = reading.pop("min_rating", None)
+    if reading:
+        raise ParameterError(
+            f"{spec} is no file: how to read it ({', '.join(reading)}) can only be said of a file."
+        )
+    if isinstance(source, Path):
+        log = _open_dataset(source)
+    else:
+        log = synthesize() if source == SYNTHETIC else load(source)
+    return log if bar is None else liked(log, bar)
+
+
+def _is_dataset(folder: Path) -> bool:
+    """Tell whether a folder has a form of its own rather than being full of tables."""
+    return is_saved_split(folder) or is_prepared(folder) or recognize(folder) is not None
+
+
+def _open_dataset(folder: Path) -> Interactions:
+    if is_saved_split(folder):
+        return _join(load_saved_split(folder))
+    if is_prepared(folder):
+        return read_prepared(folder)
+    dataset = recognize(folder)
+    assert dataset is not None  # `_is_dataset` has seen to it
+    return dataset.parse(folder)
+
+
+def _read(path: Path, reading: Reading) -> Interactions:
+    if not path.exists() and not path.suffix and not glob.has_magic(str(path)):
+        raise DataError(
+            f"{path} is neither a file, nor a folder, nor a name of the catalog: "
+            f"{', '.join(dataset_names())}."
+        )
+    return read_interactions(path, **reading)
+
+
+def _join(split: Split) -> Interactions:
+    """Put the parts of a split together again."""
+    parts = (split.train, split.validation, split.test)
+    ratings = [part.ratings for part in parts if part.ratings is not None]
+    times = [part.timestamps for part in parts if part.timestamps is not None]
+    log = Interactions.from_rows(
+        split.train.users,
+        split.train.items,
+        np.concatenate([part.user_rows for part in parts]),
+        np.concatenate([part.item_rows for part in parts]),
+        ratings=np.concatenate(ratings) if ratings else None,
+        timestamps=np.concatenate(times) if times else None,
+        times_are_dates=split.train.times_are_dates,
+        categories=split.train.categories,
+    )
+    places = np.concatenate([part.positions for part in parts])
+    return replace(log, positions=places[log.positions], report=split.train.report)

@@ -1,0 +1,92 @@
+"""Which files a path means: `~`, patterns, several of them, and folders of tables."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable
+from os import PathLike, fspath
+from pathlib import Path
+
+from transcf.errors import DataError
+
+#: What the name of a file may end in, by the kind of its content.
+DELIMITED = (".csv", ".tsv", ".dat", ".data", ".txt")
+JSON_LINES = (".jsonl", ".ndjson")
+PARQUET = (".parquet", ".pq")
+ENDINGS = (*DELIMITED, *JSON_LINES, *PARQUET)
+
+
+def user_path(spec: str | PathLike[str]) -> Path:
+    """Return a path that can be asked for, with `~` written out.
+
+    Example:
+        >>> user_path("~/events.csv") == Path.home() / "events.csv"
+        True
+    """
+    text = fspath(spec)
+    try:
+        path = Path(text).expanduser()
+        path.exists()
+    except (OSError, ValueError, RuntimeError) as problem:
+        shown = text if len(text) <= 60 else f"{text[:60]}..."
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise DataError(f"{shown!r} is no path that can be read: {reason}.") from problem
+    return path
+
+
+def ending_of(path: Path) -> str | None:
+    """Return the ending that tells the kind of a file, `.gz` aside, or None if it tells none."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    return suffixes[-1] if suffixes and suffixes[-1] in ENDINGS else None
+
+
+def files_of(spec: str | PathLike[str]) -> list[Path]:
+    """Return the files that a path, a pattern such as `logs/*.csv`, or a folder means, in order.
+
+    Of a folder these are all files with a known ending, in folders inside of it too, without
+    those whose name starts with a dot or an underscore; all have to be of one kind.
+    """
+    path = user_path(spec)
+    if path.is_dir():
+        return folder_files(path)
+    if path.exists() or not glob.has_magic(str(path)):
+        return [path]
+    found = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
+    files = [match for match in found if match.is_file()]
+    if not files:
+        raise DataError(f"No file is called {path}: check the pattern.")
+    return files
+
+
+def folder_files(folder: Path) -> list[Path]:
+    """Return the tables in a folder, as `files_of` does."""
+    inside = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file())
+    files = [
+        folder / path
+        for path in inside
+        if ending_of(path) and not any(part.startswith((".", "_")) for part in path.parts)
+    ]
+    if not files:
+        raise DataError(
+            f"{folder} is a folder without files that end in {', '.join(ENDINGS)}: name a file."
+        )
+    kinds = {_kind(path): path for path in reversed(files)}
+    if len(kinds) > 1:
+        one, other, *_ = sorted(path.relative_to(folder) for path in kinds.values())
+        raise DataError(
+            f"{folder} is a folder with files of several kinds ({one}, {other}): name those that "
+            f"belong to the log, such as {folder}/*{one.suffix}."
+        )
+    return files
+
+
+def are_paths(values: Iterable[object]) -> bool:
+    """Tell whether these are several paths rather than pairs of ids."""
+    return all(isinstance(value, str | PathLike) for value in values)
+
+
+def _kind(path: Path) -> tuple[str, ...]:
+    ending = ending_of(path)
+    return next(kind for kind in (DELIMITED, JSON_LINES, PARQUET) if ending in kind)

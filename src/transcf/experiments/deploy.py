@@ -1,0 +1,67 @@
+"""Fitting a model that is to be used: epochs chosen on held-out events, then learned from all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from transcf.data.interactions import Interactions
+from transcf.data.split import Split
+from transcf.errors import EvaluationError
+from transcf.evaluation import Validation
+from transcf.models.recommender import Recommender
+from transcf.training.options import FitOptions
+
+
+def fit_for_use(
+    model: Recommender[Any],
+    log: Interactions,
+    split: Split,
+    validation: Validation,
+    options: FitOptions | None = None,
+) -> str:
+    """Choose the epoch on held-out events, then fit on all events with it.
+
+    Models without epochs have nothing to choose. A log that is too small to hold anything out is
+    fitted without validation. After an interruption while the epoch is being chosen, the model is
+    what was best so far, without the held-out events.
+
+    Args:
+        model: What to fit.
+        log: All events.
+        split: The same log, with events held out.
+        validation: How to judge epochs by them.
+        options: How to run it; each of the two fits has a folder of checkpoints in the given one.
+
+    Returns:
+        What was done, in words.
+
+    Example:
+        >>> from transcf import EASE, Validation, leave_one_out, synthesize
+        >>> log = synthesize(users=100, items=40, interactions=1500, seed=0)
+        >>> split = leave_one_out(log)
+        >>> fit_for_use(EASE(), log, split, Validation.of(split))
+        'all 1,500 events; there was no epoch to choose'
+    """
+    options = options or FitOptions()
+    events = f"all {len(log):,} events"
+    if not model.has_epochs():
+        model.fit(log, None, options)
+        return f"{events}; there was no epoch to choose"
+    try:
+        model.fit(split.train, validation, _in(options, "choice"))
+    except EvaluationError as error:
+        model.fit(log, None, _in(options, "all"))
+        return f"{events}, without choosing an epoch: {error}"
+    if model.report_["ending"] == "interrupted":
+        return f"a part of the events, interrupted while the epoch was chosen ({split.how})"
+    epoch = model.best_epoch_
+    model.refit(log, _in(options, "all"))
+    return f"{events}, after epoch {epoch} was chosen on held-out ones ({split.how})"
+
+
+def _in(options: FitOptions, name: str) -> FitOptions:
+    """Return the options with a folder of checkpoints of its own."""
+    if options.checkpoint is None:
+        return options
+    return replace(options, checkpoint=options.checkpoint / name)

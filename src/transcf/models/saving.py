@@ -1,0 +1,78 @@
+"""From a fitted model to what a folder holds, and back."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from transcf.errors import ModelFileError, ParameterError
+from transcf.learning.known import Known
+from transcf.learning.settings import values_of
+from transcf.models.registry import HOMES
+from transcf.storage.folders import StoredModel
+
+if TYPE_CHECKING:
+    from transcf.models.recommender import Recommender
+
+M = TypeVar("M", bound="Recommender[Any]")
+
+
+def taken_apart(model: Recommender[Any]) -> StoredModel:
+    """Return what a folder holds of a fitted model.
+
+    Raises:
+        ParameterError: Its class is not registered, so that nobody could load it.
+    """
+    kind, known = type(model), model.learned_.known
+    if kind.__name__ not in HOMES:
+        raise ParameterError(
+            f"There is no registered class {kind.__name__!r}: transcf.load could not read what it "
+            "saved."
+        )
+    return StoredModel(
+        kind=kind.__name__,
+        summary=inspect.cleandoc(kind.__doc__ or "").split("\n")[0],
+        params=values_of(model.settings_),
+        report=model.report_,
+        best_epoch=model.best_epoch_,
+        additions=model.additions_,
+        users=known.users,
+        items=known.items,
+        seen=known.seen,
+        histories=known.histories,
+        timed=known.timed,
+        arrays=model.learned_.arrays(),
+    )
+
+
+def put_together(kind: type[M], stored: StoredModel, folder: str | Path) -> M:
+    """Return the model that was read from a folder.
+
+    Raises:
+        ParameterError: It is of another class.
+        ModelFileError: Its parameters or arrays are not those of its class.
+    """
+    if stored.kind != kind.__name__:
+        raise ParameterError(
+            f"{folder} holds a {stored.kind}, not a {kind.__name__}: use {stored.kind}.load or "
+            "transcf.load."
+        )
+    try:
+        kind.check_names(stored.params)
+        model: M = kind(**stored.params)
+        model.check_params()
+    except ParameterError as error:
+        raise ModelFileError(
+            f"{folder} holds a model that this version of transcf cannot make: {error}"
+        ) from error
+    known = Known(stored.users, stored.items, stored.seen, stored.histories, stored.timed)
+    try:
+        model.learned_ = model.restore(stored.arrays, known)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"{folder} does not hold the arrays of a {kind.__name__}: {error}."
+        ) from error
+    model.report_, model.settings_ = stored.report, model.settings
+    model.best_epoch_, model.additions_ = stored.best_epoch, stored.additions
+    return model
