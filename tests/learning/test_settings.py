@@ -121,9 +121,13 @@ def test_check_names_parameter_value_and_rule(wrong: dict[str, object], sentence
 
 
 def test_what_is_allowed_passes() -> None:
-    check("M", Own())
-    check("M", Own(seed=0, rate=2, mode="quick", word="a", loud=False))
-    check("M", Own(epochs=np.int64(3), seed=np.int32(9), rate=np.float32(0.25)))
+    for values in (
+        Own(),
+        Own(seed=0, rate=2, mode="quick", word="a", loud=False),
+        Own(epochs=np.int64(3), seed=np.int32(9), rate=np.float32(0.25)),
+    ):
+        assert all(rule.allows(getattr(values, name)) for name, rule in rules_of(Own).items())
+        check("M", values)
 
 
 def test_the_first_wrong_value_is_named() -> None:
