@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -34,6 +35,10 @@ FORMS = ["translation", "dot", "alt", "still", "emb"]
 @pytest.fixture(scope="module")
 def log() -> Interactions:
     return synthesize(users=300, items=150, interactions=5000, seed=3)
+
+
+def vectors_of(model: TransCF) -> tuple[np.ndarray, np.ndarray]:
+    return model.user_vectors_, model.item_vectors_
 
 
 def checksum(folder: Path) -> str:
@@ -233,8 +238,20 @@ def test_the_losses_of_both_solvers_fall_alike(monkeypatch: pytest.MonkeyPatch) 
 def test_bounds_keep_vectors_in_the_unit_ball(log: Interactions) -> None:
     for bound in ("norm", "squared"):
         model = TransCF(dim=8, epochs=4, bound=bound, learning_rate=0.2).fit(log)
-        for vectors in (model.user_vectors_, model.item_vectors_):
+        for vectors in vectors_of(model):
             assert np.linalg.norm(vectors, axis=1).max() <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("solver", ["fast", "exact"])
+def test_high_rates_do_not_diverge(form: str, solver: Literal["fast", "exact"]) -> None:
+    """Long histories and many triples an epoch: vectors must not leave the ball for good."""
+    crowd = synthesize(users=150, items=300, interactions=9000, seed=3)
+    model = TransCF.paper(
+        form=form, solver=solver, dim=8, learning_rate=0.1, samples_per_user=300, epochs=2
+    ).fit(crowd)
+    assert np.isfinite(model.history_["loss"].to_numpy()).all()
+    assert max(np.linalg.norm(v, axis=1).max() for v in vectors_of(model)) <= 1 + 1e-5
 
 
 def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:

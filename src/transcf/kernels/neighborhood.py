@@ -14,7 +14,7 @@ from transcf.threads import share
 
 from . import Array, compiled, inlined
 from .lanes import prefetch
-from .rows import add_scaled, clear
+from .rows import add_scaled, bring_into_ball, clear
 from .sampling import Strata
 
 AHEAD = 8
@@ -102,20 +102,22 @@ def _average_items(
 
 
 def push_to_users(
-    users: Array, items: Array, dim: int, indptr: Array, places: Array, item_share: Array
-) -> None:
-    """a_u -= sum of m_i / |N_i| over the items i of u: the way back through n_i.
+    users: Array, items: Array, dim: int, indptr: Array, places: Array, item_share: Array,
+    power: int,
+) -> None:  # fmt: skip
+    """a_u -= sum of m_i / |N_i| over the items i of u: the way back through n_i; a_u is bounded.
 
-    Args: as `average_items`, and item_share: 1 / |N_i| in dealt order, (n_active,).
+    Args: as `average_items`, item_share: 1 / |N_i| in dealt order, (n_active,), and power: as in
+        `bring_into_ball`.
     """
-    work = partial(_push_to_users, users, items, dim, indptr, places, item_share)
+    work = partial(_push_to_users, users, items, dim, indptr, places, item_share, power)
     _share_rows(indptr, work)
 
 
 @compiled
 def _push_to_users(
     users: Array, items: Array, dim: int, indptr: Array, places: Array, item_share: Array,
-    first: int, end: int,
+    power: int, first: int, end: int,
 ) -> None:  # fmt: skip
     """The users first..end-1 of `push_to_users`."""
     last = len(places) - 1
@@ -125,6 +127,7 @@ def _push_to_users(
             prefetch_row(items, (3 * places[min(position + AHEAD, last)] + 2) * dim, dim)
             place = places[position]
             add_scaled(users, a, items, (3 * place + 2) * dim, dim, -item_share[place])
+        bring_into_ball(users, a, dim, power)
 
 
 def average_users(users: Array, items: Array, dim: int, strata: Strata, item_share: Array) -> None:
@@ -158,30 +161,33 @@ def _average_users(
                     add_scaled(items, n, users, a, dim, item_share[place])
 
 
-def bound_rows(matrix: Array, power: float) -> Array:
+def bound_rows(matrix: Array, power: float, beyond: float = 1.0) -> Array:
     """Divide every row outside of the unit ball by a power of its norm, in place.
 
     Args:
         matrix: (n_rows, dim), in and out.
         power: 1 brings a row onto the sphere; 2 is the paper's formula; 0 leaves it.
+        beyond: rows up to this norm (1 or more) are left alone.
 
     Returns:
         The squared norms before, (n_rows,): not finite where a row diverged.
     """
     norms = np.empty(len(matrix), matrix.dtype)
-    share(len(matrix), partial(_bound_rows, matrix, power, norms), least=FEW)
+    share(len(matrix), partial(_bound_rows, matrix, power, beyond, norms), least=FEW)
     return norms
 
 
 @compiled
-def _bound_rows(matrix: Array, power: float, norms: Array, first: int, end: int) -> None:
+def _bound_rows(
+    matrix: Array, power: float, beyond: float, norms: Array, first: int, end: int
+) -> None:
     """The rows first..end-1 of `bound_rows`."""
     for row in range(first, end):
         total = matrix[row, 0] * matrix[row, 0]
         for k in range(1, matrix.shape[1]):
             total += matrix[row, k] * matrix[row, k]
         norms[row] = total
-        if total > 1:
+        if total > beyond * beyond:
             length = total ** (power / 2)
             for k in range(matrix.shape[1]):
                 matrix[row, k] /= length

@@ -13,6 +13,7 @@ from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .neighborhood import prefetch_row
 from .ranked_draws import RankedRates, draw, draws_of
 from .rounds import Nearest, PackedRows, costs_of, hardest, visits_of
+from .rows import bring_into_ball
 from .sampling import Draws, Visit, draw_pair
 
 #: A product of probabilities is turned into a sum of logarithms before it gets smaller.
@@ -150,19 +151,6 @@ def _hinge_step(
         store(items, j + k, kept * y_j - by * (x - y_j))
 
 
-@inlined
-def _into_ball(rows: Array, start: int, dim: int) -> None:
-    """Bring a row onto the unit sphere if it lies outside."""
-    total = zeros(load(rows, start))
-    for k in range(0, dim, LANES):
-        total = total + load(rows, start + k) * load(rows, start + k)
-    squared_norm = sum_lanes(total)
-    if squared_norm > 1:
-        by = fill(rows.dtype.type(1) / math.sqrt(squared_norm))
-        for k in range(0, dim, LANES):
-            store(rows, start + k, by * load(rows, start + k))
-
-
 @visits_of(HingeRates)
 def _hinge_visit(
     rates: HingeRates, rows: PackedRows[HingeExtra], dim: int, draws: Draws, visit: Visit,
@@ -188,7 +176,7 @@ def _hinge_visit(
             step = rates.learning_rate * weight
             _hinge_step(users, u, items, dim * i, dim * j, dim, rates.keep, step)
             if rates.bounds_steps:
-                _into_ball(users, u, dim)
-                _into_ball(items, dim * i, dim)
-                _into_ball(items, dim * j, dim)
+                bring_into_ball(users, u, dim, 1)
+                bring_into_ball(items, dim * i, dim, 1)
+                bring_into_ball(items, dim * j, dim, 1)
     return state, loss, active

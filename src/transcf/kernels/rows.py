@@ -1,5 +1,6 @@
 """Rows of vectors as kernels want them: flat, each padded with zeros to whole lanes."""
 
+import math
 from functools import partial
 
 from transcf.threads import share
@@ -79,6 +80,20 @@ def add_scaled(into: Array, i: int, source: Array, j: int, width: int, factor: f
     by = fill(factor)
     for k in range(0, width, LANES):
         store(into, i + k, load(into, i + k) + by * load(source, j + k))
+
+
+@inlined
+def bring_into_ball(rows: Array, i: int, width: int, power: int) -> None:
+    """Divide rows[i : i + width] by its norm (power 1) or its squared norm (2) if that is above 1.
+
+    Power 0 leaves it as it is.
+    """
+    squared = dot(rows, i, rows, i, width)
+    if squared > 1 and power > 0:
+        length = squared if power > 1 else math.sqrt(squared)
+        by = fill(rows.dtype.type(1) / length)
+        for k in range(0, width, LANES):
+            store(rows, i + k, by * load(rows, i + k))
 
 
 @inlined

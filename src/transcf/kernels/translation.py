@@ -20,7 +20,13 @@ from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .neighborhood import prefetch_row
 from .rng import advance, below, mix
 from .rounds import Nearest, PackedRows, costs_of, hardest, visits_of
+from .rows import bring_into_ball
 from .sampling import Draws, Visit, draw_pair
+
+#: How far from the origin a vector may get inside an epoch. Bounding earlier costs accuracy, and
+#: without a bound steps and distances would drive each other up.
+LEASH = 10.0
+_TOO_FAR = (2 * LEASH) ** 2
 
 
 class Rates(NamedTuple):
@@ -36,6 +42,7 @@ class Rates(NamedTuple):
     bias_decay: np.floating[Any]
     negatives: int
     item_bias: bool
+    bound: int
 
 
 class TranslationExtra(NamedTuple):
@@ -231,6 +238,12 @@ def _visit(
         state, j, far, violations = hardest(
             rates, rows, dim, draws, visit, reach, Nearest(j, far - bias[j]), state
         )
+        # A cost that no vectors within the leash can have: they come back instead of moving on.
+        if max(abs(near), abs(far + bias[j])) > _TOO_FAR and rates.bound > 0:
+            bring_into_ball(users, u, dim, rates.bound)
+            bring_into_ball(items, width * i, dim, rates.bound)
+            bring_into_ball(items, width * j, dim, rates.bound)
+            continue
         weight = extra.rank_weights[violations]
         loss += rates.reg_distance * near + rates.reg_neighborhood * spread
         pull = rate * (weight + rates.reg_distance)
@@ -253,4 +266,5 @@ def _visit(
             other = start + slots[begin + below(mix(state), count)]
             step_item(items, width * other, pending, dim, even)
     step_item(items, width * (start + i_next), pending, dim, even)
+    bring_into_ball(users, u, dim, rates.bound)
     return state, loss, active

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from transcf.kernels import Array
+from transcf.kernels.translation import LEASH
 from transcf.learning.forms import FORMS
 from transcf.learning.triples import Problem
 from transcf.models.transcf.parameters import Parameters, Solver, bound, stats_of
@@ -163,6 +164,12 @@ def _draw_interactions(problem: Problem, users: Array, generator: np.random.Gene
     return np.clip(found, starts[users], starts[users] + sizes[users] - 1)
 
 
+def _bound(parameters: Parameters, settings: TransCFSettings, beyond: float = 1.0) -> bool:
+    """Bring vectors longer than `beyond` into the ball; tells whether all are finite."""
+    users = bound(parameters.users, settings.bound, beyond)
+    return bound(parameters.items, settings.bound, beyond) and users
+
+
 class ExactSolver(Solver):
     """Trains TransCF and its ablations with exact gradients; slow, simple, certain."""
 
@@ -176,12 +183,14 @@ class ExactSolver(Solver):
         settings, n_active = self.settings, len(self.problem.active_items)
         generator = np.random.default_rng([settings.random_state, number])
         triples = sample_triples(self.problem, settings, generator)
-        result, loss = parameters.copy(), 0.0
+        result, loss, finite = parameters.copy(), 0.0, True
         for begin in range(0, len(triples.users), BATCH):
             some = triples[begin : begin + BATCH]
             batch = look_up(result, self._averages, some, settings, n_active)
             loss += float(losses(batch, settings).sum())
             rate, slopes = settings.rate_at(number), gradient(batch, self._averages, settings)
             result.descend(rate, settings.bias_rate * rate, slopes)
-        finite = bound(result.users, settings.bound) & bound(result.items, settings.bound)
+            # Steps of a batch add up: popular items may overshoot, further with every batch.
+            finite &= _bound(result, settings, beyond=LEASH)
+        finite &= _bound(result, settings)
         return result, stats_of(loss, len(triples.users), finite)

@@ -20,7 +20,7 @@ from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
 from transcf.learning.forms import FORMS
 from transcf.learning.triples import BLOCK_BYTES, Dealer, Problem
-from transcf.models.transcf.parameters import Parameters, Solver, bound, stats_of
+from transcf.models.transcf.parameters import BOUND_POWERS, Parameters, Solver, bound, stats_of
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.training.trainable import EpochStats
 
@@ -94,7 +94,9 @@ class FastSolver(Solver):
             average_users(rows.users, rows.items, dim, strata, item_share)
             rounds = Rounds(settings.random_state, number, begin, end)
             run_rounds(rates, rows, dim, strata, user_samples, rounds, totals)
-            push_to_users(rows.users, rows.items, dim, problem.user_indptr, places, item_share)
+            push_to_users(
+                rows.users, rows.items, dim, problem.user_indptr, places, item_share, rates.bound
+            )
         return totals
 
     def _rates(self, dtype: np.dtype[np.floating], epoch: int) -> Rates:
@@ -112,6 +114,7 @@ class FastSolver(Solver):
             bias_decay=number(settings.bias_decay),
             negatives=settings.negatives,
             item_bias=settings.item_bias,
+            bound=BOUND_POWERS[settings.bound],
         )
 
     def _unpack(

@@ -18,7 +18,8 @@ from transcf.learning.triples import Problem
 from transcf.models.transcf.settings import Bound, TransCFSettings
 from transcf.training.trainable import EpochStats
 
-_BOUND_POWERS: dict[Bound, float] = {"none": 0.0, "norm": 1.0, "squared": 2.0}
+#: By which power of its norm a vector outside of the ball is divided.
+BOUND_POWERS: dict[Bound, int] = {"none": 0, "norm": 1, "squared": 2}
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ def first_parameters(
     return Parameters(users, items, np.zeros(problem.n_items, dtype))
 
 
-def bound(matrix: Array, how: Bound) -> bool:
-    """Bring rows into the unit ball, in place; tells whether all of them are finite."""
-    squared_norms = bound_rows(matrix, _BOUND_POWERS[how])
+def bound(matrix: Array, how: Bound, beyond: float = 1.0) -> bool:
+    """Bring rows longer than `beyond` into the unit ball, in place; tells if all are finite."""
+    squared_norms = bound_rows(matrix, BOUND_POWERS[how], beyond)
     return bool(np.isfinite(squared_norms).all())
 
 

@@ -63,8 +63,10 @@ class TransCFSettings(TripleSettings):
     )
     bound: Bound = setting(
         "norm",
-        'Vectors are brought into the unit ball after each epoch: "norm" divides by the norm, '
-        '"squared" by the squared norm (as printed in the paper), "none" does not.',
+        "Vectors are brought into the unit ball after each epoch, those of users after each visit, "
+        "and inside an epoch whoever gets ten times as far. "
+        '"norm" divides by the norm, "squared" by the squared norm (as printed in the paper), '
+        '"none" does not.',
     )
     solver: Literal["fast", "exact"] = setting(
         "fast", '"exact" takes mini-batches with gradients through all neighbours.'
