@@ -12,6 +12,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "transcf"
 #: From the ground up; a room may import from those before it.
 ROOMS = [
     "errors",
+    "legend",
     "threads",
     "kernels",
     "data",

@@ -25,6 +25,7 @@ class EpochRecorder:
         split: Needs candidates.
         ties: How to count equal scores.
         at: Lengths N of the lists.
+        beyond: Whether to record the AUC, too.
 
     Example:
         >>> from transcf import BPR, open_split
@@ -43,15 +44,23 @@ class EpochRecorder:
         *,
         ties: Ties = "pessimistic",
         at: Sequence[int] = (10, 20),
+        beyond: bool = False,
     ) -> None:
         """Start without any epoch."""
         self._split = split
-        self._ties, self._at = ties, tuple(at)
+        self._ties, self._at, self._beyond = ties, tuple(at), beyond
         self._best: Evaluation | None = None
 
     def __call__(self, snapshot: Scorer) -> None:
         """Judge what is learned after an epoch."""
-        now = evaluate(snapshot, self._split, "paper-as-published", ties=self._ties, at=self._at)
+        now = evaluate(
+            snapshot,
+            self._split,
+            "paper-as-published",
+            ties=self._ties,
+            at=self._at,
+            beyond=self._beyond,
+        )
         self._best = now if self._best is None else _best_of(self._best, now)
 
     def result(self) -> Evaluation:

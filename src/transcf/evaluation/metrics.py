@@ -13,9 +13,10 @@ still has half of its tie inside. Fractional ranks enter the formulas below as t
 | P@N | targets in the top N, divided by N |
 | MAP@N | sum of (j + 1) / r_j over targets in the top N, divided by min(N, T) |
 
-Beside them, of the lists that full ranking makes: `coverage@N`, the share of rankable items that
-is in anybody's top N, and `popularity@N`, the mean number of training interactions of the items
-in a user's top N, averaged over users.
+On request, from counts rather than ranks, and at no N: `AUC`, the share of the candidates other
+than the user's targets that a target comes before, equal scores half whatever the rule for ties,
+averaged over the targets. Candidates are what the protocol ranks against: all items that the user
+has not touched, or the sampled ones. What is measured of whole lists is in `lists`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.ids import Rows
 from transcf.errors import ParameterError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -108,6 +109,10 @@ METRICS: dict[str, Callable[[Ranks, int], Floats]] = {
 }
 
 
+#: Metrics of lists beside them, which are computed on request; see `lists`.
+LIST_METRICS = ("novelty", "ILD")
+
+
 def check_lengths(at: int | Sequence[int]) -> tuple[int, ...]:
     """Return list lengths as a tuple, or raise a `ParameterError`."""
     lengths = (at,) if isinstance(at, int) else tuple(at)
@@ -120,7 +125,7 @@ def check_lengths(at: int | Sequence[int]) -> tuple[int, ...]:
 
 def check_metric(name: str) -> tuple[str, int]:
     """Split "N@10" into ("N", 10), or raise a `ParameterError`."""
-    match = re.fullmatch(r"(\w+)@([1-9]\d*)", name)
+    match = re.fullmatch(r"(\w+)@([1-9]\d{0,17})", name) if isinstance(name, str) else None
     if match is None or match[1] not in METRICS:
         known = ", ".join(f"{kind}@10" for kind in METRICS)
         raise ParameterError(f"There is no metric {name!r}; use one like {known}.")
@@ -139,20 +144,52 @@ def compute(ranks: Ranks, name: str) -> Floats:
     return METRICS[kind](ranks, n)
 
 
-def metric_names(at: Sequence[int]) -> list[str]:
-    """Name every metric at every length, in the order of tables."""
-    return [f"{kind}@{n}" for kind in METRICS for n in at]
+def auc(indptr: Counts, beaten_by: Floats, against: Counts) -> Floats:
+    """Area under the ROC curve of each user: (n_users,).
+
+    Args:
+        indptr: (n_users + 1,) where each user's targets start.
+        beaten_by: (n_targets,) candidates that come before each target, equal ones half.
+        against: (n_users,) candidates of each user.
+
+    Example:
+        >>> auc(np.array([0, 1, 3]), np.array([1.0, 0.0, 2.5]), np.array([4, 5])).tolist()
+        [0.75, 0.75]
+    """
+    before = np.add.reduceat(beaten_by, indptr[:-1]) / np.diff(indptr)
+    return np.asarray(1 - before / against, dtype=np.float64)
 
 
-def coverage(lists: Rows, n: int, n_rankable: int) -> float:
-    """Share of the rankable items that is in the first n of any list."""
-    shown = lists[:, :n]
-    return len(np.unique(shown[shown != UNKNOWN])) / n_rankable
+def metric_names(at: Sequence[int], *, beyond: bool = False, protocol: str = "strict") -> list[str]:
+    """Name every metric that each user has a value of, in the order of tables.
+
+    Args:
+        at: Lengths N of the lists.
+        beyond: Whether to go beyond accuracy.
+        protocol: Those that sample candidates make no lists.
+
+    Example:
+        >>> metric_names([5], beyond=True)[5:]
+        ['MAP@5', 'novelty@5', 'ILD@5', 'AUC']
+    """
+    kinds = [*METRICS, *(LIST_METRICS if beyond and protocol == "strict" else ())]
+    return [f"{kind}@{n}" for kind in kinds for n in at] + (["AUC"] if beyond else [])
 
 
-def mean_popularity(lists: Rows, n: int, item_counts: Counts) -> float:
-    """Mean over users of the mean training interactions of the first n items of their lists."""
-    shown = lists[:, :n]
-    is_item = shown != UNKNOWN
-    total = np.where(is_item, item_counts[shown], 0).sum(axis=1)
-    return float((total / is_item.sum(axis=1)).mean())
+def length_of(name: str) -> int | None:
+    """Return the N of any metric that a user can have a value of; None of "AUC", which has none.
+
+    Raises:
+        ParameterError: There is no such metric.
+    """
+    if name == "AUC":
+        return None
+    kind, at, n = name.partition("@") if isinstance(name, str) else ("", "", "")
+    if kind in LIST_METRICS:
+        return check_metric(f"N{at}{n}")[1]
+    return check_metric(name)[1]
+
+
+def is_beyond(name: str) -> bool:
+    """Tell whether a metric goes beyond accuracy, and so has to be asked for."""
+    return name == "AUC" or name.partition("@")[0] in LIST_METRICS

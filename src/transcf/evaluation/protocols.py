@@ -19,13 +19,8 @@ import polars as pl
 from transcf.data.csr import Csr
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError, ParameterError
-from transcf.evaluation.metrics import (
-    check_lengths,
-    compute,
-    coverage,
-    mean_popularity,
-    metric_names,
-)
+from transcf.evaluation.lists import coverage, diversity, gini, mean_popularity, novelty
+from transcf.evaluation.metrics import Floats, auc, check_lengths, compute, metric_names
 from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties, full_ranks
 from transcf.evaluation.results import Evaluation
 from transcf.retrieval.scorer import KnowsIds, Scorer
@@ -42,6 +37,7 @@ def evaluate(
     part: Part = "test",
     ties: Ties = "pessimistic",
     at: int | Sequence[int] = (10, 20),
+    beyond: bool = False,
 ) -> Evaluation:
     """Judge a fitted model on held-out interactions.
 
@@ -53,6 +49,9 @@ def evaluate(
         ties: How to count equal scores: against the target ("pessimistic"), for it
             ("optimistic") or the mean of both ranks ("realistic").
         at: Lengths N of the lists.
+        beyond: Whether to go beyond accuracy: `AUC` (over the candidates of the protocol), and of
+            the lists of full ranking `novelty@N`, `ILD@N` (intra-list diversity) and `gini@N`;
+            `transcf.evaluation.lists` has the formulas.
 
     Raises:
         EvaluationError: Nobody to evaluate, no candidates in the split where they are needed,
@@ -83,6 +82,8 @@ def evaluate(
         candidates = stored_candidates(split, protocol)
         ranking = candidate_ranks(model, held_out, candidates, known, ties, trained=trained)
     columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
+    if beyond:
+        columns |= _beyond(split, ranking, lengths)
     users = split.train.users.ids(ranking.ranks.users)
     return Evaluation(
         model=model.name,
@@ -91,7 +92,7 @@ def evaluate(
         part=part,
         per_user=pl.DataFrame({"user_id": users, **columns}),
         skipped=ranking.skipped,
-        catalogue=_catalogue(model, split, ranking, lengths),
+        catalogue=_catalogue(model, split, ranking, lengths, beyond=beyond),
     )
 
 
@@ -142,10 +143,21 @@ def check_unseen(model: Scorer, held_out: Csr, known: Csr, part: Part) -> None:
         )
 
 
+def _beyond(split: Split, ranking: Ranking, lengths: Sequence[int]) -> dict[str, Floats]:
+    """What each user has a value of beside accuracy; that of lists only where there are some."""
+    ranks, lists, train = ranking.ranks, ranking.lists, split.train
+    found: dict[str, Floats] = {}
+    if lists is not None:
+        counts, n_users = train.by_item.counts, int((train.by_user.counts > 0).sum())
+        found |= {f"novelty@{n}": novelty(lists, n, counts, n_users) for n in lengths}
+        found |= {f"ILD@{n}": diversity(lists, n, train.by_item) for n in lengths}
+    return found | {"AUC": auc(ranks.indptr, ranking.beaten_by, ranking.against)}
+
+
 def _catalogue(
-    model: Scorer, split: Split, ranking: Ranking, lengths: Sequence[int]
+    model: Scorer, split: Split, ranking: Ranking, lengths: Sequence[int], *, beyond: bool
 ) -> dict[str, float]:
-    """Coverage and popularity of what is recommended, where there are lists."""
+    """Coverage, popularity and evenness of what is recommended, where there are lists."""
     if ranking.lists is None:
         return {}
     counts = np.bincount(split.train.item_rows, minlength=split.train.n_items)
@@ -153,4 +165,6 @@ def _catalogue(
     figures = {f"coverage@{n}": coverage(ranking.lists, n, n_rankable) for n in lengths}
     for n in lengths:
         figures[f"popularity@{n}"] = mean_popularity(ranking.lists, n, counts)
+    for n in lengths if beyond else ():
+        figures[f"gini@{n}"] = gini(ranking.lists, n, model.rankable)
     return figures

@@ -21,7 +21,7 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
-from transcf.evaluation.metrics import Ranks
+from transcf.evaluation.metrics import Floats, Ranks
 from transcf.evaluation.tasks import Task, full_task, sampled_task
 from transcf.kernels.ranking import count_better, count_better_candidates
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
@@ -41,12 +41,17 @@ class Ranking:
 
     Attributes:
         ranks: Ranks of the targets of each evaluated user.
+        beaten_by: (n_targets,) candidates, other targets aside, that come before each target;
+            equal scores count half, whatever the rule for ties.
+        against: (n_users,) how many such candidates each evaluated user has.
         skipped: What was left out, and how many of it.
         lists: (n_users, length) best items of each evaluated user, -1 where there are no more;
             None where none were asked for.
     """
 
     ranks: Ranks
+    beaten_by: Floats
+    against: Counts
     skipped: dict[str, int]
     lists: Rows | None = None
 
@@ -144,8 +149,7 @@ def _rank_all(scorer: Scorer, task: Task, ties: Ties, list_length: int) -> Ranki
             beaten = _Beaten(tiles, block, targets, scores[own], above[own], at_least[own])
             tiles.scan(block, _both(best.look, beaten.look))
             best.finish(lists[part, :length], np.empty((len(block.users), length), np.float32))
-    ranks = _ranks(task, scores, above, at_least, ties)
-    return Ranking(ranks, task.skipped, lists if list_length else None)
+    return _ranking(task, scores, above, at_least, ties, lists if list_length else None)
 
 
 class _Beaten:
@@ -229,10 +233,17 @@ def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) ->
             above[own],
             at_least[own],
         )
-    return Ranking(_ranks(task, scores, above, at_least, ties), task.skipped)
+    return _ranking(task, scores, above, at_least, ties)
 
 
-def _ranks(task: Task, scores: Scores, above: Counts, at_least: Counts, ties: Ties) -> Ranks:
+def _ranking(
+    task: Task,
+    scores: Scores,
+    above: Counts,
+    at_least: Counts,
+    ties: Ties,
+    lists: Rows | None = None,
+) -> Ranking:
     """Turn counts into ranks: targets by descending score, each behind those before it."""
     owners = task.targets.entry_rows
     order = np.lexsort((-scores, owners))
@@ -243,7 +254,9 @@ def _ranks(task: Task, scores: Scores, above: Counts, at_least: Counts, ties: Ti
         "pessimistic": pessimistic.astype(np.float64),
         "realistic": (optimistic + pessimistic) / 2,
     }[ties]
-    return Ranks(task.users, task.targets.indptr, ranks)
+    beaten_by = (above[order] + at_least[order]) / 2
+    ranked = Ranks(task.users, task.targets.indptr, ranks)
+    return Ranking(ranked, beaten_by, task.against, task.skipped, lists)
 
 
 def _rows(matrix: Csr, part: slice) -> Csr:

@@ -37,7 +37,8 @@ class Evaluation:
         per_user: Table `user_id` and one column per metric.
         skipped: How many users or items were left out, by reason.
         catalogue: Figures of what is recommended, not of single users: "coverage@N" (share of
-            the items that can be ranked) and "popularity@N" (mean training interactions).
+            the items that can be ranked), "popularity@N" (mean training interactions), and on
+            request "gini@N" (0 if all items come up equally often).
         note: A warning that belongs to the figures, or nothing.
     """
 

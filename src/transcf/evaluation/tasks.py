@@ -48,6 +48,7 @@ class Task:
         targets: Held-out items that can be ranked; one row for each entry of `users`.
         known: Items of each user row (all users) that do not take part, in full ranking.
         candidates: Items to rank against, one row for each entry of `users`, in sampled ranking.
+        against: (n,) how many items, targets aside, there are to rank against.
         skipped: What was left out, and how many of it.
     """
 
@@ -55,6 +56,7 @@ class Task:
     targets: Csr
     known: Csr | None
     candidates: Csr | None
+    against: Keys
     skipped: dict[str, int]
 
     def of_sample(self, count: int) -> Task:
@@ -65,7 +67,11 @@ class Task:
         some = np.sort(drawn)
         candidates = None if self.candidates is None else self.candidates.take(some)
         return replace(
-            self, users=self.users[some], targets=self.targets.take(some), candidates=candidates
+            self,
+            users=self.users[some],
+            targets=self.targets.take(some),
+            candidates=candidates,
+            against=self.against[some],
         )
 
 
@@ -83,9 +89,10 @@ def full_task(held_out: Csr, known: Csr, rankable: Mask, trained: Mask) -> Task:
     known_users = known.entry_rows[rankable[known.indices]]
     taken = np.bincount(known_users, minlength=known.n_rows)
     taken += np.bincount(pairs // n_items, minlength=known.n_rows)
-    pairs = _with_candidates(pairs, n_items, int(rankable.sum()) > taken, skipped)
+    left = int(rankable.sum()) - taken
+    pairs = _with_candidates(pairs, n_items, left > 0, skipped)
     users = _users_of(pairs, n_items)
-    return Task(users, _by_user(pairs, users, n_items), known, None, skipped)
+    return Task(users, _by_user(pairs, users, n_items), known, None, left[users], skipped)
 
 
 def sampled_task(
@@ -114,7 +121,7 @@ def sampled_task(
     pairs = _with_candidates(pairs, n_items, has_any, skipped)
     users = _users_of(pairs, n_items)
     rows = _by_user(against, users, n_items)
-    return Task(users, _by_user(pairs, users, n_items), None, rows, skipped)
+    return Task(users, _by_user(pairs, users, n_items), None, rows, rows.counts, skipped)
 
 
 def _usable_targets(

@@ -25,12 +25,14 @@ class Judging:
         ties: How equal scores count.
         part: "validation" or "test".
         at: Lengths of the lists.
+        beyond: Whether to go beyond accuracy, as `evaluate` does.
     """
 
     protocol: Protocol
     ties: Ties = "pessimistic"
     part: Part = "test"
     at: tuple[int, ...] = (10, 20)
+    beyond: bool = False
 
     def __post_init__(self) -> None:
         """Refuse rules that there cannot be before anything is fitted."""
@@ -43,16 +45,25 @@ class Judging:
 
     def check_metric(self, metric: str) -> None:
         """Raise a `ParameterError` unless the figures will have the metric."""
-        judged = metric_names(self.at)
+        judged = metric_names(self.at, beyond=self.beyond, protocol=self.protocol)
         if metric not in judged:
+            more = "" if self.beyond else ", or go beyond accuracy (beyond=True, --beyond)"
             raise ParameterError(
                 f"metric={metric!r} is not among what is judged ({', '.join(judged)}): choose one "
-                "of them, or other lengths of lists."
+                f"of them, or other lengths of lists{more}."
             )
 
     def judge(self, model: Recommender[Any], split: Split) -> Evaluation:
         """Evaluate a fitted model."""
-        return evaluate(model, split, self.protocol, ties=self.ties, part=self.part, at=self.at)
+        return evaluate(
+            model,
+            split,
+            self.protocol,
+            ties=self.ties,
+            part=self.part,
+            at=self.at,
+            beyond=self.beyond,
+        )
 
     def full_ranking(self, model: Recommender[Any], split: Split) -> Evaluation | None:
         """Evaluate in full ranking where the protocol samples candidates, for comparison."""
@@ -66,7 +77,7 @@ class Judging:
         """Fit on the training part, with the epoch chosen as the protocol says, and evaluate."""
         if not (self.picks_epochs_on_test and model.has_epochs()):
             return self.judge(model.fit(split.train, validation, options), split)
-        recorder = EpochRecorder(split, ties=self.ties, at=self.at)
+        recorder = EpochRecorder(split, ties=self.ties, at=self.at, beyond=self.beyond)
 
         def on_epoch(epoch: Epoch[Any]) -> None:
             recorder(epoch.snapshot)

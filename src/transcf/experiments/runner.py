@@ -42,7 +42,12 @@ def run_study(
             anything is run.
     """
     plans = [(dataset, _contenders(study, dataset)) for dataset in study.datasets]
-    judging = Judging(cast(Protocol, study.protocol), part=study.part, at=study.lengths())
+    judging = Judging(
+        cast(Protocol, study.protocol),
+        part=study.part,
+        at=study.lengths(),
+        beyond=study.beyond,
+    )
     metric = study.paired_tests or study.metrics[0]
     for dataset, contenders in plans:
         split = _split(dataset, study.protocol)

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
 from transcf.errors import ParameterError
-from transcf.evaluation.metrics import check_metric
+from transcf.evaluation.metrics import is_beyond, length_of, metric_names
 from transcf.evaluation.protocols import Part, check_protocol
 
 T = TypeVar("T")
@@ -103,8 +103,14 @@ class Study:
 
     def __post_init__(self) -> None:
         """Check all but the models' parameters before anything is run."""
-        self.lengths()
         check_protocol(self.protocol)
+        judged = metric_names(self.lengths(), beyond=self.beyond, protocol=self.protocol)
+        for name in self._names:
+            if name not in judged:
+                raise ParameterError(
+                    f"The study has the metric {name!r}, which needs lists of full ranking: use "
+                    'protocol = "strict".'
+                )
         if not isinstance(self.seeds, int) or self.seeds < 1:
             raise ParameterError(f"The study has seeds = {self.seeds!r}: give a number from 1 on.")
         if not self.datasets or not self.models:
@@ -115,8 +121,17 @@ class Study:
 
     def lengths(self) -> tuple[int, ...]:
         """Lengths N of the lists that the metrics need, ascending."""
-        names = (*self.metrics, *filter(None, [self.paired_tests]))
-        return tuple(sorted({check_metric(name)[1] for name in names}))
+        lengths = {length_of(name) for name in self._names}
+        return tuple(sorted(n for n in lengths if n is not None)) or (10,)
+
+    @property
+    def beyond(self) -> bool:
+        """Whether a metric goes beyond accuracy."""
+        return any(map(is_beyond, self._names))
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*self.metrics, *filter(None, [self.paired_tests]))
 
     def only(self, datasets: Sequence[str] | None, models: Sequence[str] | None) -> Self:
         """Return the part of the study about some datasets and models; None keeps all.
