@@ -1,46 +1,60 @@
 """What the names of figures mean, in one place: `--help` and the lines under tables read it.
 
-Imports nothing, since `transcf evaluate --help` answers at once.
+Imports nothing but texts, since `transcf evaluate --help` answers at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from textwrap import wrap
 
-#: By the part of a name before the @: in the order of tables.
+#: By the part of a name before the @, in the order of tables.
 MEANINGS = {
-    "H": "hit rate, the share of users with a held-out item among the first N of their list",
-    "N": "NDCG, 1 if the held-out items come first, less the further down they are, 0 beyond N",
-    "MRR": "1 divided by the place of the first held-out item, 0 beyond N",
-    "R": "recall, the share of a user's held-out items among the first N",
-    "P": "precision, the share of the first N that are held-out items",
+    "H": "hit rate, share of users with a held-out item in the first N of their list",
+    "N": "NDCG, 1 if the held-out items come first, less further down, 0 beyond N",
+    "MRR": "1 / place of the first held-out item, 0 beyond N",
+    "R": "recall, share of a user's held-out items in the first N",
+    "P": "precision, held-out items in the first N, divided by N",
     "MAP": "mean average precision of the first N",
-    "novelty": "bits of surprise, -log2 of the share of users who have an item, mean of the first "
-    "N",
-    "ILD": "intra-list diversity, how seldom the first N are found with the same users: 1 minus "
-    "the cosine, mean of all pairs",
+    "novelty": "mean of -log2(share of users who have the item) over the first N, in bits",
+    "ILD": "intra-list diversity, mean of 1 - cosine over the pairs of the first N",
     "AUC": "share of the other candidates that come after a held-out item, equal scores half",
-    "coverage": "share of the items that is among anybody's first N",
+    "coverage": "share of the items that is in anybody's first N",
     "popularity": "mean training events of the first N",
-    "gini": "how unevenly items are recommended among the first N, 0 evenly, towards 1 always the "
-    "same few",
+    "gini": "0 if all items are recommended equally often, towards 1 if always the same few",
 }
-#: Of the figures that come in pairs.
-ERROR = "± standard error over users: another sample of users would move the mean by about so much"
-SPREAD = "± spread (standard deviation) of the seeds' means"
+#: Kinds that have no N.
+_WITHOUT_LENGTH = ("AUC",)
+#: What stands behind a figure.
+ERROR = "± = standard error over users, what another sample of users would change"
+SPREAD = "± = spread of the seeds' means, and in brackets the standard error over users"
 
 
 def legend(names: Iterable[str], *more: str) -> str:
-    """Explain the metrics of a table in one line, each kind once.
+    """Explain the figures of a table in one line, each kind once.
 
     Args:
-        names: Metrics, such as "N@10" or "AUC".
+        names: Figures, such as "N@10" or "AUC".
         more: What else is in the table.
 
     Example:
-        >>> legend(["P@5", "P@10", "AUC"], "* the best")[:60]
-        'P@N: precision, the share of the first N that are held-out i'
+        >>> legend(["MAP@5", "MAP@10"], "* = the best")
+        'MAP@N = mean average precision of the first N; * = the best.'
     """
-    kinds = dict.fromkeys(name.partition("@")[::2] for name in names)
-    texts = {kind: f"{kind}{'@N' if n else ''}: {MEANINGS[kind]}" for kind, n in kinds}
-    return "; ".join([*texts.values(), *more]) + "."
+    kinds = dict.fromkeys(name.partition("@")[0] for name in names)
+    return "; ".join([*(f"{_title(kind)} = {MEANINGS[kind]}" for kind in kinds), *more]) + "."
+
+
+def help_text(*more: str) -> str:
+    """Explain all figures for `--help`, a line or two each."""
+    lines = ["\b", "What the figures mean:"]  # the first keeps the others as they are
+    for kind, meaning in MEANINGS.items():
+        lines += wrap(f"{_title(kind):<13} {meaning}", 76, subsequent_indent=" " * 14)
+    for text in more:
+        sign, _, meaning = text.partition(" = ")
+        lines += wrap(f"{sign:<13} {meaning}", 76, subsequent_indent=" " * 14)
+    return "\n".join(lines)
+
+
+def _title(kind: str) -> str:
+    return kind if kind in _WITHOUT_LENGTH else f"{kind}@N"

@@ -76,7 +76,13 @@ Protocol: TypeAlias = Annotated[
 ]
 Part: TypeAlias = Annotated[str, typer.Option(help="test or validation.")]
 Lengths: TypeAlias = Annotated[
-    str, typer.Option("--at", metavar="N,N", help="Lengths of the lists that are judged.")
+    str, typer.Option("--at", metavar="N,N", help="Lengths N of the lists that are judged.")
+]
+Beyond: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--beyond", help="Go beyond accuracy: AUC, novelty, diversity (ILD) and Gini of the lists."
+    ),
 ]
 Seeds: TypeAlias = Annotated[
     int, typer.Option(min=1, help="Runs, with seeds counted up; models without chance run once.")
@@ -160,7 +166,7 @@ def read_params(
     return params
 
 
-def read_judging(protocol: str, ties: str, part: str, at: str) -> Judging:
+def read_judging(protocol: str, ties: str, part: str, at: str, beyond: bool = False) -> Judging:
     """Check how models are to be judged, before anything is fitted."""
     from transcf.evaluation import protocols, ranks
     from transcf.experiments.judging import Judging
@@ -181,6 +187,7 @@ def read_judging(protocol: str, ties: str, part: str, at: str) -> Judging:
         ties=cast("EvaluationTies", ties),
         part=cast("EvaluationPart", part),
         at=tuple(map(int, lengths)),
+        beyond=beyond,
     )
 
 

@@ -29,6 +29,7 @@ from transcf.cli import (
 )
 from transcf.cli._options import INTERRUPTED
 from transcf.errors import TransCFError
+from transcf.legend import ERROR, help_text
 
 
 class _PoliteGroup(TyperGroup):
@@ -74,6 +75,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
+#: What stands below the options in `--help`.
+_EPILOGS = {
+    evaluate.evaluate: help_text("se = standard error over users", "sd = spread of the seeds"),
+    compare.compare: help_text(ERROR),
+    study.study: study.EPILOG,
+}
 for command in (
     fit.fit,
     evaluate.evaluate,
@@ -87,7 +94,7 @@ for command in (
     doctor.doctor,
     demo.demo,
 ):
-    app.command()(command)
+    app.command(epilog=_EPILOGS.get(command))(command)
 
 
 def _show_version(asked: bool) -> None:

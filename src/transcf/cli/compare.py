@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
+    Beyond,
     Columns,
     Data,
     Encoding,
@@ -40,7 +41,10 @@ def compare(
     data: Data,
     models: Annotated[
         str,
-        typer.Option(help="Names with commas between them, or 'all'; trivial baselines join them."),
+        typer.Option(
+            help="Names with commas between them, or 'all' (all that rank in a way of their own); "
+            "trivial baselines join them."
+        ),
     ] = "itemknn,ease",
     settings: Annotated[
         list[str] | None,
@@ -59,7 +63,11 @@ def compare(
     ties: Ties = "pessimistic",
     part: Part = "test",
     at: Lengths = "10,20",
-    metric: Annotated[str, typer.Option(help="What the paired test looks at.")] = "N@10",
+    metric: Annotated[
+        str | None,
+        typer.Option(help="What the paired test looks at; N@10, or N at the first of other --at."),
+    ] = None,
+    beyond: Beyond = False,
     columns: Columns = None,
     ratings: Ratings = None,
     min_rating: MinRating = None,
@@ -81,7 +89,8 @@ def compare(
     from transcf.data.sources import open_split
     from transcf.experiments.comparison import compare_models
 
-    judging = read_judging(protocol, ties, part, at)
+    judging = read_judging(protocol, ties, part, at, beyond)
+    metric = judging.usual_metric if metric is None else metric
     judging.check_metric(metric)
     contenders = _contenders(models, settings, budget)
     if files and out.exists() and not out.is_dir():
@@ -122,9 +131,9 @@ def _write(comparison: Comparison, folder: Path) -> None:
 
 def _contenders(models: str, settings: list[str] | None, budget: str) -> list[Contender]:
     from transcf.experiments.comparison import TRIVIAL_BASELINES, contenders_of
-    from transcf.models.registry import available, canonical_name
+    from transcf.models.registry import canonical_name, distinct
 
-    asked = available() if models == "all" else map(canonical_name, models.split(","))
+    asked = distinct() if models == "all" else map(canonical_name, models.split(","))
     names = list(dict.fromkeys((*TRIVIAL_BASELINES, *asked)))
     return contenders_of(_params_of(names, settings).items(), budget)
 

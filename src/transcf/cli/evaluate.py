@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
+    Beyond,
     Columns,
     Data,
     Encoding,
@@ -69,6 +70,7 @@ def evaluate(
     ties: Ties = "pessimistic",
     part: Part = "test",
     at: Lengths = "10,20",
+    beyond: Beyond = False,
     columns: Columns = None,
     ratings: Ratings = None,
     min_rating: MinRating = None,
@@ -83,7 +85,7 @@ def evaluate(
     """Fit a model on DATA and judge it; or judge a saved model on the data it was fitted on."""
     if (Path(data) / "model.json").is_file():
         _refuse_fitting(context, data)
-        dataset, done = _judge_saved(data, protocol, ties, part, at)
+        dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
     elif model is None:
         raise ParameterError("--model is missing: `transcf models` lists the names.")
     else:
@@ -91,7 +93,7 @@ def evaluate(
         from transcf.experiments.runs import Contender, run
 
         params = read_params(model, settings, preset, data)
-        judging = read_judging(protocol or "strict", ties, part, at)
+        judging = read_judging(protocol or "strict", ties, part, at, beyond)
         reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
         split = open_split(data, judging.protocol, seed=seed, **reading)
         numbers = range(seed, seed + seeds)
@@ -116,7 +118,7 @@ def _refuse_fitting(context: typer.Context, folder: str) -> None:
 
 
 def _judge_saved(
-    folder: str, protocol: str | None, ties: str, part: str, at: str
+    folder: str, protocol: str | None, ties: str, part: str, at: str, beyond: bool
 ) -> tuple[str, Run]:
     """Open the data that a saved model was fitted on, and judge it there."""
     from transcf.data.sources import as_split, open_split
@@ -135,7 +137,7 @@ def _judge_saved(
             "the data with --model, or fit with --hold-out."
         )
     dataset, seed = origin["dataset"], origin["split_seed"]
-    judging = read_judging(protocol or origin["protocol"], ties, part, at)
+    judging = read_judging(protocol or origin["protocol"], ties, part, at, beyond)
     split = open_split(dataset, origin["protocol"], seed=seed, **origin.get("reading", {}))
     _check_same_training(folder, dataset, fitted, split)
     split = as_split(split, judging.protocol, seed=seed)
@@ -160,26 +162,35 @@ def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], sp
 
 
 def _print(dataset: str, done: Run) -> None:
+    from transcf.data.report import counted
+    from transcf.legend import legend
+
     found = done.to_dict()
     full = found.get("full_ranking", {})
     rows = [
         (
             name,
             *(f"{entry[kind]:.4f}" for kind in ("mean", "se", "sd")),
-            *([f"{full[name]['mean']:.4f}"] if full else []),
+            *([f"{full[name]['mean']:.4f}"] if full else []),  # which has all metrics, and more
         )
         for name, entry in found["metrics"].items()
     ]
     runs = f", {found['runs']} runs" if found["runs"] > 1 else ""
     title = (
         f"{found['model']} on {dataset}: {found['protocol']} protocol, {found['part']}, "
-        f"{found['users']:,} users, {found['ties']} ties{runs}"
+        f"{counted(found['users'], 'user')}, {found['ties']} ties{runs}"
     )
     skipped = ", ".join(f"{reason} {count:,}" for reason, count in found["skipped"].items())
     shown = ", ".join(f"{name} {value:.4g}" for name, value in found["catalogue"].items())
     notes = [
         shown,
+        f"held out: {found['split']}",
         f"skipped: {skipped or 'nobody'}",
+        legend(
+            [*found["metrics"], *found["catalogue"]],
+            "se = standard error over users, what another sample of users would change",
+            "sd = spread of the seeds' means",
+        ),
         *found["notes"],
         f"fitted in {done.seconds:.1f} s",
     ]

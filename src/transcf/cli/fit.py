@@ -86,6 +86,7 @@ def fit(
     options = FitOptions(checkpoint=checkpoints, resume=resume, fresh=fresh)
     if hold_out:
         made.fit(split.train, validation, options)
+        made.report_["split"] = split.how
         done = f"the training part ({split.how})"
     else:
         done = fit_for_use(made, open_data(data, **reading), split, validation, options)

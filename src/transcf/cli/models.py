@@ -25,7 +25,7 @@ def models(
         else:
             _print_one(described)
         return
-    listed = [_describe(known) for known in available()]
+    listed = [_describe(known, whole=False) for known in available()]
     if as_json:
         print_json(listed)
         return
@@ -43,16 +43,22 @@ def _print_one(described: dict[str, Any]) -> None:
     print_table(title, ("parameter", "default", "allowed", "meaning"), rows)
 
 
-def _describe(name: str) -> dict[str, Any]:
+def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
+    """Describe a model; in a list, a variant has only what makes it one."""
     from transcf.learning.settings import fields_of
     from transcf.models.registry import model_class
 
     kind = model_class(name)
-    own = kind.variants[name]
+    own, first = kind.variants[name], next(iter(kind.variants))
+    summary = (kind.__doc__ or "").strip().split("\n")[0]
+    if name != first:
+        changed = ", ".join(f"{key}={value}" for key, value in own.items())
+        same = "; it ranks alike, and 'all' leaves it out" if name in kind.twins else ""
+        summary = f"As {first}, with {changed}{same}."
     return {
         "name": name,
         "class": kind.__name__,
-        "summary": (kind.__doc__ or "").strip().split("\n")[0],
+        "summary": summary,
         "parameters": {
             field.name: {
                 "default": own.get(field.name, field.default),
@@ -60,5 +66,6 @@ def _describe(name: str) -> dict[str, Any]:
                 "meaning": field.metadata["meaning"],
             }
             for field in fields_of(kind.settings_class)
+            if whole or name == first or field.name in own
         },
     }

@@ -1,4 +1,7 @@
-"""`transcf study`: run a study that comes with the library, or one of your own."""
+"""`transcf study`: run a study that comes with the library, or one of your own.
+
+What the TOML file of a study may hold stands here, in the help of the command, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,49 @@ import typer
 
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._progress import show_steps
+from transcf.legend import SPREAD, help_text, legend
 
 if TYPE_CHECKING:
     from transcf.experiments import Study
     from transcf.experiments.comparison import Comparison
 
 
+#: Studies that come with the library; a test compares it with the folder.
+STUDIES = ("defaults", "full-ranking", "paper-baselines", "paper-core", "paper-grid")
+#: What a file of one's own looks like.
+FORMAT = """\
+title = "My shop"
+protocol = "strict"            # or "paper", "paper-as-published"
+seeds = 5                      # runs of every model that a seed changes
+metrics = ["H@10", "N@10"]     # columns of the table
+paired_tests = "N@10"          # metric of the paired tests; optional
+part = "test"                  # or "validation", test unread; optional
+
+[[datasets]]                   # one or more
+name = "events.csv"            # as DATA of other commands
+core = 5                       # k-core filter; optional
+[datasets.published.transcf]   # printed figures to stand beside; optional
+"H@10" = 0.2586
+
+[[models]]                     # one or more
+name = "transcf"
+label = "TransCF tuned"        # its name in the table; optional
+preset = "paper"               # settings that come with it; optional
+params = { dim = 64 }          # settings of your own; optional
+grid = { learning_rate = [0.02, 0.05] }  # chosen on validation; optional
+"""
+#: Below the options in `--help`.
+EPILOG = "\n\n".join(
+    [
+        f"Studies that come with the library: {', '.join(STUDIES)}.",
+        "\b\nA study of your own is a TOML file:\n\n\b\n" + FORMAT.replace("\n\n", "\n#\n"),
+        help_text(SPREAD),
+    ]
+)
+
+
 def study(
-    name: Annotated[str, typer.Argument(help="Name of a study, or a TOML file.")],
+    name: Annotated[str, typer.Argument(help="Name of a study, or a TOML file; see below.")],
     datasets: Annotated[
         str | None, typer.Option(help="Only these of its datasets, with commas between them.")
     ] = None,
@@ -79,12 +117,14 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
             printed = [f"{known[name]:.4f}" if name in known else None for name in plan.metrics]
             blank = [None] * (len(full) + 1)
             lines.append(["  as published", None, None, None, *printed, *blank, ""])
-    note = (
-        f"Figures of the {plan.part} part: mean over users and seeds, ± spread of the seeds "
-        "(± standard error over users). validation: the metric that chose epochs and settings."
-    )
+    notes = [
+        f"Held out: {comparison.split}.",
+        f"Figures of the {plan.part} part, mean over users and seeds; validation: the metric that "
+        "chose epochs and settings.",
+        legend(plan.metrics, SPREAD),
+    ]
     title = f"{plan.title}: {comparison.dataset} ({plan.protocol})"
-    print_table(title, columns, lines, notes=[note, *warnings_of(comparison)])
+    print_table(title, columns, lines, notes=[*notes, *warnings_of(comparison)])
 
 
 def _figure(metric: dict[str, float]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, TypeAlias, Unpack, get_args
 
 from transcf.data.candidates import draw_candidates
 from transcf.data.locations import find_folder, resolve
@@ -16,7 +16,8 @@ from transcf.data.splits import leave_one_out
 from transcf.data.storage import is_saved_split, load_saved_split
 from transcf.errors import ParameterError
 
-_PROTOCOLS = ("strict", "paper", "paper-as-published")
+#: Ways of judging: they decide how data is split, and whether there are candidates.
+Protocol: TypeAlias = Literal["strict", "paper", "paper-as-published"]
 
 
 def open_split(
@@ -39,7 +40,7 @@ def open_split(
         seed: Of the random split and of the candidates.
         reading: As for `open_data`.
     """
-    _check_protocol(protocol)
+    check_protocol(protocol)
     source = resolve(spec)
     folder = _folder(source)
     is_saved = folder is not None and is_saved_split(folder)
@@ -69,16 +70,18 @@ def as_split(data: Any, protocol: str = "strict", *, seed: int = 0) -> Split:
     """
     if isinstance(data, str | PathLike):
         return open_split(data, protocol, seed=seed)
-    _check_protocol(protocol)
+    check_protocol(protocol)
     split = data if isinstance(data, Split) else leave_one_out(data, seed=seed)
     if protocol != "strict" and split.candidates is None:
         split = draw_candidates(split, seed=seed)
     return split
 
 
-def _check_protocol(protocol: str) -> None:
-    if protocol not in _PROTOCOLS:
-        raise ParameterError(f"protocol={protocol!r} is not one of {', '.join(_PROTOCOLS)}.")
+def check_protocol(protocol: str) -> None:
+    """Raise a `ParameterError` unless it is the name of a protocol."""
+    if protocol not in get_args(Protocol):
+        allowed = ", ".join(map(repr, get_args(Protocol)))
+        raise ParameterError(f"protocol={protocol!r} is not allowed; it must be one of {allowed}.")
 
 
 def _folder(source: str | Path) -> Path | None:

@@ -15,6 +15,8 @@ from transcf.data.report import Report
 from transcf.data.seeds import check_seed
 from transcf.errors import ParameterError
 
+#: Categories of a log with enough items.
+_CATEGORIES = 12
 #: Most tastes of one user.
 _TASTES = 4
 #: Share of events that follow no taste.
@@ -32,7 +34,7 @@ def synthesize(
     items: int = 500,
     interactions: int = 20_000,
     *,
-    categories: int = 12,
+    categories: int | None = None,
     seed: int = 0,
 ) -> Interactions:
     """Make up a log.
@@ -46,7 +48,7 @@ def synthesize(
         users: Number of users.
         items: Number of items to choose from.
         interactions: Number of events, exact; no pair is repeated.
-        categories: Number of categories.
+        categories: Number of categories; None has 12, or as many as there are items.
         seed: The same seed gives the same log.
 
     Example:
@@ -55,7 +57,7 @@ def synthesize(
     """
     from transcf.kernels.synthesis import draw_events
 
-    _check(users, items, interactions, categories)
+    categories = _check(users, items, interactions, categories)
     random = np.random.default_rng(check_seed(seed))
     starts, popularity, styles = _make_items(items, categories, random)
     tastes, shares, favourites = _make_users(users, categories, random)
@@ -91,11 +93,15 @@ def write_csv(log: Interactions, path: str | Path) -> Path:
     return path
 
 
-def _check(users: int, items: int, interactions: int, categories: int) -> None:
+def _check(users: int, items: int, interactions: int, categories: int | None) -> int:
+    """Raise a `ParameterError` for what cannot be made up; return the number of categories."""
     given = {"users": users, "items": items, "categories": categories}
     for name, value in given.items():
+        if name == "categories" and value is None:
+            continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ParameterError(f"{name}={value!r} is not allowed; it must be an integer >= 1.")
+    categories = min(_CATEGORIES, items) if categories is None else categories
     if categories > items:
         raise ParameterError(f"categories={categories} is more than items={items}.")
     if not users <= interactions <= users * (items // 2):
@@ -103,6 +109,7 @@ def _check(users: int, items: int, interactions: int, categories: int) -> None:
             f"interactions={interactions!r} is not allowed; with users={users} and "
             f"items={items} it must lie between {users:,} and {users * (items // 2):,}."
         )
+    return categories
 
 
 def _make_items(

@@ -11,12 +11,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
 
 from transcf.data.csr import Csr
+from transcf.data.sources import Protocol as Protocol
+from transcf.data.sources import as_split
+from transcf.data.sources import check_protocol as check_protocol
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation.lists import coverage, diversity, gini, mean_popularity, novelty
@@ -25,13 +28,12 @@ from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties,
 from transcf.evaluation.results import Evaluation
 from transcf.retrieval.scorer import KnowsIds, Scorer
 
-Protocol: TypeAlias = Literal["strict", "paper", "paper-as-published"]
 Part: TypeAlias = Literal["validation", "test"]
 
 
 def evaluate(
     model: Scorer,
-    split: Split,
+    split: Any,
     protocol: Protocol = "strict",
     *,
     part: Part = "test",
@@ -43,7 +45,9 @@ def evaluate(
 
     Args:
         model: Fitted on `split.train`, or for the test part on train and validation.
-        split: Where the held-out interactions are.
+        split: Where the held-out interactions are. A log, a table, a matrix, a path or a name is
+            split as `open_split` does it, each user's newest event for test: the model has to be
+            fitted on the training part of just that, `leave_one_out(log).train`.
         protocol: "strict", "paper" or "paper-as-published".
         part: Which held-out part to judge on.
         ties: How to count equal scores: against the target ("pessimistic"), for it
@@ -54,6 +58,7 @@ def evaluate(
             `transcf.evaluation.lists` has the formulas.
 
     Raises:
+        DataError: There is no event log in what is given as `split`.
         EvaluationError: Nobody to evaluate, no candidates in the split where they are needed,
             NaN or infinite scores, or a model with other ids or fitted on what it is judged by.
 
@@ -69,6 +74,8 @@ def evaluate(
     if part not in get_args(Part):
         raise ParameterError(f"part={part!r} is not allowed; it must be 'validation' or 'test'.")
     lengths = check_lengths(at)
+    check_scorer(model)
+    split = split if isinstance(split, Split) else as_split(split, protocol)
     check_ids(model, split)
     held_out = split.test if part == "test" else split.validation
     known = split.known_items(part)
@@ -93,14 +100,19 @@ def evaluate(
         per_user=pl.DataFrame({"user_id": users, **columns}),
         skipped=ranking.skipped,
         catalogue=_catalogue(model, split, ranking, lengths, beyond=beyond),
+        split=split.how,
     )
 
 
-def check_protocol(protocol: str) -> None:
-    """Raise a `ParameterError` unless it is the name of a protocol."""
-    if protocol not in get_args(Protocol):
-        allowed = ", ".join(map(repr, get_args(Protocol)))
-        raise ParameterError(f"protocol={protocol!r} is not allowed; it must be one of {allowed}.")
+def check_scorer(model: object) -> None:
+    """Raise a `ParameterError` for what is no model object."""
+    if isinstance(model, type) or not hasattr(model, "score_block"):
+        shown = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise ParameterError(
+            f"evaluate takes a fitted model first and then the data, and {shown} is no fitted "
+            "model: write evaluate(EASE().fit(split.train), split), with split = "
+            "leave_one_out(log)."
+        )
 
 
 def stored_candidates(split: Split, protocol: str) -> Candidates:
@@ -139,7 +151,8 @@ def check_unseen(model: Scorer, held_out: Csr, known: Csr, part: Part) -> None:
     if count:
         raise EvaluationError(
             f"{model.name} was fitted on {count:,} of the {part} interactions that it is to "
-            "be judged by: fit it on split.train, and evaluate that."
+            "be judged by: fit it on split.train, with split = leave_one_out(log), and evaluate "
+            "that."
         )
 
 

@@ -122,7 +122,7 @@ def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Rankin
     """Rank the targets of a task; see `full_ranks` and `candidate_ranks`."""
     check_ties(ties)
     if not len(task.users):
-        reasons = ", ".join(f"{count} {reason}" for reason, count in task.skipped.items())
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in task.skipped.items())
         raise EvaluationError(
             f"There is nobody left to evaluate ({reasons or 'no held-out items'}): hold out other "
             "interactions, or train on more."

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from transcf.data.report import counted
 from transcf.errors import EvaluationError
 
 
@@ -40,6 +41,7 @@ class Evaluation:
             the items that can be ranked), "popularity@N" (mean training interactions), and on
             request "gini@N" (0 if all items come up equally often).
         note: A warning that belongs to the figures, or nothing.
+        split: What was held out, in words, as `Split.how` has it.
     """
 
     model: str
@@ -50,6 +52,7 @@ class Evaluation:
     skipped: dict[str, int] = field(default_factory=dict)
     catalogue: dict[str, float] = field(default_factory=dict)
     note: str = ""
+    split: str = "not said"
 
     @property
     def users(self) -> int:
@@ -74,6 +77,7 @@ class Evaluation:
             "protocol": self.protocol,
             "ties": self.ties,
             "part": self.part,
+            "split": self.split,
             "users": self.users,
             "skipped": self.skipped,
             "metrics": metrics,
@@ -82,13 +86,18 @@ class Evaluation:
         return about | ({"note": self.note} if self.note else {})
 
     def __str__(self) -> str:
-        """A heading and one line per metric."""
+        """A heading, one line per metric, and what was held out."""
         lines = [
-            f"{self.model}: {self.protocol}, {self.part}, {self.users:,} users, {self.ties} ties"
+            f"{self.model}: {self.protocol}, {self.part}, {counted(self.users, 'user')}, "
+            f"{self.ties} ties"
         ]
-        lines += [f"  {name:<8} {estimate}" for name, estimate in self.metrics.items()]
-        lines += [f"  {name:<8} {value:.4g}" for name, value in self.catalogue.items()]
+        width = max(map(len, [*self.metrics, *self.catalogue]), default=0)
+        lines += [f"  {name:<{width}} {estimate}" for name, estimate in self.metrics.items()]
+        lines += [f"  {name:<{width}} {value:.4g}" for name, value in self.catalogue.items()]
+        lines += [f"  (± standard error over users; held out: {self.split})"]
         return "\n".join(lines + ([f"  ({self.note})"] if self.note else []))
+
+    __repr__ = __str__
 
 
 def summarize_seeds(evaluations: Sequence[Evaluation]) -> dict[str, dict[str, float]]:

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from transcf.data.csr import Csr
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
+from transcf.data.report import counted
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError
 
@@ -109,8 +110,9 @@ def sampled_task(
     """
     if len(candidates.indptr) != held_out.n_rows + 1:
         raise EvaluationError(
-            f"The candidates ({candidates.source}) are for {len(candidates.indptr) - 1} users and "
-            f"the held-out items for {held_out.n_rows}: use the candidates of the same split."
+            f"The candidates ({candidates.source}) are for "
+            f"{counted(len(candidates.indptr) - 1, 'user')} and the held-out items for "
+            f"{held_out.n_rows:,}: use the candidates of the same split."
         )
     pairs, skipped = _usable_targets(held_out, known, rankable, trained)
     n_items = max(1, held_out.n_columns)

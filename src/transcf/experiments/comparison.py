@@ -10,10 +10,12 @@ from typing import Any, TypeAlias, cast
 
 import polars as pl
 
+from transcf.data.interactions import Interactions
 from transcf.data.sources import as_split
 from transcf.data.split import Split
 from transcf.errors import ParameterError, TransCFError
 from transcf.evaluation import paired_tests
+from transcf.evaluation.metrics import check_lengths
 from transcf.evaluation.protocols import Part, Protocol
 from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
@@ -22,7 +24,7 @@ from transcf.experiments.judging import Judging
 from transcf.experiments.report import table_of
 from transcf.experiments.runs import Contender, ModelSpec, OnProgress, Run, run
 from transcf.models.recommender import Recommender
-from transcf.models.registry import available
+from transcf.models.registry import distinct
 from transcf.tuning import settings_to_try
 
 #: What `compare` compares: one model, several, or several by names of the caller's own.
@@ -39,6 +41,7 @@ class Comparison:
         dataset: Name of the data.
         judging: The rules.
         metric: What the paired tests look at.
+        split: What was held out, in words.
         runs: One for each model, in the order they were asked for.
         failures: Why a model is not among them, by name; the last one may be an interruption.
     """
@@ -46,6 +49,7 @@ class Comparison:
     dataset: str
     judging: Judging
     metric: str
+    split: str
     runs: Sequence[Run]
     failures: Mapping[str, BaseException] = field(default_factory=dict)
 
@@ -94,6 +98,7 @@ class Comparison:
         """JSON form."""
         return {
             "dataset": self.dataset,
+            "split": self.split,
             "metric": self.metric,
             "best": self.best(self.metric) if self.runs else None,
             "indistinguishable": self.indistinguishable,
@@ -113,13 +118,14 @@ def compare(
     models: Models,
     data: Any,
     *,
-    metric: str = "N@10",
+    metric: str | None = None,
     seeds: int = 1,
     budget: str = "none",
     protocol: Protocol = "strict",
     part: Part = "test",
     ties: Ties = "pessimistic",
-    at: Sequence[int] = (10, 20),
+    at: int | Sequence[int] = (10, 20),
+    beyond: bool = False,
     seed: int = 0,
     trivial_baselines: bool = True,
     dataset: str | None = None,
@@ -134,10 +140,11 @@ def compare(
     Args:
         models: Names, pairs of a name and parameters, or model objects, which lend their
             settings and are not fitted themselves; a mapping gives them names of your own; "all"
-            stands for every model.
+            stands for every model that ranks in a way of its own.
         data: A split, a log, a table, or what `open_data` takes; `open_split` says how a log is
             split.
-        metric: What the paired tests look at.
+        metric: What the paired tests look at; N@10 unless given, or N at the first length if 10
+            is none of them.
         seeds: Runs of every model that a seed changes.
         budget: How many settings of each model to try: "none" (as given), "small", "medium" or
             "large"; what is set by hand stays.
@@ -145,6 +152,7 @@ def compare(
         part: "test" or "validation".
         ties: How equal scores count: "pessimistic", "realistic" or "optimistic".
         at: Lengths of the lists that are judged.
+        beyond: Whether to go beyond accuracy (AUC, novelty, diversity, Gini), as `evaluate` does.
         seed: The first seed of the models; of the split and the candidates, where they are drawn.
         trivial_baselines: Whether popularity, inverse popularity and random join the models.
         dataset: Name of the data in the table.
@@ -164,7 +172,8 @@ def compare(
         >>> found.best("N@10")
         'ease'
     """
-    judging = Judging(protocol, ties, part, tuple(at))
+    judging = Judging(protocol, ties, part, check_lengths(at), beyond)
+    metric = judging.usual_metric if metric is None else metric
     judging.check_metric(metric)
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise ParameterError(f"seeds={seeds!r} is not allowed; it must be a number from 1 on.")
@@ -187,9 +196,14 @@ def contenders_of(
     if isinstance(models, Mapping):
         named = [Contender.of(spec, name) for name, spec in models.items()]
     else:
+        if isinstance(models, Interactions | Split) or hasattr(models, "__arrow_c_stream__"):
+            raise ParameterError(
+                f"Models come first and data second, and {type(models).__name__} is no model: "
+                'write compare(["ease", "transcf"], data).'
+            )
         one = [models] if isinstance(models, str | Recommender) else None
         listed: list[ModelSpec] = one or list(cast("Iterable[ModelSpec]", models))
-        made = [Contender.of(spec) for spec in (available() if listed == ["all"] else listed)]
+        made = [Contender.of(spec) for spec in (distinct() if listed == ["all"] else listed)]
         labels = number_repeats(contender.name for contender in made)
         named = [replace(c, name=label) for c, label in zip(made, labels, strict=True)]
     if trivial_baselines:
@@ -255,4 +269,4 @@ def compare_models(
     runs, failures = run_all(contenders, split, judging, seeds, on_progress)
     if failures and not runs:
         raise next(iter(failures.values()))
-    return Comparison(dataset, judging, metric, runs, failures)
+    return Comparison(dataset, judging, metric, split.how, runs, failures)

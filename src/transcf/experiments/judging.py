@@ -53,6 +53,11 @@ class Judging:
                 f"of them, or other lengths of lists{more}."
             )
 
+    @property
+    def usual_metric(self) -> str:
+        """What is tested unless another metric is named: N@10, or N at the first length."""
+        return f"N@{10 if 10 in self.at else self.at[0]}"
+
     def judge(self, model: Recommender[Any], split: Split) -> Evaluation:
         """Evaluate a fitted model."""
         return evaluate(

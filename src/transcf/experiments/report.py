@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from transcf.data.atomic import whole_file
 from transcf.data.json_text import to_json
+from transcf.data.report import counted
 from transcf.errors import MissingExtraError
+from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.significance import LEVEL
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.runs import Run
+from transcf.legend import ERROR, legend
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
@@ -78,18 +81,17 @@ def table_of(comparison: Comparison) -> Table:
             f"{comparison.dataset}: no model was run", ["model"], [], warnings_of(comparison)
         )
     judging, metric, first = comparison.judging, comparison.metric, comparison.runs[0]
-    shown = [name for name in first.summary() if name.startswith(("H@", "N@"))]
-    shown += [] if metric in shown else [metric]
+    shown = _shown(comparison)
     searched = any(done.tried > 1 for done in comparison.runs)
     columns = ["model", *shown]
     columns += [f"{metric} in full ranking"] if first.full_ranking is not None else []
     columns += [f"p ({metric})", "fit seconds", "size"] + (["chosen"] if searched else [])
     title = (
         f"{comparison.dataset}: {judging.protocol} protocol, {judging.part}, "
-        f"{first.evaluations[0].users:,} users, {judging.ties} ties"
+        f"{counted(first.evaluations[0].users, 'user')}, {judging.ties} ties"
     )
     rows = [_row(comparison, done, shown, searched) for done in comparison.runs]
-    return Table(title, columns, rows, _notes(comparison))
+    return Table(title, columns, rows, _notes(comparison, shown))
 
 
 def write_report(comparison: Comparison, folder: Path) -> list[Path]:
@@ -121,6 +123,22 @@ def write_report(comparison: Comparison, folder: Path) -> list[Path]:
     return [*written, folder / "comparison.png"]
 
 
+def _shown(comparison: Comparison) -> list[str]:
+    """Return what the columns of a table show: hits, NDCG, the tested metric, on request more.
+
+    Beyond accuracy the first length is enough: these figures tell models apart at any.
+    """
+    first = comparison.runs[0]
+    names = [name for name in first.summary() if name.startswith(("H@", "N@"))]
+    names += [] if comparison.metric in names else [comparison.metric]
+    if comparison.judging.beyond:
+        n = comparison.judging.at[0]
+        there = {*first.summary(), *first.catalogue()}
+        more = ("AUC", f"novelty@{n}", f"ILD@{n}", f"coverage@{n}", f"gini@{n}")
+        names += [name for name in more if name in there and name not in names]
+    return names
+
+
 def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -128,8 +146,13 @@ def _line(cells: Sequence[str]) -> str:
 def _row(comparison: Comparison, done: Run, shown: Sequence[str], searched: bool) -> list[str]:
     cells = [done.name]
     for name in shown:
-        entry = comparison.summaries[done.name][name]
-        mark = "*" if comparison.best(name) == done.name else " "
+        entry = comparison.summaries[done.name].get(name)
+        if entry is None:
+            cells.append(f"{done.catalogue()[name]:.4f}")
+            continue
+        # Lists can be too novel and too diverse: there is no best one.
+        has_best = name in ("AUC", comparison.metric) or not is_beyond(name)
+        mark = "*" if has_best and comparison.best(name) == done.name else " "
         cells.append(_figure(entry["mean"], entry["se"], mark))
     if done.full_ranking is not None:
         full = done.full_ranking.metrics[comparison.metric]
@@ -153,18 +176,18 @@ def _size(n_bytes: int) -> str:
     return f"{n_bytes / 2**10:.1f} kB"
 
 
-def _notes(comparison: Comparison) -> list[str]:
+def _notes(comparison: Comparison, shown: Sequence[str]) -> list[str]:
     metric = comparison.metric
-    legend = (
-        f"Best: *; ± standard error over users; p: {metric} against {comparison.best(metric)}, "
-        f"Wilcoxon signed-rank with Holm's correction for all pairs; = not told apart from the "
-        f"best at {LEVEL}."
+    tests = (
+        f"Best: *; p: {metric} against {comparison.best(metric)}, Wilcoxon signed-rank with Holm's "
+        f"correction for all pairs; = not told apart from the best at {LEVEL}."
     )
     tried = max(done.tried for done in comparison.runs)
     if tried > 1:
-        legend += f" Settings: the best of at most {tried} on validation data"
-        legend += f" ({validation_metric(comparison.judging.protocol)})."
-    return [legend, *warnings_of(comparison)]
+        tests += f" Settings: the best of at most {tried} on validation data"
+        tests += f" ({validation_metric(comparison.judging.protocol)})."
+    held_out = f"Held out: {comparison.split}."
+    return [held_out, legend(shown, ERROR), tests, *warnings_of(comparison)]
 
 
 def warnings_of(comparison: Comparison) -> list[str]:

@@ -130,6 +130,11 @@ class Run:
         """`mean`, `sd` over seeds and `se` over users of every metric."""
         return summarize_seeds(self.evaluations)
 
+    def catalogue(self) -> dict[str, float]:
+        """Figures of what is recommended, such as "coverage@10", mean over the seeds."""
+        first = self.evaluations[0].catalogue
+        return {name: mean(done.catalogue[name] for done in self.evaluations) for name in first}
+
     def averaged(self) -> Evaluation:
         """One evaluation with the figures of each user averaged over the seeds."""
         return average_seeds(self.evaluations, self.name)
@@ -148,11 +153,12 @@ class Run:
             "protocol": first.protocol,
             "ties": first.ties,
             "part": first.part,
+            "split": first.split,
             "runs": len(self.evaluations),
             "users": first.users,
             "skipped": first.skipped,
             "metrics": self.summary(),
-            "catalogue": first.catalogue,
+            "catalogue": self.catalogue(),
             "seconds": round(self.seconds, 3),
             **{part: round(seconds, 3) for part, seconds in self.parts.items()},
             "bytes": self.model.nbytes,

@@ -1,30 +1,10 @@
-"""What a study compares, read from a TOML file.
-
-title = "..."
-protocol = "paper"                # of evaluation
-seeds = 5                         # runs of every model that a seed changes
-metrics = ["H@10", "N@10"]        # columns of the table
-paired_tests = "N@10"             # metric of the paired tests, optional
-part = "validation"               # judge by this part and leave the test part unread, optional
-
-[[datasets]]
-name = "delicious"                # as on the command line
-core = 5                          # k-core filter, optional
-[datasets.published.transcf]      # figures to stand beside ours, optional
-"H@10" = 0.2586
-
-[[models]]
-name = "ease"
-preset = "..."                    # optional
-params = { ... }                  # optional
-grid = { regularization = [...] } # chosen on validation data, optional
-"""
+"""What a study compares, read from a TOML file; `transcf study --help` shows its form."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -149,17 +129,43 @@ class Study:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
         """Read the parsed TOML; an unknown or missing key is an error that names it."""
-        try:
-            return cls(
-                **{
-                    **content,
-                    "metrics": tuple(content["metrics"]),
-                    "datasets": tuple(DatasetPlan(**entry) for entry in content["datasets"]),
-                    "models": tuple(ModelPlan(**entry) for entry in content["models"]),
-                }
+        _check_keys("The study", content, cls)
+        for name in ("metrics", "datasets", "models"):
+            if not isinstance(content[name], list):
+                raise ParameterError(f"The study has {name} = {content[name]!r}: give a list.")
+        datasets = [_plan("dataset", entry, DatasetPlan) for entry in content["datasets"]]
+        models = [_plan("model", entry, ModelPlan) for entry in content["models"]]
+        lists = {"metrics": tuple(content["metrics"])}
+        return cls(**{**content, **lists, "datasets": tuple(datasets), "models": tuple(models)})
+
+
+def _plan(kind: str, entry: Any, plan: type[T]) -> T:
+    """Read one entry of a list of tables."""
+    if not isinstance(entry, dict):
+        raise ParameterError(
+            f"The study has the {kind} {entry!r}: write [[{kind}s]] and name = {entry!r} below it."
+        )
+    _check_keys(f"A {kind} of the study", entry, plan)
+    for name in ("name", "label", "preset"):
+        if not isinstance(entry.get(name, ""), str):
+            raise ParameterError(
+                f"The study has a {kind} with {name} = {entry[name]!r}: give text."
             )
-        except (KeyError, TypeError) as problem:
-            raise ParameterError(f"The study is not understood: {problem}.") from problem
+    return plan(**entry)
+
+
+def _check_keys(what: str, content: dict[str, Any], plan: type) -> None:
+    """Name the first key that is missing or that there is not."""
+    known = fields(plan)
+    needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
+    hint = "`transcf study --help` shows the form"
+    for name in needed:
+        if name not in content:
+            raise ParameterError(f"{what} has no {name}: add it; {hint}.")
+    for name in content:
+        if name not in [f.name for f in known]:
+            names = ", ".join(f.name for f in known)
+            raise ParameterError(f"{what} has {name!r}, which is none of {names}; {hint}.")
 
 
 def _named(

@@ -37,7 +37,7 @@ class FactorSettings:
 
     dim: int = setting(64, "Length of the vectors.", low=1, high=4096)
     learning_rate: float = setting(0.05, "Step size.", above=0)
-    init_scale: float = setting(0.1, "Standard deviation of the first vectors.", above=0)
+    init_scale: float = setting(0.1, "Standard deviation of the first vectors.", above=0, high=100)
 
 
 @settings()

@@ -25,6 +25,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions
+from transcf.data.report import counted
 from transcf.errors import DataError, ParameterError
 from transcf.learning.families import IterationSettings
 from transcf.learning.fitting import Fit, Held
@@ -73,6 +74,8 @@ class Recommender(Answers, ABC, Generic[S]):
 
     #: Names on the command line, and the parameters that each stands for.
     variants: ClassVar[dict[str, dict[str, Any]]]
+    #: Those of these names that rank as the first one does.
+    twins: ClassVar[tuple[str, ...]] = ()
     #: The class of the settings.
     settings_class: ClassVar[type]
     #: What the next `fit` goes by.
@@ -191,7 +194,8 @@ class Recommender(Answers, ABC, Generic[S]):
         ]
         note = "not fitted"
         if self.is_fitted:
-            note = f"fitted on {len(self.users_):,} users and {len(self.items_):,} items"
+            sizes = counted(len(self.users_), "user"), counted(len(self.items_), "item")
+            note = f"fitted on {' and '.join(sizes)}"
         return html_table(type(self).__name__, note, rows)
 
     # -- learning ----------------------------------------------------------------------------
@@ -245,7 +249,7 @@ class Recommender(Answers, ABC, Generic[S]):
             validation=validation,
             options=options,
             last_epoch=last_epoch,
-            remedy=self.remedy,
+            remedy=self._remedy(),
             free=self.free_to_change,
         )
         try:
@@ -257,6 +261,15 @@ class Recommender(Answers, ABC, Generic[S]):
             raise
         self._take_over(learned, fit, started)
         return self
+
+    def _remedy(self) -> str:
+        """Say what to lower when training diverges: first vectors that start far out, above all."""
+        name = "init_scale"
+        defaults: dict[str, Any] = {f.name: f.default for f in fields_of(self.settings_class)}
+        given, usual = self.get_params().get(name), defaults.get(name)
+        if given is None or usual is None or given <= usual:
+            return self.remedy
+        return f"{name} ({given:g}, by default {usual:g}) or {self.remedy}"
 
     def _take_over(self, learned: Learned, fit: Fit, started: float) -> None:
         """Be what was learned; nothing is left of an earlier fit, which a failed one has kept."""

@@ -46,6 +46,16 @@ def available() -> tuple[str, ...]:
     return tuple(name for class_name in HOMES for name in _variants(class_name))
 
 
+def distinct() -> tuple[str, ...]:
+    """Return the names of the models that rank in a way of their own: what "all" stands for.
+
+    Example:
+        >>> set(available()) - set(distinct())
+        {'transcf-emb'}
+    """
+    return tuple(name for name in available() if name not in model_class(name).twins)
+
+
 def model_class(name: str) -> type[Recommender[Any]]:
     """Return the class of a model; capitals, blanks, `-` and `_` in the name do not matter.
 

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
+from transcf.data.report import counted
 from transcf.errors import EvaluationError, ParameterError
 from transcf.retrieval.lists import faiss_library, fill_lists
 from transcf.retrieval.projection import Projection
@@ -208,7 +209,8 @@ class ItemIndex:
             return np.zeros(n, dtype=np.int64)
         if seen.n_rows != n:
             raise ParameterError(
-                f"seen has {seen.n_rows} rows for {n} users: give one row for each user."
+                f"seen has {counted(seen.n_rows, 'row')} for {counted(n, 'user')}: give one row "
+                "for each user."
             )
         before = np.zeros(len(seen.indices) + 1, dtype=np.int64)
         np.cumsum(self._mask()[seen.indices], out=before[1:])

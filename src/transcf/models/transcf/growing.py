@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transcf.data.interactions import Interactions
+from transcf.data.report import counted
 from transcf.errors import DataError
 from transcf.kernels import Array
 from transcf.learning.growth import Growth
@@ -96,7 +97,7 @@ class _Growing:
         lost = np.unique(self._event_users[~self._has_user[self._event_users]])
         if len(lost):
             raise DataError(
-                f"user {self.known.users.ids(lost[:1]).item()!r} ({len(lost)} users in all) shares "
+                f"user {self.known.users.ids(lost[:1]).item()!r} ({counted(len(lost), 'user')} in all) shares "
                 "no item with anybody the model knows, not even through others: leave them out, or "
                 "fit again with all interactions."
             )

@@ -79,6 +79,12 @@ class TransCF(Recommender[TransCFSettings]):
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         form.title.lower(): {"form": form.name} for form in FORMS.values()
     }
+    # Forms with the same cost learn and rank alike.
+    twins: ClassVar[tuple[str, ...]] = tuple(
+        form.title.lower()
+        for form in FORMS.values()
+        if form.rates is FORMS["translation"].rates and form.name != "translation"
+    )
     __init__ = made_from(TransCFSettings)
 
     @property
