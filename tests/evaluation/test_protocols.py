@@ -9,7 +9,9 @@ import pytest
 from tests.evaluation.scorers import TableScorer, random_split
 
 from transcf.data.candidates import draw_candidates
-from transcf.errors import EvaluationError, ParameterError
+from transcf.data.splits import leave_one_out
+from transcf.data.synthetic import synthesize
+from transcf.errors import DataError, EvaluationError, NotFittedError, ParameterError
 from transcf.evaluation import (
     EpochRecorder,
     Validation,
@@ -19,6 +21,7 @@ from transcf.evaluation import (
     summarize_seeds,
 )
 from transcf.evaluation.tasks import COLD_TARGET, KNOWN_TARGET, NO_CANDIDATES, NO_HISTORY
+from transcf.models.ease import EASE
 
 
 @pytest.fixture
@@ -185,3 +188,40 @@ def test_rules_are_checked_before_anything_is_scored(split) -> None:
     empty = split.test.select(np.zeros(len(split.test), dtype=bool))
     with pytest.raises(EvaluationError, match="no held-out items"):
         evaluate(scorer, replace(split, test=empty))
+
+
+def test_evaluate_splits_whatever_fit_takes(tmp_path) -> None:
+    log = synthesize(users=60, items=40, interactions=900, seed=1)
+    table = log.to_frame()
+    path = tmp_path / "events.parquet"
+    table.write_parquet(path)
+    split = leave_one_out(log)
+    model = EASE().fit(split.train)
+    expected = evaluate(model, split).metrics
+    for data in (log, table, table.to_pandas(), path, str(path)):
+        assert evaluate(model, data).metrics == expected
+    sampled = evaluate(model, table, "paper").metrics
+    assert sampled == evaluate(model, draw_candidates(split), "paper").metrics
+    greedy = EASE().fit(table)
+    with pytest.raises(EvaluationError, match=r"fitted on 60 of the test .*leave_one_out"):
+        evaluate(greedy, table)
+
+
+def test_what_cannot_be_evaluated_gets_one_sentence(split) -> None:
+    log = split.train
+    fitted = EASE().fit(log)
+    with pytest.raises(NotFittedError, match="This EASE is not fitted yet: call fit first"):
+        evaluate(EASE(), split)
+    for model, name in ((split, "Split"), ("ease", "str"), (EASE, "the class EASE"), (log, "Int")):
+        with pytest.raises(ParameterError, match=f"fitted model first .* {name}.*leave_one_out"):
+            evaluate(model, fitted)
+    with pytest.raises(DataError, match=r"type int is no event log.*read_interactions"):
+        evaluate(fitted, 5)
+
+
+def test_what_was_held_out_is_part_of_the_figures() -> None:
+    split = leave_one_out(synthesize(users=60, items=40, interactions=900, seed=1))
+    found = evaluate(EASE().fit(split.train), split)
+    assert found.split == split.how == found.to_dict()["split"]
+    assert f"held out: {split.how}" in str(found)
+    assert repr(found) == str(found)

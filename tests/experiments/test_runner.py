@@ -102,7 +102,15 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"metrics": ["AUC"]}, "no metric 'AUC'"),
+        ({"metrics": ["LOSS"]}, "no metric 'LOSS'"),
+        ({"metrics": [5]}, "no metric 5"),
+        ({"metrics": ["novelty@10"], "protocol": "paper"}, "needs lists of full ranking"),
+        ({"metrics": "N@10"}, "metrics = 'N@10': give a list"),
+        ({"models": ["ease"]}, r"write \[\[models\]\] and name = 'ease'"),
+        ({"models": [{"params": {}}]}, "A model of the study has no name: add it"),
+        ({"models": [{"name": 3}]}, "name = 3: give text"),
+        ({"datasets": [{"name": "ciao", "k": 5}]}, "has 'k', which is none of name, core"),
+        ({"seed": 5}, "The study has 'seed', which is none of title"),
         ({"paired_tests": "N@0"}, "no metric 'N@0'"),
         ({"part": "train"}, "part = 'train'"),
         ({"protocol": "lax"}, "protocol='lax'"),

@@ -11,7 +11,7 @@ import pytest
 
 from transcf.data import draw_candidates, leave_one_out, synthesize
 from transcf.data.split import Split
-from transcf.errors import DivergenceError, ModelFileError, NotFittedError
+from transcf.errors import DivergenceError, ModelFileError, NotFittedError, ParameterError
 from transcf.evaluation import Validation
 from transcf.learning import fitting
 from transcf.learning.families import IterationSettings
@@ -19,6 +19,7 @@ from transcf.learning.fitting import Fit
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.learning.settings import setting, settings
+from transcf.models.fism import FISM
 from transcf.models.recommender import Recommender, made_from
 from transcf.training import Epoch, EpochStats, FitOptions
 
@@ -203,3 +204,13 @@ def test_a_failed_second_fit_leaves_the_first_as_it_was(split: Split) -> None:
         model.fit(split.train, options=FitOptions(on_epoch=stop))
     assert vars(model).keys() == before.keys()
     assert all(value is before[name] for name, value in vars(model).items())
+
+
+def test_first_vectors_that_start_too_far_out_are_named(random_log) -> None:
+    far = FISM(init_scale=100.0, epochs=2, dim=8)
+    with pytest.raises(DivergenceError, match=r"lower init_scale \(100, by default 0\.03\) or l"):
+        far.fit(random_log)
+    with pytest.raises(DivergenceError, match=r": lower learning_rate\.$"):
+        FISM(learning_rate=1e30, epochs=2, dim=8).fit(random_log)
+    with pytest.raises(ParameterError, match=r"init_scale=1e\+30 is not allowed.*at most 100"):
+        FISM(init_scale=1e30).fit(random_log)

@@ -41,17 +41,17 @@ class Comparison:
         dataset: Name of the data.
         judging: The rules.
         metric: What the paired tests look at.
-        split: What was held out, in words.
         runs: One for each model, in the order they were asked for.
         failures: Why a model is not among them, by name; the last one may be an interruption.
+        split: What was held out, in words.
     """
 
     dataset: str
     judging: Judging
     metric: str
-    split: str
     runs: Sequence[Run]
     failures: Mapping[str, BaseException] = field(default_factory=dict)
+    split: str = "not said"
 
     @property
     def is_interrupted(self) -> bool:
@@ -269,4 +269,4 @@ def compare_models(
     runs, failures = run_all(contenders, split, judging, seeds, on_progress)
     if failures and not runs:
         raise next(iter(failures.values()))
-    return Comparison(dataset, judging, metric, split.how, runs, failures)
+    return Comparison(dataset, judging, metric, runs, failures, split.how)

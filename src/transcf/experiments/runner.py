@@ -53,7 +53,7 @@ def run_study(
         split = _split(dataset, study.protocol)
         report = partial(_report_step, dataset.name, on_progress)
         done = run_all(track(contenders), split, judging, range(study.seeds), report)
-        found = Comparison(dataset.name, judging, metric, split.how, *done)
+        found = Comparison(dataset.name, judging, metric, *done, split.how)
         yield found
         if found.is_interrupted:
             return

@@ -97,7 +97,7 @@ class _Growing:
         lost = np.unique(self._event_users[~self._has_user[self._event_users]])
         if len(lost):
             raise DataError(
-                f"user {self.known.users.ids(lost[:1]).item()!r} ({counted(len(lost), 'user')} in all) shares "
-                "no item with anybody the model knows, not even through others: leave them out, or "
-                "fit again with all interactions."
+                f"user {self.known.users.ids(lost[:1]).item()!r} ({counted(len(lost), 'user')} in "
+                "all) shares no item with anybody the model knows, not even through others: leave "
+                "them out, or fit again with all interactions."
             )
