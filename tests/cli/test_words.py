@@ -160,7 +160,7 @@ def test_beyond_accuracy_on_the_command_line(
 
 def test_one_of_something_is_not_many(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "few.csv"
-    rows = [("ann", item) for item in "abcd"] + [("bob", item) for item in "de"]
+    rows = [("ann", item) for item in "abcd"] + [("bob", "d"), ("bob", "c"), ("eve", "e")]
     pl.DataFrame(rows, schema=["user_id", "item_id"], orient="row").with_columns(
         timestamp=pl.int_range(len(rows))
     ).write_csv(path)
