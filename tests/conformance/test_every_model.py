@@ -247,6 +247,16 @@ def test_a_loaded_model_answers_the_same(name: str, tastes: tuple, tmp_path: Pat
 
 
 @EVERY_MODEL
+def test_what_a_model_shows_cannot_be_changed_by_accident(name: str, tastes: tuple) -> None:
+    model = make(name).fit(tastes[0])
+    shown = [getattr(model, f"{key}_") for key in model.learned_.attributes()]
+    for value in shown:
+        if isinstance(value, np.ndarray):
+            with pytest.raises(ValueError, match="read-only"):
+                value[...] = 0
+
+
+@EVERY_MODEL
 def test_the_same_seed_gives_the_same_bits(name: str, tastes: tuple) -> None:
     log, _ = tastes
     first = all_scores(make(name).fit(log))

@@ -65,7 +65,7 @@ def fit(
     Models that train in epochs leave checkpoints beside the folder until they are done. Ctrl-C
     saves the best epoch so far, keeps the checkpoint for --resume, and ends with 130.
     """
-    from transcf.data.sources import open_data, open_split
+    from transcf.data.sources import open_log_and_split
     from transcf.evaluation import Validation
     from transcf.experiments.deploy import fit_for_use
     from transcf.experiments.runs import Contender
@@ -77,8 +77,8 @@ def fit(
     made = Contender(model, model, params).make(seed)
     check_replaceable(out.absolute(), overwrite=overwrite)
     reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
-    split = open_split(data, protocol, seed=seed, **reading)
-    known_protocol: Any = protocol  # `open_split` has checked it
+    log, split = open_log_and_split(data, protocol, seed=seed, **reading)
+    known_protocol: Any = protocol  # checked when it was opened
     validation = Validation.of(split, known_protocol)
     checkpoints = out.with_name(f"{out.name}.checkpoint")
     if resume and not checkpoints.exists():
@@ -89,7 +89,7 @@ def fit(
         made.report_["split"] = split.how
         done = f"the training part ({split.how})"
     else:
-        done = fit_for_use(made, open_data(data, **reading), split, validation, options)
+        done = fit_for_use(made, log, split, validation, options)
     made.report_ |= {"fitted_on": done, "held_out": hold_out}
     made.report_ |= {"dataset": absolute_name(data), "protocol": protocol, "split_seed": seed}
     if reading:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Unpack, get_args
 
 from transcf.data.candidates import draw_candidates
+from transcf.data.interactions import Interactions
 from transcf.data.locations import find_folder, resolve
 from transcf.data.logs import open_data as open_data
 from transcf.data.prepared import is_prepared, read_prepared_split
@@ -40,19 +41,48 @@ def open_split(
         seed: Of the random split and of the candidates.
         reading: As for `open_data`.
     """
+    return as_split(_open(spec, protocol, reading), protocol, seed=seed)
+
+
+def open_log_and_split(
+    spec: str | PathLike[str],
+    protocol: str = "strict",
+    *,
+    seed: int = 0,
+    **reading: Unpack[Reading],
+) -> tuple[Interactions, Split]:
+    """Open all events and a split of them that fits a protocol; a file is read once.
+
+    Args:
+        spec: As for `open_split`.
+        protocol: As for `open_split`.
+        seed: As for `open_split`.
+        reading: As for `open_data`.
+
+    Example:
+        >>> log, split = open_log_and_split("synthetic")
+        >>> len(log) == len(split.train) + len(split.validation) + len(split.test)
+        True
+    """
+    found = _open(spec, protocol, reading)
+    log = found if isinstance(found, Interactions) else open_data(spec)
+    return log, as_split(found, protocol, seed=seed)
+
+
+def _open(spec: str | PathLike[str], protocol: str, reading: Reading) -> Interactions | Split:
+    """Open what there is: a split where it is made already, else a log."""
     check_protocol(protocol)
     source = resolve(spec)
     folder = _folder(source)
     is_saved = folder is not None and is_saved_split(folder)
     if folder is None or not (is_saved or (protocol != "strict" and is_prepared(folder))):
-        return as_split(open_data(source, **reading), protocol, seed=seed)
+        return open_data(source, **reading)
     if reading:
         raise ParameterError(
             f"{spec} is no file: it is split already, so how to read it ({', '.join(reading)}) "
             "can only be said of the log that it was made from."
         )
-    found = load_saved_split(folder) if is_saved else read_prepared_split(folder)
-    return as_split(found, protocol, seed=seed)
+    return load_saved_split(folder) if is_saved else read_prepared_split(folder)
 
 
 def as_split(data: Any, protocol: str = "strict", *, seed: int = 0) -> Split:

@@ -360,7 +360,7 @@ class Recommender(Answers, ABC, Generic[S]):
             if name.endswith("_") and not name.startswith("_") and "learned_" in vars(self):
                 attributes = self.learned_.attributes()
                 if name[:-1] in attributes:
-                    return attributes[name[:-1]]
+                    return _read_only(attributes[name[:-1]])
             is_learned = name.endswith("_") and not name.startswith("_") and not self.is_fitted
             hint = " before it is fitted: call fit first" if is_learned else ""
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
@@ -386,3 +386,12 @@ class Recommender(Answers, ABC, Generic[S]):
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; `mapped` as in `transcf.load`."""
         return put_together(cls, read_model(folder, mapped=mapped), folder)
+
+
+def _read_only(value: Any) -> Any:
+    """Show an array such that nobody changes by accident what a model scores by."""
+    if not isinstance(value, np.ndarray):
+        return value
+    shown = value.view()
+    shown.flags.writeable = False
+    return shown

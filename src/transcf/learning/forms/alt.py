@@ -9,9 +9,7 @@ import scipy.sparse as sp
 
 from transcf.kernels import Array
 from transcf.kernels.lanes import zeros
-from transcf.learning.forms.base import Form
-
-_TINY = 1e-12
+from transcf.learning.forms.base import TINY, Form
 
 
 class Alternative(Form):
@@ -47,8 +45,8 @@ class Alternative(Form):
 
     def place_users(self, even: sp.csr_array, weighted: sp.csr_array, b: Array, n: Array) -> Array:
         """Least squares in every dimension."""
-        return np.asarray((weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, _TINY))
+        return np.asarray((weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, TINY))
 
     def place_items(self, even: sp.csr_array, a: Array, q: Array) -> Array:
         """Least squares in every dimension."""
-        return np.asarray((even @ (a * (1 - a))) / np.maximum(even @ (1 - a) ** 2, _TINY))
+        return np.asarray((even @ (a * (1 - a))) / np.maximum(even @ (1 - a) ** 2, TINY))

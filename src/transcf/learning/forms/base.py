@@ -21,6 +21,9 @@ from transcf.kernels.translation import Rates, register_form
 from transcf.retrieval.forms import cosine_form, nearness_form
 from transcf.retrieval.scorer import LinearForm
 
+#: Keeps quotients finite where a sum of squares is zero.
+TINY = 1e-12
+
 
 class Form(ABC):
     """One form of the score; a value without state.

@@ -12,9 +12,8 @@ import scipy.sparse as sp
 
 from transcf.kernels import Array
 from transcf.learning.forms import FORMS, Form
+from transcf.learning.forms.base import TINY
 from transcf.models.transcf.settings import TransCFSettings
-
-_TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def fold_items(form: Form, neighbors: Neighbors, a: Array, q: Array) -> tuple[Ar
 def relative_length(vectors: Array, neighborhoods: Array) -> float:
     """Mean length of trained vectors, against that of their neighbourhoods."""
     lengths = [np.linalg.norm(rows, axis=1).mean() for rows in (vectors, neighborhoods)]
-    return float(lengths[0] / max(lengths[1], _TINY))
+    return float(lengths[0] / max(lengths[1], TINY))
 
 
 def by_count(values: Array, counts: Array, new_counts: Array) -> Array:
@@ -103,7 +102,7 @@ def by_count(values: Array, counts: Array, new_counts: Array) -> Array:
         (m,), never beyond the extremes of the trained ones.
     """
     centered = np.log(counts) - np.log(counts).mean()
-    slope = (centered @ values) / max(centered @ centered, _TINY)
+    slope = (centered @ values) / max(centered @ centered, TINY)
     predicted = values.mean() + slope * (np.log(new_counts) - np.log(counts).mean())
     bounded: Array = np.clip(predicted, values.min(), values.max())
     return bounded
