@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from transcf.answers import tables
+from transcf.answers.explanation import Explanation, explanation
 from transcf.answers.filters import Filters, OnUnknown
 from transcf.data.histories import Histories
 from transcf.data.ids import Id
@@ -153,6 +154,82 @@ class Answers:
         guest = learned.trained_guests(histories, steps) if steps else learned.guests(histories)
         filters = Filters(exclude_seen, items, exclude, on_unknown)
         return tables.guest_recommendations(learned, guest, rows, k, filters)
+
+    def explain(
+        self, user: Id, item: Id, top: int = 5, *, include_seen: bool = False
+    ) -> Explanation:
+        """Say which items of a user drew another one.
+
+        Every past item has an effect on the score and a share: its effect over the sum of all
+        effects without their signs. Above 0 it drew the item, below 0 it pushed it away. For
+        EASE, SLIM, ItemKNN and FISM (where the length of a history scales all terms alike) an
+        effect is the item's own term in the score, for iALS and eALS its term in the score of
+        somebody new with this history: they add up. Other models are asked how somebody new with
+        this history would be placed; there an effect is how far the past item lifts the score
+        above that of an average item, compared with an average item in its place or (CDAE) with
+        the history without it.
+
+        Args:
+            user: Id of a user with training interactions.
+            item: Id of an item with training interactions.
+            top: How many past items to show that drew it; half as many are shown that pushed it
+                away.
+            include_seen: Whether an item is explained that the user has.
+
+        Raises:
+            UnknownIdError: An id is unknown or has no training interactions.
+            UnsupportedError: The scores of the model do not depend on histories.
+
+        Example:
+            >>> import polars as pl
+            >>> from transcf import ItemKNN, read_interactions
+            >>> log = read_interactions(pl.DataFrame({
+            ...     "user": ["ann", "ann", "bob", "bob", "cid", "cid", "dan"],
+            ...     "item": ["tea", "cup", "tea", "cup", "cup", "pot", "tea"]}))
+            >>> found = ItemKNN().fit(log).explain("ann", "pot")
+            >>> print(found.sentence)
+            pot was drawn most by cup (+100 %).
+            >>> found.to_frame().columns
+            ['item_id', 'share', 'effect']
+        """
+        learned = self._fitted()
+        row = int(tables.user_rows(learned, [user], "raise")[0])
+        history = learned.known.histories[row]
+        return explanation(
+            learned, learned, (row, user), history, item, top, include_seen=include_seen
+        )
+
+    def explain_for(
+        self,
+        history: Iterable[Id],
+        item: Id,
+        top: int = 5,
+        *,
+        include_seen: bool = False,
+        on_unknown: OnUnknown = "raise",
+    ) -> Explanation:
+        """Say which items of a history drew another one, for somebody new.
+
+        Args:
+            history: Item ids, oldest first, as for `recommend_for`.
+            item: Id of an item with training interactions.
+            top: How many past items to show that drew it; half as many are shown that pushed it
+                away.
+            include_seen: Whether an item of the history is explained.
+            on_unknown: What to do about items of the history that are unknown or have no training
+                interactions: "raise" or "skip".
+
+        Example:
+            >>> from transcf import EASE, synthesize
+            >>> model = EASE().fit(synthesize())
+            >>> first, second, other = model.items_.series[:3].to_list()
+            >>> len(model.explain_for([first, second], other).effects)
+            2
+        """
+        learned = self._fitted()
+        rows = tables.history_rows(learned, history, on_unknown)
+        guest = learned.guests(Histories.of([rows], len(learned.known.items)))
+        return explanation(learned, guest, None, rows, item, top, include_seen=include_seen)
 
     def score(self, pairs: Any, *, on_unknown: OnUnknown = "raise") -> pl.DataFrame:
         """Score pairs given as a table with user and item columns.

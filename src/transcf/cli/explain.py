@@ -1,4 +1,4 @@
-"""`transcf explain`: why a saved model recommends something."""
+"""`transcf explain`: which past items drew another one, by a saved model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from transcf.cli._output import JsonFlag, print_json
+from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli.recommend import Folder, parse_ids
-from transcf.errors import ParameterError, UnsupportedError
+from transcf.errors import ParameterError
 
 
 def explain(
@@ -19,27 +19,37 @@ def explain(
         str | None,
         typer.Option(metavar="ID,ID", help="Items of somebody the model does not know, in order."),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Past items and other users to show.")] = 5,
+    top: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Past items to show that drew it, and half as many that pushed it away."
+        ),
+    ] = 5,
+    with_seen: Annotated[
+        bool, typer.Option("--with-seen", help="Explain an item that is in the history, too.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Explain the score of an item for a user, by the TransCF model in DIR."""
+    """Say which items of a user (or of a history) drew another one, by the model in DIR."""
     if (user is None) == (history is None):
         raise ParameterError("Say for whom: --user or --history.")
     from transcf.models.registry import load
-    from transcf.models.transcf import TransCF
 
     model = load(folder)
-    if not isinstance(model, TransCF):
-        raise UnsupportedError(
-            f"{folder} holds a {type(model).__name__}, which cannot explain scores: use TransCF."
-        )
     target = model.items_.parse(item)
     if user is not None:
-        found = model.explain(model.users_.parse(user), target, top)
+        who = model.users_.parse(user)
+        found = model.explain(who, target, top, include_seen=with_seen)
     else:
         assert history is not None, "checked"
-        found = model.explain_for(parse_ids(model, history), target, top)
+        listed = parse_ids(model, history)
+        found = model.explain_for(listed, target, top, include_seen=with_seen)
     if as_json:
         print_json(found.to_dict())
-    else:
-        typer.echo(str(found))
+        return
+    print_table(
+        f"{found.title}\n{found.sentence}",
+        ("past item", "share", "effect"),
+        found.rows,
+        notes=(found.reading, *found.notes),
+    )

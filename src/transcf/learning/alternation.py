@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
+from transcf.data.ids import Rows
 from transcf.errors import DivergenceError
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.als import Side, conjugate_gradient
@@ -199,6 +200,30 @@ class LeastSquaresGuests:
                 f"squares in {dtype}; fit with a larger one."
             )
         return unpadded(vectors, width, dim)
+
+    def terms(self, history: Rows, vector: Array) -> npt.NDArray[np.float64]:
+        """Return what each item adds to the product of a person's vector with another: (n,).
+
+        The vector is `A^-1 (sum of y_j over the history)`, so the item j adds `y_j . A^-1 vector`.
+
+        Raises:
+            DivergenceError: The ridge is too small.
+        """
+        (_, gram), (_, dim) = self._fixed, self._items.shape
+        width = padded_width(dim)
+        goal = self._objective(np.array([len(history)]))
+        owned = self._items[history].astype(np.float64)
+        matrix = gram.reshape(width, width)[:dim, :dim].astype(np.float64)
+        matrix += (owned.T * (1 - goal.spared[history])) @ owned
+        matrix.flat[:: dim + 1] += goal.user_ridges[0]
+        try:
+            terms: npt.NDArray[np.float64] = owned @ np.linalg.solve(matrix, vector)
+        except np.linalg.LinAlgError as error:
+            raise DivergenceError(
+                "The history has no single best vector: regularization is too small for least "
+                "squares; fit with a larger one."
+            ) from error
+        return terms
 
 
 def _penalty(flat: Array, width: int, ridges: Array) -> float:

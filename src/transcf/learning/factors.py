@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
+from transcf.learning.contributions import ChangingGuests, Contributions, SummingGuests
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.retrieval.forms import Geometry, cosine_form, nearness_form, user_side, vector_form
@@ -99,6 +101,27 @@ class Factors(Learned):
         """Place people by their items, and score all items for them."""
         people = user_side(self.geometry, self._guests(histories), self.bias is not None)
         return FormView(self.name, self.rankable, self._form.for_users(*people))
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Return what the items of a history do to where somebody with them is placed."""
+        guests, vector = self._guests, self._weighted_item(self.items[item].astype(np.float64))
+        rest = 0.0 if self.bias is None else float(self.bias[item])
+        if isinstance(guests, SummingGuests) and self.geometry == "dot":
+            return Contributions.of_terms(history, guests.terms(history, vector), rest)
+        if not isinstance(guests, ChangingGuests):
+            return super().contributions(history, item)
+        # By distance, too, a lead is linear in the person's vector x: |x|^2 is in both scores.
+        places, average = guests.changed(history), self._weighted_item(self._average_item)
+        leads = places @ (vector - average) * (1 if self.geometry == "dot" else 2)
+        return Contributions.of_leads(history, leads, guests.meaning)
+
+    @cached_property
+    def _average_item(self) -> npt.NDArray[np.float64]:
+        return self.known.average_item(self.items)
+
+    def _weighted_item(self, vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """What people's vectors are multiplied with, (dim,), from an item's vector."""
+        return vector
 
     def item_similarity(self) -> Scorer:
         """Return the cosine or the nearness of item vectors."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
+from transcf.data.ids import Rows
 from transcf.kernels.neighborhood import bound_rows
+from transcf.learning.contributions import REPLACED
 from transcf.learning.known import Known
 from transcf.retrieval.scorer import Scores
 
@@ -30,6 +33,8 @@ class HistoryMap:
         in_ball: Whether vectors are brought into the unit ball.
     """
 
+    meaning = REPLACED
+
     def __init__(
         self, known: Known, users: Scores, items: Scores, power: float = 1.0, in_ball: bool = False
     ) -> None:
@@ -43,6 +48,24 @@ class HistoryMap:
         if self._in_ball:
             bound_rows(vectors, 1.0)
         return vectors
+
+    def changed(self, history: Rows) -> npt.NDArray[np.float64]:
+        """Return the vector of somebody, and those with an average item in each one's place.
+
+        Shape (n + 1, dim) for a history of n items.
+        """
+        said = self._items[history].astype(np.float64)
+        sums = said.sum(axis=0) + np.vstack([np.zeros_like(said[:1]), self._average - said])
+        inputs = np.hstack([sums / len(said) ** self._power, np.ones((len(sums), 1))])
+        vectors: npt.NDArray[np.float64] = inputs @ self._map.astype(np.float64)
+        if self._in_ball:
+            vectors /= np.maximum(1.0, np.linalg.norm(vectors, axis=1, keepdims=True))
+        return vectors
+
+    @cached_property
+    def _average(self) -> npt.NDArray[np.float64]:
+        """What the item of an interaction says on average, (d,)."""
+        return self._known.average_item(self._items)
 
     @cached_property
     def _map(self) -> Scores:

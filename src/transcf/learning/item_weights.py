@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
+from transcf.learning.contributions import Contributions
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.retrieval.scorer import Scorer, Scores
@@ -65,6 +66,12 @@ class ItemWeights(Learned):
     def _score(self, owned: Csr) -> Scores:
         scores = owned.to_scipy() @ self.weights
         return np.asarray(scores.toarray() if sp.issparse(scores) else scores)
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Return the weights from the history's items to the scored one: their sum is the score."""
+        weights = self.weights[history][:, [item]]
+        column = weights if isinstance(weights, np.ndarray) else weights.toarray()
+        return Contributions.of_terms(history, column.ravel().astype(np.float64))
 
     def item_similarity(self) -> Scorer:
         """Return how much having one item speaks for each other one, row by row."""

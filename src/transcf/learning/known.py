@@ -61,6 +61,18 @@ class Known:
         """(n_users,) users with training interactions."""
         return self.seen.counts > 0
 
+    def average_item(self, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the mean of values of items, (n_items, ...), over all interactions: (...)."""
+        mean: npt.NDArray[np.float64] = self.item_counts @ values / self.item_counts.sum()
+        return mean
+
+    def typical_items(self, number: int) -> npt.NDArray[np.int64]:
+        """Return rows of items as interactions would draw them, evenly spread: (number,)."""
+        ends = np.cumsum(self.item_counts)
+        drawn = (np.arange(number) + 0.5) / number * ends[-1]
+        rows: npt.NDArray[np.int64] = np.searchsorted(ends, drawn)
+        return rows
+
     def facts(self) -> dict[str, Any]:
         """Sizes for reports."""
         return {

@@ -13,6 +13,7 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.errors import UnsupportedError
+from transcf.learning.contributions import Contributions, Remarks, by_leaving_out
 from transcf.learning.known import Known
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores, block_length
 from transcf.storage.tensors import Arrays
@@ -114,6 +115,24 @@ class Learned(ABC):
         raise UnsupportedError(
             f"{self.name} places newcomers without any training: leave out steps={steps}."
         )
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Return what the items of a history, (n,) rows in order, do to the score of an item.
+
+        Kinds with a formula for it override this, and so do those that know that there is none.
+        """
+        return by_leaving_out(self.guests, self.known, history, item)
+
+    def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
+        """Say what else there is to say about a score.
+
+        Args:
+            user: Row of the user; None for somebody known by a history alone.
+            history: Item rows of the user, in order.
+            item: Row of the item.
+            top: Longest list.
+        """
+        return Remarks()
 
     def item_similarity(self) -> Scorer:
         """Return a scorer of items against items."""

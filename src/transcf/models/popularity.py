@@ -6,7 +6,9 @@ import numpy as np
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
+from transcf.errors import UnsupportedError
 from transcf.learning import Arrays, Fit, Known, Learned, settings
+from transcf.learning.contributions import Contributions
 from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
@@ -41,6 +43,13 @@ class ItemScores(Learned):
     def guests(self, histories: Histories) -> Scorer:
         """Give everybody the same."""
         return BlockView(self.name, self.rankable, self.score_block)
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Refuse: no history changes anything."""
+        raise UnsupportedError(
+            f"{self.name} cannot explain a score by what somebody has: it is the same for "
+            "everybody; use a model such as TransCF or EASE."
+        )
 
 
 class Popularity(Recommender[NoSettings]):

@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
+from transcf.errors import UnsupportedError
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning.contributions import Contributions
 from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
@@ -94,6 +96,13 @@ class Streams(Learned):
         items = np.arange(len(self.known.items), dtype=np.int32)
         scores = _scores(_keys(self._seed, len(self.known.users), 1), items)
         return BlockView(self.name, self.rankable, lambda rows: np.tile(scores, (len(rows), 1)))
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Refuse: no history changes anything."""
+        raise UnsupportedError(
+            f"{self.name} cannot explain a score by what somebody has: it is drawn by chance; use "
+            "a model such as TransCF or EASE."
+        )
 
 
 def _keys(random_state: int, first: int, count: int) -> Words:

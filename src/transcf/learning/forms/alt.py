@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from transcf.kernels import Array
 from transcf.kernels.lanes import zeros
-from transcf.learning.forms.base import TINY, Form
+from transcf.learning.forms.base import TINY, Averages, Form
 
 
 class Alternative(Form):
@@ -43,7 +43,7 @@ class Alternative(Form):
         """Y of 2 dim + 1 numbers."""
         return np.hstack([bias, b, b * b])
 
-    def place_users(self, even: sp.csr_array, weighted: sp.csr_array, b: Array, n: Array) -> Array:
+    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
         """Least squares in every dimension."""
         return np.asarray((weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, TINY))
 

@@ -10,7 +10,7 @@ A new form is a module in this package with a subclass of `Form`: it is found by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,6 +23,13 @@ from transcf.retrieval.scorer import LinearForm
 
 #: Keeps quotients finite where a sum of squares is zero.
 TINY = 1e-12
+
+
+class Averages(Protocol):
+    """Averages rows: (n, dim) = averages @ (n_rows, dim). Mostly a sparse matrix."""
+
+    def __matmul__(self, rows: Array, /) -> Any:
+        """Return the averages."""
 
 
 class Form(ABC):
@@ -90,7 +97,7 @@ class Form(ABC):
 
     # -- newcomers: where the squared error of the known pairs is smallest -------------------------
 
-    def place_users(self, even: sp.csr_array, weighted: sp.csr_array, b: Array, n: Array) -> Array:
+    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
         """Place users by their items: a, (n_new, dim).
 
         Args:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from transcf.kernels import Array
+from transcf.learning.forms.base import Averages
 from transcf.learning.forms.translation import Translation
 
 
@@ -37,6 +37,6 @@ class Dot(Translation):
         """Y of 2 dim + 1 numbers."""
         return np.hstack([bias, b, n * b])
 
-    def place_users(self, even: sp.csr_array, weighted: sp.csr_array, b: Array, n: Array) -> Array:
+    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
         """The weighted mean of b: a direction, since products have no smallest error."""
         return np.asarray(weighted @ b)

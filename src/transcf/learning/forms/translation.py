@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from transcf.kernels import Array
-from transcf.learning.forms.base import Form
+from transcf.learning.forms.base import Averages, Form
 
 
 class Translation(Form):
@@ -42,7 +42,7 @@ class Translation(Form):
         short = bias - (b * b).sum(axis=1, keepdims=True)
         return np.hstack([short, n * n, n, b, n * b])
 
-    def place_users(self, even: sp.csr_array, weighted: sp.csr_array, b: Array, n: Array) -> Array:
+    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
         """The weighted mean of b - q * n."""
         return np.asarray(weighted @ b - (even @ b) * (weighted @ n))
 

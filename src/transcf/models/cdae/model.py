@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
+import numpy.typing as npt
 from scipy.special import expit
 
 from transcf.data.histories import Histories
+from transcf.data.ids import Rows
 from transcf.learning import Arrays, Fit, Known, Learned
+from transcf.learning.contributions import LEFT_OUT
 from transcf.learning.factors import Factors, stored_bias, stored_factors
 from transcf.learning.neural.library import find_device
 from transcf.models.cdae.settings import CDAESettings
@@ -91,13 +92,34 @@ class CDAE(Recommender[CDAESettings]):
             self.name,
             users,
             items,
-            guests=partial(_hidden, inputs, guest_bias),
+            guests=Hidden(inputs, guest_bias),
             bias=stored_bias(arrays, known),
             extras={"input_vectors": inputs, "guest_bias": guest_bias},
         )
 
 
-def _hidden(inputs: Scores, bias: Scores, histories: Histories) -> Scores:
-    """Return h of people with the mean node, (n, dim)."""
-    states: Scores = expit(histories.matrix.to_scipy() @ inputs + bias)
-    return states
+class Hidden:
+    """Gives people an h of their own items, with the mean node.
+
+    Args:
+        inputs: W, (n_items, dim).
+        bias: b and the mean V_u, (dim,).
+    """
+
+    meaning = LEFT_OUT
+
+    def __init__(self, inputs: Scores, bias: Scores) -> None:
+        """Keep both."""
+        self._inputs, self._bias = inputs, bias
+
+    def __call__(self, histories: Histories) -> Scores:
+        """Return h of some people, (n, dim)."""
+        states: Scores = expit(histories.matrix.to_scipy() @ self._inputs + self._bias)
+        return states
+
+    def changed(self, history: Rows) -> npt.NDArray[np.float64]:
+        """Return h of somebody, and without each of the n items: (n + 1, dim)."""
+        rows = self._inputs[history].astype(np.float64)
+        sums = self._bias + rows.sum(axis=0) - np.vstack([np.zeros_like(rows[:1]), rows])
+        states: npt.NDArray[np.float64] = expit(sums)
+        return states

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
+import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
+from transcf.data.ids import Rows
 from transcf.kernels.neighborhood import row_means
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.factors import Factors, stored_bias
@@ -110,7 +110,7 @@ class SimilarityFactors(Factors):
             name,
             users=history_sums(known.seen, history, alpha),
             items=items,
-            guests=partial(_guest_sums, history, alpha),
+            guests=HistorySums(history, alpha),
             bias=bias,
             extras={"history_vectors": history},
             stores_users=False,
@@ -124,8 +124,30 @@ class SimilarityFactors(Factors):
         return FormView(self.name, self.rankable, form)
 
 
-def _guest_sums(history: Scores, alpha: float, histories: Histories) -> Scores:
-    return history_sums(histories.matrix, history, alpha)
+class HistorySums:
+    """Makes people of their items.
+
+    Args:
+        history: p, (n_items, dim).
+        alpha: How far long histories are scaled down.
+    """
+
+    def __init__(self, history: Scores, alpha: float) -> None:
+        """Keep both."""
+        self._history, self._alpha = history, alpha
+
+    def __call__(self, histories: Histories) -> Scores:
+        """Return |N|^-alpha times the sum of p over N for each, (n, dim)."""
+        return history_sums(histories.matrix, self._history, self._alpha)
+
+    def terms(self, history: Rows, vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return |N|^-alpha p_j . vector for each item j of a history: (n,).
+
+        The scale is that of the whole history; with one item fewer it would be another.
+        """
+        scale = float(len(history)) ** -self._alpha
+        terms: npt.NDArray[np.float64] = scale * (self._history[history].astype(float) @ vector)
+        return terms
 
 
 def history_sums(people: Csr, history: Scores, alpha: float) -> Scores:

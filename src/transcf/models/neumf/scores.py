@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.learning import Arrays, Known, Learned
+from transcf.learning.contributions import Contributions
 from transcf.learning.factors import Factors, in_pieces
 from transcf.learning.guests import HistoryMap
 from transcf.retrieval.forms import cosine_form
@@ -17,6 +19,8 @@ from transcf.retrieval.views import BlockView, FormView
 
 #: Pairs that go through the tower at once: few enough to stay in the cache.
 _PAIRS_AT_ONCE = 1024
+#: Items that the tower compares one with, to explain it.
+_COMPARED = 64
 
 
 class GMF(Factors):
@@ -63,6 +67,9 @@ class GMF(Factors):
         """Place people by their items, and score all items for them."""
         people = self._side(self._place(histories))
         return FormView(self.name, self.rankable, self._weighted.for_users(*people))
+
+    def _weighted_item(self, vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return vector * self._head
 
 
 class Tower(Learned):
@@ -116,18 +123,22 @@ class Tower(Learned):
 
     def _score(self, vectors: Scores, sums: Scores) -> Scores:
         """Score all items for people with these vectors and sums of the first layer."""
-        weights, cut = self._weights, self._cut
         block = np.empty((len(vectors), len(self._items)), np.float32)
         # One person at a time: a score must not depend on who else was asked for.
         for row, (vector, own_sums) in enumerate(zip(vectors, sums, strict=True)):
             for start in range(0, len(self._items), _PAIRS_AT_ONCE):
                 some = slice(start, start + _PAIRS_AT_ONCE)
-                block[row, some] = upper_layers(weights, self._sums_of_items[some] + own_sums)
-                if cut:
-                    weighted = vector[:cut] * weights["gmf_head"]
-                    block[row, some] += self._items[some, :cut] @ weighted
-                    block[row, some] += weights["gmf_bias"]
+                block[row, some] = self._score_items(vector, own_sums, some)
         return block
+
+    def _score_items(self, vector: Scores, sums: Scores, items: Rows | slice) -> Scores:
+        """Score some items for one person."""
+        weights, cut = self._weights, self._cut
+        scores = upper_layers(weights, self._sums_of_items[items] + sums)
+        if cut:
+            scores += self._items[items, :cut] @ (vector[:cut] * weights["gmf_head"])
+            scores += weights["gmf_bias"]
+        return scores
 
     # The first layer is a sum of a user's and an item's part: each is computed once, and kept.
 
@@ -155,6 +166,17 @@ class Tower(Learned):
         return BlockView(
             self.name, self.rankable, lambda rows: self._score(vectors[rows], sums[rows])
         )
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Return what the items of a history do to where somebody with them is placed."""
+        places = self._place.changed(history).astype(np.float32)
+        # The tower is not linear, so that no vector stands for the average item: some items do.
+        compared = np.concatenate([[item], self.known.typical_items(_COMPARED)])
+        leads = np.empty(len(places))
+        for row, place in enumerate(places):
+            scores = self._score_items(place, self._first_layer(place[None])[0], compared)
+            leads[row] = scores[0] - scores[1:].mean(dtype=np.float64)
+        return Contributions.of_leads(history, leads, self._place.meaning)
 
     def item_similarity(self) -> Scorer:
         """Return the cosine of item vectors."""

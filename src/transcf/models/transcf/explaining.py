@@ -1,93 +1,106 @@
-"""Where a score comes from, by the direct formula in float64."""
+"""Where a score of TransCF comes from, by the direct formula in float64."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transcf.answers.explanation import Effect, Explanation, Neighbor
-from transcf.data.ids import Id, Rows
-from transcf.errors import UnknownIdError
+from transcf.data.histories import Histories
+from transcf.data.ids import Rows
 from transcf.kernels import Array
-from transcf.learning.forms import Form
-from transcf.models.transcf.learned import Translated
+from transcf.learning.contributions import REPLACED, Contributions, Remarks
+from transcf.learning.recency import weights_in_order
+
+if TYPE_CHECKING:
+    from transcf.models.transcf.learned import Translated
+
+#: Items that one is compared with where the score is no inner product.
+_COMPARED = 64
 
 
-def explain(
-    learned: Translated,
-    user: Id | None,
-    row: int | None,
-    a: Array,
-    history: Rows,
-    item: Id,
-    top: int,
-) -> Explanation:
-    """Say where the score of an item comes from.
+class Replacing:
+    """Averages of a history as it is, and with an average item in the place of each one.
+
+    `Replacing(weights) @ values` takes values (n + 1, dim), those of the n items of the history
+    and, last, those of the average item, to the averages (n + 1, dim). The place of an item is
+    what weighs, so all others weigh what they did.
+
+    Args:
+        weights: How much the places of the history count, (n,).
+    """
+
+    def __init__(self, weights: Array) -> None:
+        """Scale the weights."""
+        self._shares = weights / weights.sum()
+
+    def __matmul__(self, values: Array) -> Array:
+        """Return the averages."""
+        own, average = values[:-1], values[-1]
+        mean: Array = self._shares @ own
+        return np.vstack([mean, mean + self._shares[:, None] * (average - own)])
+
+
+def contributions(learned: Translated, history: Rows, item: int) -> Contributions:
+    """Return what the items of a history do to where somebody with them is placed.
 
     Args:
         learned: What the model has learned.
-        user: Whose score; None for somebody known by a history alone.
-        row: The user's row, if there is one.
-        a: The user's vector, (dim,).
-        history: Item rows of the user.
-        item: Id of the item.
-        top: How many past items and how many other users to show.
+        history: Item rows, oldest first.
+        item: Row of the scored item.
     """
-    known, own = learned.known, learned.parameters
-    target = int(known.items.require([item], "item")[0])
-    if not learned.rankable[target]:
-        raise UnknownIdError(f"item {item!r} has no training interactions, so it has no score.")
-    bias, b, n = float(own.item_bias[target]), own.items[target], learned.n[target]
-    parts = explain_pair(learned.form, a, own.items[history], b, n, bias)
-    order = np.argsort(-np.abs(parts.effects), kind="stable")[:top]
-    entries = np.flatnonzero(known.seen.indices == target)
-    owners = np.searchsorted(known.seen.indptr, entries, side="right") - 1
-    nearest = nearest_users(a, owners[owners != row], own.users, top)
-    past = known.items.ids(history[order])
-    return Explanation(
-        user_id=user,
-        item_id=item,
-        score=parts.score,
-        bias=bias,
-        distance_before=parts.distance_before,
-        distance_after=parts.distance_after,
-        effects=tuple(map(Effect, past, parts.effects[order].tolist())),
-        neighbors=tuple(map(Neighbor, known.users.ids(nearest[0]), nearest[1].tolist())),
+    form, known, side = learned.form, learned.known, learned.item_side
+    b, n = (
+        np.vstack([vectors[history], average]).astype(np.float64)
+        for vectors, average in zip((side.b, side.n), learned.average_item, strict=True)
     )
+    even = Replacing(np.ones(len(history)))
+    order = Histories.of([history], len(known.items))
+    weighted = Replacing(weights_in_order(order, learned.recency))
+    a, q = form.place_users(even, weighted, b, n) * learned.user_length, even @ b
+    linear = learned.linear_form()
+    if linear is not None:
+        lead = linear.item_vectors[item].astype(np.float64) - learned.average_side
+        return Contributions.of_leads(history, form.linear_users(a, q)[0] @ lead, REPLACED)
+    compared = np.concatenate([[item], known.typical_items(_COMPARED)])
+    others = side.b[compared].astype(np.float64), side.n[compared].astype(np.float64)
+    pairs = zip(a, q, strict=True)
+    scores = side.bias[compared] - np.array([form.pair_cost(*pair, *others) for pair in pairs])
+    leads = scores[:, 0] - scores[:, 1:].mean(axis=1)
+    return Contributions.of_leads(history, leads, REPLACED)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """A score and its parts; `effects` (n_history,) belong to the items of the history."""
-
-    score: float
-    distance_before: float
-    distance_after: float
-    effects: Array
-
-
-def explain_pair(form: Form, a: Array, history: Array, b: Array, n: Array, bias: float) -> Parts:
-    """Take a score apart.
-
-    Args:
-        form: which score; one with a distance.
-        a: the user's vector, (dim,).
-        history: vectors of the user's items, (n_history, dim).
-        b: the item's vector, (dim,).
-        n: mean of the item's users, (dim,).
-        bias: the item's bias.
-
-    Returns:
-        The parts. An effect is the score minus the score with the item left out of q, everything
-        else as it is; without its only item q is zero.
-    """
-    a, history, b, n = (np.asarray(vectors, np.float64) for vectors in (a, history, b, n))
-    q, count = history.mean(axis=0), len(history)
-    score = float(bias - form.pair_cost(a, q, b, n))
-    without = (count * q - history) / max(1, count - 1) if count > 1 else np.zeros_like(history)
-    # Not every form looks at q, so a gives the result its shape.
-    everywhere = np.broadcast_to(a, history.shape)
-    left = bias - form.pair_cost(everywhere, without, b, n)
-    return Parts(score, float(((a - b) ** 2).sum()), float(bias) - score, score - left)
+def remarks(learned: Translated, user: int | None, history: Rows, item: int, top: int) -> Remarks:
+    """Say how far the translation brings them, and who else has the item; see `Learned`."""
+    own, known, form = learned.parameters, learned.known, learned.form
+    if not form.is_distance:
+        return Remarks()
+    if user is None:
+        (a,), (q,) = learned.fold_in(Histories.of([history], len(known.items)))
+    else:
+        means = learned.q if form.has_neighborhoods else own.users
+        a, q = (rows[user].astype(np.float64) for rows in (own.users, means))
+    b, n = own.items[item].astype(np.float64), learned.item_side.n[item].astype(np.float64)
+    before, after = float(((a - b) ** 2).sum()), float(form.pair_cost(a, q, b, n))
+    bias = float(own.item_bias[item])
+    entries = np.flatnonzero(known.seen.indices == item)
+    owners = np.searchsorted(known.seen.indptr, entries, side="right") - 1
+    rows, distances = nearest_users(a, owners[owners != user], own.users, top)
+    nearest = dict(zip(known.users.ids(rows).to_list(), distances.tolist(), strict=True))
+    words = [f"The score is the item's bias {bias:.4f} minus the squared distance {after:.4f}."]
+    if form.has_neighborhoods:
+        closer = "nearer" if after <= before else "farther"
+        words.append(f"Translation brings them {closer}: the distance was {before:.4f} before it.")
+    if nearest:
+        listed = ", ".join(f"{who} ({distance:.4f})" for who, distance in nearest.items())
+        words.append(f"Nearest users who have it, by squared distance: {listed}.")
+    facts = {
+        "bias": bias,
+        "distance_before": before,
+        "distance_after": after,
+        "neighbors": [{"user_id": who, "distance": far} for who, far in nearest.items()],
+    }
+    return Remarks(tuple(words), facts)
 
 
 def nearest_users(a: Array, rows: Array, users: Array, top: int) -> tuple[Array, Array]:

@@ -10,9 +10,11 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.kernels import Array
 from transcf.learning import Arrays, Known, Learned
+from transcf.learning.contributions import Contributions, Remarks
 from transcf.learning.factors import in_pieces
 from transcf.learning.forms import FORMS
 from transcf.learning.recency import weights_in_order
+from transcf.models.transcf import explaining
 from transcf.models.transcf.folding import (
     ItemSide,
     Neighbors,
@@ -194,6 +196,24 @@ class Translated(Learned):
             return 1.0
         active = self.known.active
         return relative_length(self.parameters.users[active], self.q[active])
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Return what the items of a history do to where somebody with them is placed."""
+        return explaining.contributions(self, history, item)
+
+    @cached_property
+    def average_item(self) -> tuple[Array, Array]:
+        """Vector and neighbourhood of the item of an interaction, on average: (dim,) each."""
+        return self.known.average_item(self.item_side.b), self.known.average_item(self.item_side.n)
+
+    @cached_property
+    def average_side(self) -> Array:
+        """The same of what the linear form has of items, (width,)."""
+        return self.known.average_item(self._linear.item_vectors)
+
+    def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
+        """Say how far the translation brings them, and who else has the item."""
+        return explaining.remarks(self, user, history, item, top)
 
     def item_similarity(self) -> Scorer:
         """Return how near items are to items."""

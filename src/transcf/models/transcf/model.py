@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import polars as pl
 
 from transcf.answers import tables
-from transcf.answers.explanation import Explanation
-from transcf.data.histories import Histories
-from transcf.data.ids import Id
 from transcf.data.logs import as_interactions
-from transcf.errors import ParameterError, UnsupportedError
 from transcf.learning import Arrays, Fit, Known
 from transcf.learning.forms import FORMS
 from transcf.learning.recency import recency_weights
 from transcf.learning.triples import Problem
 from transcf.models.recommender import Recommender, made_from
 from transcf.models.transcf.exact import ExactSolver
-from transcf.models.transcf.explaining import explain
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
@@ -142,55 +136,7 @@ class TransCF(Recommender[TransCFSettings]):
             weights = np.ones(len(log), np.float32)
         return self._add(grow(learned, log, weights))
 
-    # -- explanations ------------------------------------------------------------------------
-
-    def explain(self, user: Id, item: Id, top: int = 5) -> Explanation:
-        """Say where the score of a pair comes from.
-
-        Args:
-            user: Id of a user with training interactions.
-            item: Id of an item with training interactions.
-            top: How many past items and how many other users to show.
-
-        Raises:
-            UnknownIdError: An id is unknown or has no training interactions.
-            UnsupportedError: The model has no distances (`form="dot"`).
-
-        Example:
-            >>> from transcf import TransCF, synthesize
-            >>> model = TransCF(dim=8, epochs=1).fit(synthesize())
-            >>> found = model.explain("u0001", "i001", top=3)
-            >>> found.user_id, found.item_id
-            ('u0001', 'i001')
-        """
-        learned = self._explainable(top)
-        row = int(tables.user_rows(learned, [user], "raise")[0])
-        history = learned.known.seen.row(row)
-        return explain(learned, user, row, learned.parameters.users[row], history, item, top)
-
-    def explain_for(self, history: Iterable[Id], item: Id, top: int = 5) -> Explanation:
-        """Say where the score of an item comes from for somebody known by a history alone.
-
-        Args:
-            history: Item ids, oldest first, as for `recommend_for`.
-            item: Id of an item with training interactions.
-            top: How many past items and how many other users to show.
-        """
-        learned = self._explainable(top)
-        rows = tables.history_rows(learned, history, "raise")
-        a, _ = learned.fold_in(Histories.of([rows], len(learned.known.items)))
-        return explain(learned, None, None, a[0], rows, item, top)
-
-    def _explainable(self, top: int) -> Translated:
-        learned = self._translated()
-        if not learned.form.is_distance:
-            raise UnsupportedError(
-                f'A model with form="{learned.form.name}" has no distances to explain: use another '
-                "form."
-            )
-        if isinstance(top, bool) or not isinstance(top, int) or top < 1:
-            raise ParameterError(f"top={top!r} is not allowed; it must be at least 1.")
-        return learned
+    # -- translations ------------------------------------------------------------------------
 
     def translation(self, pairs: Any) -> pl.DataFrame:
         """Return the translation vector of each pair.
