@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.data.synthetic import synthesize
-from transcf.errors import DataError, ParameterError, UnknownIdError, UnsupportedError
+from transcf.errors import DataError, ParameterError
 from transcf.learning.forms import FORMS
 from transcf.models.registry import load
 from transcf.models.transcf import TransCF, TransCFSettings
@@ -215,64 +214,41 @@ def test_lengths_and_biases_of_new_items_follow_popularity() -> None:
 
 
 @pytest.mark.parametrize("form", ["translation", "alt", "still", "emb"])
-def test_explanations_agree_with_brute_force(log: Interactions, form: str) -> None:
+def test_explanations_tell_distances_and_neighbors(log: Interactions, form: str) -> None:
     model = TransCF(form=form, dim=16, epochs=5).fit(log)
     a, b = model.user_vectors_.astype(np.float64), model.item_vectors_.astype(np.float64)
     n, cost = model.learned_.n.astype(np.float64), FORMS[form].pair_cost
     for user, item in ((0, 7), (11, 3), (150, 60)):
         own = log.by_user.row(user)
-
-        def score_of(items: np.ndarray, user: int = user, item: int = item) -> float:
-            q = b[items].mean(axis=0) if len(items) else np.zeros(16)
-            return float(model.item_bias_[item] - cost(a[user], q, b[item], n[item]))
-
         pair = log.users.series[user], log.items.series[item]
-        found = model.explain(*pair, top=1000)
-        assert found.score == pytest.approx(score_of(own), abs=1e-12)
-        assert found.score == pytest.approx(model.score([pair])["score"].item(), abs=1e-5)
-        assert found.score == pytest.approx(found.bias - found.distance_after)
-        assert found.distance_before == pytest.approx(((a[user] - b[item]) ** 2).sum())
-        effects = {entry.item_id: entry.effect for entry in found.effects}
-        assert set(effects) == set(log.items.ids(own))
-        for left_out in own:
-            expected = score_of(own) - score_of(own[own != left_out])
-            assert effects[log.items.series[int(left_out)]] == pytest.approx(expected, abs=1e-12)
-        sizes = [abs(entry.effect) for entry in found.effects]
-        assert sizes == sorted(sizes, reverse=True)
+        found = model.explain(*pair, include_seen=True, top=1000)
+        details = found.details
+        after = cost(a[user], b[own].mean(axis=0), b[item], n[item])
+        assert details["distance_after"] == pytest.approx(after, abs=1e-6)
+        assert found.score == pytest.approx(details["bias"] - details["distance_after"], abs=1e-6)
+        assert details["distance_before"] == pytest.approx(((a[user] - b[item]) ** 2).sum())
         behind = log.by_item.row(item)
-        behind = behind[behind != user]
         distances = {
-            log.users.series[int(other)]: ((a[other] - a[user]) ** 2).sum() for other in behind
+            log.users.series[int(other)]: ((a[other] - a[user]) ** 2).sum()
+            for other in behind[behind != user]
         }
-        assert [entry.user_id for entry in found.neighbors] == sorted(distances, key=distances.get)
-        assert found.neighbors[0].distance == pytest.approx(min(distances.values()))
+        neighbors = details["neighbors"]
+        assert [entry["user_id"] for entry in neighbors] == sorted(distances, key=distances.get)
+        assert neighbors[0]["distance"] == pytest.approx(min(distances.values()))
 
 
-def test_explanations_read_well_and_speak_json(model: TransCF) -> None:
-    found = model.explain("u010", "i07", top=2)
-    assert len(found.effects) == len(found.neighbors) == 2
+def test_notes_of_explanations_are_in_the_text(model: TransCF) -> None:
+    found = model.explain("u010", "i07", top=2, include_seen=True)
+    assert len(found.details["neighbors"]) == 2
     text = str(found)
-    assert text.startswith("Item i07 for user u010: score ")
-    assert all(str(entry.item_id) in text for entry in found.effects)
-    assert json.loads(json.dumps(found.to_dict()))["neighbors"][0]["user_id"] in text
+    assert all(entry["user_id"] in text for entry in found.details["neighbors"])
+    assert f"squared distance {found.details['distance_after']:.4f}" in text
     guest = model.explain_for(["i01", "i02"], "i07")
-    row = model.recommend_for(["i01", "i02"], items=["i07"])
-    assert guest.score == pytest.approx(row["score"].item(), abs=1e-5)
-    assert str(guest).startswith("Item i07 for this history")
+    after = guest.details["distance_after"]
+    assert guest.score == pytest.approx(guest.details["bias"] - after, abs=1e-5)
 
 
-def test_what_cannot_be_explained_is_refused(model: TransCF, log: Interactions) -> None:
-    with pytest.raises(UnknownIdError, match="'nobody'"):
-        model.explain("nobody", "i07")
-    with pytest.raises(UnknownIdError, match="'nothing'"):
-        model.explain("u010", "nothing")
-    with pytest.raises(ParameterError, match="top=0"):
-        model.explain("u010", "i07", top=0)
-    with pytest.raises(UnsupportedError, match='form="dot" has no distances'):
-        TransCF(form="dot", dim=4, epochs=1).fit(log).explain("u010", "i07")
-    part = log.select((log.user_rows != 5) & (log.item_rows != 7))
-    idle = TransCF(dim=4, epochs=1).fit(part)
-    with pytest.raises(UnknownIdError, match="has no training interactions"):
-        idle.explain(log.users.series[5], log.items.series[3])
-    with pytest.raises(UnknownIdError, match="has no training interactions"):
-        idle.explain(log.users.series[6], log.items.series[7])
+def test_products_have_no_distances_to_tell(log: Interactions) -> None:
+    found = TransCF(form="dot", dim=4, epochs=1).fit(log).explain("u010", "i07", include_seen=True)
+    assert (found.notes, found.details) == ((), {})
+    assert found.effects

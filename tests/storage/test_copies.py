@@ -32,9 +32,9 @@ def use(model: Recommender[Any]) -> None:
         lambda: model.recommend_for([item]),
         lambda: model.similar_items(item),
         lambda: model.similar_users(user),
-        lambda: getattr(model, "explain")(user, item),  # noqa: B009
+        lambda: model.explain(user, item, include_seen=True),
     ):
-        with suppress(TransCFError, AttributeError):
+        with suppress(TransCFError):
             ask()
 
 

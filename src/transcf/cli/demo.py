@@ -22,7 +22,6 @@ def demo(as_json: JsonFlag = False) -> None:
     from transcf.experiments.comparison import compare_models
     from transcf.experiments.judging import Judging
     from transcf.experiments.runs import Contender
-    from transcf.models.transcf import TransCF
 
     started = time.perf_counter()
     log = synthesize(seed=0)
@@ -31,7 +30,6 @@ def demo(as_json: JsonFlag = False) -> None:
     found = compare_models("made-up data", contenders, split, Judging("strict"), _METRIC)
     user = split.train.users.series[0]
     served = found.runs[-1].model
-    assert isinstance(served, TransCF), "the last of those shown"
     table = served.recommend(user, k=5)
     explanation = served.explain(user, table["item_id"][0], top=3)
     history = split.train.items.ids(split.train.by_user.row(1)).to_list()[:5]
