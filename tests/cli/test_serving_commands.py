@@ -54,7 +54,7 @@ def test_a_file_of_users(answer: Answer, refusal: Answer, folder: Path, tmp_path
     names = tmp_path / "users.txt"
     names.write_text("u010\n\nnobody\nu003\n")
     assert "'nobody' is unknown" in refusal("recommend", folder, "--users-file", names)
-    found = answer("recommend", folder, "--users-file", names, "-k", 1, "--skip-unknown")
+    found = answer("recommend", folder, "--users-file", names, "-k", 1, "--on-unknown", "skip")
     assert [row["user_id"] for row in found] == ["u010", "u003"]
     names.write_bytes(b"\xff\xfe\x00")
     assert "not a text file" in refusal("recommend", folder, "--users-file", names)
@@ -94,16 +94,101 @@ def test_similar(command: Command, answer: Answer, refusal: Answer, folder: Path
 def test_explain(command: Command, answer: Answer, refusal: Answer, folder: Path,
                  floor: Path) -> None:  # fmt: skip
     model = TransCF.load(folder)
-    found = answer("explain", folder, "--user", "u010", "--item", "i05", "--top", 2)
-    assert found["score"] == model.explain("u010", "i05").score
-    assert len(found["effects"]) == 2
-    assert command("explain", folder, "--user", "u010", "--item", "i05").stdout == (
-        f"{model.explain('u010', 'i05')}\n"
-    )
+    (item, *_) = model.recommend("u010", 1)["item_id"]
+    asked = ("explain", folder, "--user", "u010", "--item", item)
+    expected = model.explain("u010", item, top=2)
+    found = answer(*asked, "--top", 2)
+    assert found["sentence"] == expected.sentence
+    assert found["effects"][0]["share"] == expected.effects[0].share
+    shown = command(*asked, "--top", 2).stdout
+    assert expected.title in shown
+    assert expected.sentence in shown
+    assert all(cell in shown for row in expected.rows for cell in row)
+    assert expected.reading in shown
     guest = answer("explain", folder, "--history", "i05,i09", "--item", "i07")
     assert guest["user_id"] is None
     assert "--user or --history" in refusal("explain", folder, "--item", "i05")
-    assert "cannot explain" in refusal("explain", floor, "--user", 1, "--item", 8)
+    assert "popularity cannot explain" in refusal("explain", floor, "--user", 1, "--item", 9)
+
+
+def test_what_people_have_is_explained_on_request(
+    answer: Answer, refusal: Answer, folder: Path
+) -> None:
+    asked = ("explain", folder, "--history", "i05,i09", "--item", "i05")
+    sentence = refusal(*asked)
+    assert "has item 'i05' already" in sentence
+    assert "--with-seen explains it" in sentence
+    assert "include_seen" not in sentence
+    assert answer(*asked, "--with-seen")["item_id"] == "i05"
+
+
+READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
+    ".csv": pl.read_csv,
+    ".csv.gz": pl.read_csv,
+    ".tsv": lambda path: pl.read_csv(path, separator="\t"),
+    ".jsonl": pl.read_ndjson,
+    ".parquet": pl.read_parquet,
+}
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_files_hold_what_their_ending_says(
+    answer: Answer, folder: Path, tmp_path: Path, ending: str
+) -> None:
+    out, model = tmp_path / f"lists{ending}", transcf.load(folder)
+    for words, expected in (
+        (("recommend", folder, "--all", "-k", 3), model.recommend(k=3)),
+        (("recommend", folder, "--history", "i05,i09"), model.recommend_for(["i05", "i09"])),
+        (("similar", folder, "--item", "i05"), model.similar_items("i05")),
+    ):
+        facts = answer(*words, "--out", out)
+        assert facts == {"file": str(out), "rows": len(expected)}
+        found = READERS[ending](out)
+        assert found.columns == expected.columns
+        assert found.cast(dict(expected.schema)).equals(expected)
+
+
+@pytest.mark.parametrize("form", [None, "csv", "tsv", "jsonl"])
+def test_tables_go_to_the_output(command: Command, folder: Path, form: str | None) -> None:
+    expected = transcf.load(folder).recommend(k=2)
+    chosen = () if form is None else ("--format", form)
+    result = command("recommend", folder, "--all", "-k", 2, "--out", "-", *chosen)
+    assert result.exit_code == 0, result.output
+    raw = result.stdout.encode()
+    if form == "jsonl":
+        found = pl.read_ndjson(raw)
+    else:
+        found = pl.read_csv(raw, separator="\t" if form == "tsv" else ",")
+    assert found.cast(dict(expected.schema)).equals(expected)
+
+
+def test_strangers_get_what_is_popular(
+    command: Command, answer: Answer, folder: Path, tmp_path: Path
+) -> None:
+    names = tmp_path / "users.txt"
+    names.write_text("u010\nnobody\n")
+    asked = ("recommend", folder, "--users-file", names, "-k", 2, "--on-unknown", "popular")
+    model = transcf.load(folder)
+    expected = model.recommend(["u010", "nobody"], 2, on_unknown="popular")
+    assert answer(*asked) == expected.to_dicts()
+    assert expected["source"].to_list() == ["model"] * 2 + ["popularity"] * 2
+    shown = command(*asked).stdout
+    assert "source" in shown
+    out = tmp_path / "lists.csv"
+    answer(*asked, "--out", out)
+    assert pl.read_csv(out).cast(dict(expected.schema)).equals(expected)
+    new = answer("recommend", folder, "--history", "odd", "-k", 1, "--on-unknown", "popular")
+    assert new == [{**new[0], "source": "popularity", "rank": 1}]
+
+
+def test_advice_is_in_the_words_of_the_command_line(
+    refusal: Answer, tmp_path: Path, log_file: Path
+) -> None:
+    log = transcf.read_interactions(log_file)
+    idle = transcf.Popularity().fit(log.select(log.user_rows != 5)).save(tmp_path / "model")
+    sentence = refusal("recommend", idle, "--user", log.users.series[5])
+    assert "or skip them with --on-unknown skip" in sentence
+    assert "on_unknown" not in sentence
 
 
 WRONG = {
@@ -113,7 +198,13 @@ WRONG = {
     "unknown user": (("--user", "bob"), "user 'bob' is unknown"),
     "unknown history": (("--history", "x,y"), "item 'x' is unknown"),
     "empty history": (("--history", " , "), "history is empty"),
-    "history to a file": (("--history", "i05", "--out", "x.parquet"), "--out is not for --history"),
+    "unknown ending": (("--all", "--out", "x.xlsx"), "x.xlsx does not say by its ending"),
+    "no ending": (("--all", "--out", "x"), "use .csv, .tsv or .jsonl"),
+    "no folder": (("--all", "--out", "no/where/x.csv"), "in a folder that exists"),
+    "form of a file": (("--all", "--out", "x.csv", "--format", "csv"), "--format is for --out -"),
+    "form of text": (("--all", "--out", "-", "--format", "parquet"), "'parquet' is no form of"),
+    "two forms": (("--all", "--out", "-", "--json"), "--json and --out - contradict"),
+    "odd policy": (("--user", "u010", "--on-unknown", "odd"), "--on-unknown odd is not"),
 }
 
 

@@ -17,6 +17,8 @@ from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.topk import top_k
 
 OnUnknown: TypeAlias = Literal["raise", "skip"]
+#: The same for lists, which have something to fall back on.
+Fallback: TypeAlias = Literal["raise", "skip", "popular"]
 
 #: Cells of the table of forbidden items that is held at once where users have own allow-lists.
 _CELLS = 2**24
@@ -30,13 +32,13 @@ class Filters:
         exclude_seen: Whether a user's own items are left out.
         items: Ids to choose from: for everybody, by user id, or None for all.
         exclude: Ids to leave out, in the same forms.
-        on_unknown: "raise" or "skip".
+        on_unknown: "raise", "skip" or "popular"; for items, the last two are the same.
     """
 
     exclude_seen: bool = True
     items: Any = None
     exclude: Any = None
-    on_unknown: OnUnknown = "raise"
+    on_unknown: Fallback = "raise"
 
     def __post_init__(self) -> None:
         """Refuse what would be taken for True."""
@@ -49,6 +51,14 @@ class Filters:
     def by_user(self) -> bool:
         """Whether a list belongs to single users."""
         return isinstance(self.items, Mapping) or isinstance(self.exclude, Mapping)
+
+    def refuse_by_user(self) -> None:
+        """Raise a `ParameterError` if a list belongs to single users."""
+        if self.by_user:
+            raise ParameterError(
+                "recommend_for takes items and exclude as lists of ids: a mapping is for known "
+                "users."
+            )
 
 
 def best_items(
@@ -71,7 +81,7 @@ def best_items(
     return _top_k_of_lists(scorer, rows, k, hidden, allowed, chosen)
 
 
-def known_rows(ids: IdMap, wanted: Any, what: str, on_unknown: OnUnknown) -> Rows:
+def known_rows(ids: IdMap, wanted: Any, what: str, on_unknown: Fallback) -> Rows:
     """Rows of one id or several; unknown ones raise or are left out."""
     listed = as_ids(wanted, what)
     if on_unknown == "raise":
@@ -96,6 +106,14 @@ def check_policy(on_unknown: str) -> None:
         raise ParameterError(f"on_unknown={on_unknown!r} is not allowed; use 'raise' or 'skip'.")
 
 
+def check_fallback(on_unknown: str) -> None:
+    """Raise a `ParameterError` unless it is the name of a policy for lists."""
+    if not isinstance(on_unknown, str) or on_unknown not in ("raise", "skip", "popular"):
+        raise ParameterError(
+            f"on_unknown={on_unknown!r} is not allowed; use 'raise', 'skip' or 'popular'."
+        )
+
+
 def check_length(k: Any, most: int) -> int:
     """Return the length of a list, at most as many as there are, or raise a `ParameterError`."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
@@ -104,7 +122,7 @@ def check_length(k: Any, most: int) -> int:
 
 
 def _lists(
-    by_user: Mapping[Id, Any], rows: Rows, users: IdMap, items: IdMap, on_unknown: OnUnknown
+    by_user: Mapping[Id, Any], rows: Rows, users: IdMap, items: IdMap, on_unknown: Fallback
 ) -> Csr:
     """The listed items of some user rows; all other rows are empty."""
     wanted: list[Id] = []

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from transcf.answers import tables
+from transcf.answers import people, tables
 from transcf.answers.explanation import Explanation, explanation
-from transcf.answers.filters import Filters, OnUnknown
+from transcf.answers.filters import Fallback, Filters, OnUnknown, check_policy
 from transcf.data.histories import Histories
 from transcf.data.ids import Id
 from transcf.errors import NotFittedError, ParameterError
@@ -42,7 +42,7 @@ class Answers:
         exclude_seen: bool = True,
         items: Any = None,
         exclude: Any = None,
-        on_unknown: OnUnknown = "raise",
+        on_unknown: Fallback = "raise",
     ) -> pl.DataFrame:
         """Recommend items.
 
@@ -56,11 +56,14 @@ class Answers:
                 list, so they get nothing.
             exclude: Items never to choose, in the same forms.
             on_unknown: What to do about unknown items and about users without training
-                interactions: "raise" an error or "skip" them.
+                interactions: "raise" an error, "skip" them, or recommend what is "popular" to
+                such users (and skip unknown items); of what they have nothing is known, so
+                nothing of it is left out.
 
         Returns:
             Table `user_id, item_id, score, rank`, best first. Equal scores are ordered by item
-            id, ascending.
+            id, ascending. With "popular" there is a column `source` as well: "model", or
+            "popularity" where the score is the number of users who have the item.
 
         Example:
             >>> import polars as pl
@@ -73,9 +76,11 @@ class Answers:
             >>> mine = {"ann": ["z"], "bob": ["x", "y"]}
             >>> model.recommend(["ann", "bob"], items=mine)["item_id"].to_list()
             ['z', 'y']
+            >>> model.recommend(["bob", "zoe"], k=1, on_unknown="popular").rows()
+            [('bob', 'y', 0.0033112582750618458, 1, 'model'), ('zoe', 'x', 2.0, 1, 'popularity')]
         """
         filters = Filters(exclude_seen, items, exclude, on_unknown)
-        return tables.recommendations(self._fitted(), users, k, filters)
+        return people.recommendations(self._fitted(), users, k, filters)
 
     def recommend_all(
         self,
@@ -86,20 +91,21 @@ class Answers:
         exclude_seen: bool = True,
         items: Any = None,
         exclude: Any = None,
-        on_unknown: OnUnknown = "raise",
+        on_unknown: Fallback = "raise",
     ) -> Path:
-        """Write the table of `recommend` to a Parquet file, in bounded memory.
+        """Write the table of `recommend` to a file, in bounded memory.
 
         The file appears when it is whole; until then a file of that name stays as it was.
 
         Args:
-            path: File to write.
+            path: File to write; its ending says what: .csv, .tsv or .jsonl (any of them with .gz
+                behind it), or .parquet.
             k: As in `recommend`, like all that follows.
             users: Ids, or None for every user with training interactions.
             exclude_seen: Whether to leave out the user's training items.
             items: The only items to choose from.
             exclude: Items never to choose.
-            on_unknown: "raise" or "skip".
+            on_unknown: "raise", "skip" or "popular".
 
         Example:
             >>> from transcf import EASE, synthesize
@@ -109,7 +115,8 @@ class Answers:
         from transcf.answers.streams import write_recommendations
 
         filters = Filters(exclude_seen, items, exclude, on_unknown)
-        return write_recommendations(self._fitted(), Path(path), users, k, filters)
+        write_recommendations(self._fitted(), Path(path), users, k, filters)
+        return Path(path)
 
     def recommend_for(
         self,
@@ -120,7 +127,7 @@ class Answers:
         exclude_seen: bool = True,
         items: Any = None,
         exclude: Any = None,
-        on_unknown: OnUnknown = "raise",
+        on_unknown: Fallback = "raise",
     ) -> pl.DataFrame:
         """Recommend items to somebody the model was not fitted on.
 
@@ -133,10 +140,12 @@ class Answers:
             items: The only items to choose from (ids), or None for all.
             exclude: Items never to choose (ids).
             on_unknown: What to do about items that are unknown or have no training interactions:
-                "raise" an error or "skip" them. A history without any usable item is an error.
+                "raise" an error or "skip" them. A history without any usable item is an error,
+                unless what is "popular" will do then.
 
         Returns:
-            Table `item_id, score, rank`, ordered as in `recommend`.
+            Table `item_id, score, rank`, ordered as in `recommend`, and with the column `source`
+            if that is so there.
 
         Example:
             >>> from transcf import EASE, synthesize
@@ -151,9 +160,15 @@ class Answers:
             raise ParameterError(
                 f"steps={steps!r} is not allowed; it must be a whole number of at least 0."
             )
-        guest = learned.trained_guests(histories, steps) if steps else learned.guests(histories)
         filters = Filters(exclude_seen, items, exclude, on_unknown)
-        return tables.guest_recommendations(learned, guest, rows, k, filters)
+        filters.refuse_by_user()
+        if not len(rows):
+            return people.popular_recommendations(learned, k, filters)
+        guest = learned.trained_guests(histories, steps) if steps else learned.guests(histories)
+        table = tables.guest_recommendations(learned, guest, rows, k, filters)
+        if on_unknown != "popular":
+            return table
+        return people.with_source(table, [people.MODEL] * len(table))
 
     def explain(
         self, user: Id, item: Id, top: int = 5, *, include_seen: bool = False
@@ -227,6 +242,7 @@ class Answers:
             2
         """
         learned = self._fitted()
+        check_policy(on_unknown)
         rows = tables.history_rows(learned, history, on_unknown)
         guest = learned.guests(Histories.of([rows], len(learned.known.items)))
         return explanation(learned, guest, None, rows, item, top, include_seen=include_seen)

@@ -8,10 +8,12 @@ import numpy as np
 import polars as pl
 
 from transcf.answers.filters import (
+    Fallback,
     Filters,
     OnUnknown,
     as_ids,
     best_items,
+    check_fallback,
     check_length,
     check_policy,
     known_rows,
@@ -19,18 +21,9 @@ from transcf.answers.filters import (
 from transcf.data.histories import Histories
 from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.interactions import Mask
-from transcf.errors import DataError, ParameterError, UnknownIdError
+from transcf.errors import DataError, UnknownIdError
 from transcf.learning.learned import Learned
 from transcf.retrieval.scorer import Scorer, Scores
-
-
-def recommendations(learned: Learned, users: Any, k: int, filters: Filters) -> pl.DataFrame:
-    """Build the table of `recommend`."""
-    check_policy(filters.on_unknown)
-    length = check_length(k, len(learned.known.items))
-    return row_recommendations(
-        learned, user_rows(learned, users, filters.on_unknown), length, filters
-    )
 
 
 def row_recommendations(learned: Learned, rows: Rows, k: int, filters: Filters) -> pl.DataFrame:
@@ -38,7 +31,7 @@ def row_recommendations(learned: Learned, rows: Rows, k: int, filters: Filters) 
     known = learned.known
     found, scores = best_items(learned, rows, k, known.seen, known.users, known.items, filters)
     owners = known.users.ids(np.repeat(rows, (found != UNKNOWN).sum(axis=1)))
-    table = _listed(known.items, "item_id", found, scores)
+    table = listed(known.items, "item_id", found, scores)
     return table.insert_column(0, owners.alias("user_id"))
 
 
@@ -46,15 +39,11 @@ def guest_recommendations(
     learned: Learned, guest: Scorer, history: Rows, k: int, filters: Filters
 ) -> pl.DataFrame:
     """Build the table of `recommend_for`; row 0 of `guest` is the person with the history."""
-    if filters.by_user:
-        raise ParameterError(
-            "recommend_for takes items and exclude as lists of ids: a mapping is for known users."
-        )
     length = check_length(k, len(learned.known.items))
     known, rows = learned.known, np.zeros(1, dtype=np.int32)
     seen = Histories.of([history], len(known.items)).matrix
     found, scores = best_items(guest, rows, length, seen, known.users, known.items, filters)
-    return _listed(known.items, "item_id", found, scores)
+    return listed(known.items, "item_id", found, scores)
 
 
 def similar(
@@ -69,24 +58,27 @@ def similar(
     rows = _usable_rows(ids, wanted, what, similarity.rankable, on_unknown)
     found, scores = nearest(similarity, rows, length)
     owners = ids.ids(np.repeat(rows, (found != UNKNOWN).sum(axis=1)))
-    return _listed(ids, "neighbor_id", found, scores).insert_column(0, owners.alias(f"{what}_id"))
+    return listed(ids, "neighbor_id", found, scores).insert_column(0, owners.alias(f"{what}_id"))
 
 
-def history_rows(learned: Learned, history: Any, on_unknown: OnUnknown) -> Rows:
-    """Item rows of a history in its order, each once at its last place; at least one."""
-    check_policy(on_unknown)
-    listed = list(as_ids(history, "item"))
-    if not listed:
+def history_rows(learned: Learned, history: Any, on_unknown: Fallback) -> Rows:
+    """Item rows of a history in its order, each once at its last place; at least one.
+
+    If what is popular is good enough, there need not be any.
+    """
+    check_fallback(on_unknown)
+    wanted = list(as_ids(history, "item"))
+    if not wanted and on_unknown != "popular":
         raise DataError("The history is empty: give at least one item id.")
-    rows = learned.known.items.rows(listed)
+    rows = learned.known.items.rows(wanted)
     usable = (rows != UNKNOWN) & learned.rankable[rows]
     if not usable.any() and on_unknown == "skip":
         raise UnknownIdError(
-            f"None of the {len(listed)} items of the history is known from training: give at "
+            f"None of the {len(wanted)} items of the history is known from training: give at "
             "least one that is."
         )
     rows = _usable_rows(
-        learned.known.items, listed, "item", learned.rankable, on_unknown, distinct=False
+        learned.known.items, wanted, "item", learned.rankable, on_unknown, distinct=False
     )
     _, last = np.unique(rows[::-1], return_index=True)
     ordered: Rows = rows[np.sort(len(rows) - 1 - last)]
@@ -142,7 +134,7 @@ def _usable_rows(
     wanted: Any,
     what: str,
     usable: Mask,
-    on_unknown: OnUnknown,
+    on_unknown: Fallback,
     *,
     distinct: bool = True,
 ) -> Rows:
@@ -162,7 +154,7 @@ def _usable_rows(
     return rows[np.sort(first)]
 
 
-def _listed(ids: IdMap, column: str, found: Rows, scores: Scores) -> pl.DataFrame:
+def listed(ids: IdMap, column: str, found: Rows, scores: Scores) -> pl.DataFrame:
     """Table of what was found, (n, k), row after row: `column, score, rank`."""
     present = found != UNKNOWN
     ranks = np.broadcast_to(np.arange(1, found.shape[1] + 1, dtype=np.int32), found.shape)

@@ -43,11 +43,22 @@ class _PoliteGroup(TyperGroup):
         except (TransCFError, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
-            typer.echo(f"transcf: {error}", err=True)
+            typer.echo(f"transcf: {_in_options(str(error))}", err=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             typer.echo("transcf: interrupted.", err=True)
             raise typer.Exit(INTERRUPTED) from error
+
+
+#: What errors advise in Python, and how commands have it.
+_OPTIONS = {"on_unknown='skip'": "--on-unknown skip", "include_seen=True": "--with-seen"}
+
+
+def _in_options(sentence: str) -> str:
+    """Say advice in the words of the command line."""
+    for python, option in _OPTIONS.items():
+        sentence = sentence.replace(python, option)
+    return sentence
 
 
 def _show_notes() -> None:

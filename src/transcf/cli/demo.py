@@ -8,7 +8,7 @@ import typer
 
 from transcf.cli._output import JsonFlag, print_json
 from transcf.cli.compare import print_comparison
-from transcf.cli.recommend import show
+from transcf.cli.recommend import print_lists
 
 #: Models that are shown; the last one serves the recommendations.
 _SHOWN = ("popularity", "inverse-popularity", "random", "itemknn", "ease", "transcf")
@@ -49,8 +49,8 @@ def demo(as_json: JsonFlag = False) -> None:
     typer.echo(f"Made up a log: {log!r}\n")
     print_comparison(found)
     typer.echo()
-    show(f"{served.name} recommends to {user}", table, as_json=False)
+    print_lists(f"{served.name} recommends to {user}", [table])
     typer.echo(f"\nWhy?\n{explanation}\n")
     listed = ", ".join(map(str, history))
-    show(f"{served.name} recommends to somebody new who has {listed}", folded, as_json=False)
+    print_lists(f"{served.name} recommends to somebody new who has {listed}", [folded])
     typer.echo(f"Done in {time.perf_counter() - started:.1f} s.")

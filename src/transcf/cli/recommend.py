@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
@@ -14,7 +16,7 @@ from transcf.errors import DataError, ParameterError
 if TYPE_CHECKING:
     import polars as pl
 
-    from transcf.answers.filters import OnUnknown
+    from transcf.answers.filters import Fallback
     from transcf.data.ids import Id
     from transcf.models.recommender import Recommender
 
@@ -23,6 +25,19 @@ Folder: TypeAlias = Annotated[
     Path, typer.Argument(metavar="DIR", help="A saved model.", show_default=False)
 ]
 Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Longest list.")]
+Out: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write the table to a file, by its ending .csv, .tsv, .jsonl (each also with .gz) or "
+        ".parquet; - for the output.",
+    ),
+]
+Form: TypeAlias = Annotated[
+    str | None, typer.Option("--format", help="With --out -: csv (default), tsv or jsonl.")
+]
+
+_POLICIES = ("raise", "skip", "popular")
 
 
 def recommend(
@@ -37,34 +52,43 @@ def recommend(
         typer.Option(metavar="ID,ID", help="Items of somebody the model does not know, in order."),
     ] = None,
     k: Length = 10,
-    out: Annotated[Path | None, typer.Option(help="Parquet file to write instead.")] = None,
+    out: Out = None,
+    form: Form = None,
     with_seen: Annotated[
         bool, typer.Option("--with-seen", help="Recommend known items, too.")
     ] = False,
-    skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="Leave unknown ids out instead of stopping.")
-    ] = False,
+    on_unknown: Annotated[
+        str,
+        typer.Option(
+            help="Unknown ids: raise (stop), skip (leave them out), or popular (the most popular "
+            "items; a column `source` then says where a row comes from).",
+        ),
+    ] = "raise",
     threads: Threads = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Recommend items with the model in DIR."""
     _check_who(user, users_file, everybody, history, out)
+    check_out(out, form, as_json)
+    if on_unknown not in _POLICIES:
+        raise ParameterError(
+            f"--on-unknown {on_unknown} is not understood: use {', '.join(_POLICIES)}."
+        )
+    from transcf.answers.filters import Filters
+    from transcf.answers.streams import recommendation_pieces
     from transcf.models.registry import load
 
     model = load(folder)
-    policy: OnUnknown = "skip" if skip_unknown else "raise"
+    policy = cast("Fallback", on_unknown)
     if history is not None:
-        listed = parse_ids(model, history)
-        table = model.recommend_for(listed, k, exclude_seen=not with_seen, on_unknown=policy)
-        show(f"{model.name} recommends for this history", table, as_json)
+        items = parse_ids(model, history)
+        table = model.recommend_for(items, k, exclude_seen=not with_seen, on_unknown=policy)
+        show(f"{model.name} recommends for this history", [table], out, form, as_json)
         return
     who = None if everybody else _users(model, user, users_file)
-    if out is None:
-        table = model.recommend(who, k, exclude_seen=not with_seen, on_unknown=policy)
-        show(f"{model.name} recommends", table, as_json)
-        return
-    model.recommend_all(out, k, users=who, exclude_seen=not with_seen, on_unknown=policy)
-    _show_file(out, as_json)
+    filters = Filters(exclude_seen=not with_seen, on_unknown=policy)
+    pieces = recommendation_pieces(model.learned_, who, k, filters)
+    show(f"{model.name} recommends", pieces, out, form, as_json)
 
 
 def parse_ids(model: Recommender[Any], text: str) -> list[Id]:
@@ -77,15 +101,13 @@ def _check_who(
     users_file: Path | None,
     everybody: bool,
     history: str | None,
-    out: Path | None,
+    out: str | None,
 ) -> None:
     named = [user is not None, users_file is not None, everybody, history is not None]
     if sum(named) != 1:
         raise ParameterError("Say for whom, in one way: --user, --users-file, --all or --history.")
     if everybody and out is None:
-        raise ParameterError("--all needs --out FILE: the table may be long.")
-    if history is not None and out is not None:
-        raise ParameterError("--out is not for --history: use --json.")
+        raise ParameterError("--all needs --out FILE (or --out -): the table may be long.")
 
 
 def _users(model: Recommender[Any], user: str | None, users_file: Path | None) -> list[Id]:
@@ -99,23 +121,56 @@ def _users(model: Recommender[Any], user: str | None, users_file: Path | None) -
     return [model.users_.parse(line.strip()) for line in lines if line.strip()]
 
 
-def show(title: str, table: pl.DataFrame, as_json: bool) -> None:
-    """Print a table of ids, scores and ranks."""
-    if as_json:
-        print_json(table.to_dicts())
+def check_out(out: str | None, form: str | None, as_json: bool) -> None:
+    """Check where a table should go, before anything is loaded."""
+    from transcf.data.writing import check_file, text_form
+
+    if form is not None and out != "-":
+        raise ParameterError("--format is for --out -: the ending of a file says what it holds.")
+    if out == "-":
+        if as_json:
+            raise ParameterError("--json and --out - contradict each other: use --format jsonl.")
+        text_form(form or "csv")
+    elif out is not None:
+        check_file(Path(out).expanduser())
+
+
+def show(
+    title: str,
+    pieces: Iterable[pl.DataFrame],
+    out: str | None,
+    form: str | None,
+    as_json: bool,
+) -> None:
+    """Print a table of ids, scores and ranks that comes in pieces, or write it to a file."""
+    if out is None:
+        tables = list(pieces)
+        if as_json:
+            print_json([row for table in tables for row in table.to_dicts()])
+        else:
+            print_lists(title, tables)
         return
-    rows = [
-        [str(cell) if name.endswith("_id") else cell for name, cell in row.items()]
-        for row in table.iter_rows(named=True)
-    ]
-    print_table(title, table.columns, rows)
+    from transcf.data.writing import text_writer, write_pieces
 
-
-def _show_file(path: Path, as_json: bool) -> None:
-    import polars as pl
-
-    facts = {"file": str(path), "rows": pl.scan_parquet(path).select(pl.len()).collect().item()}
+    if out == "-":
+        writer = text_writer(sys.stdout.buffer, form or "csv")
+        for piece in pieces:
+            writer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    rows = write_pieces(pieces, Path(out).expanduser())
+    facts = {"file": out, "rows": rows}
     if as_json:
         print_json(facts)
     else:
-        print_facts(f"Wrote {path}", facts)
+        print_facts(f"Wrote {out}", facts)
+
+
+def print_lists(title: str, tables: list[pl.DataFrame]) -> None:
+    """Print tables of the same columns as one, ids as they are."""
+    rows = [
+        [str(cell) if name.endswith("_id") else cell for name, cell in row.items()]
+        for table in tables
+        for row in table.iter_rows(named=True)
+    ]
+    print_table(title, tables[0].columns, rows)
