@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -116,3 +120,36 @@ def test_ids_of_another_kind_and_other_words_are_refused(model: Recommender) -> 
             ask("u01", on_unknown="popular")
     with pytest.raises(ParameterError, match="use 'raise' or 'skip'"):
         model.explain_for(["odd"], model.items_.series[0], on_unknown="popular")
+
+
+IN_A_FORKED_CHILD = """
+import os, sys
+import polars as pl
+from transcf import EASE, TransCF, synthesize
+
+log = synthesize(users=200, items=60, interactions=2000, seed=1)
+models = [EASE().fit(log), TransCF(dim=4, epochs=1).fit(log)]
+pl.DataFrame({"a": range(50_000)}).group_by("a").len()  # the pool of threads is running now
+child = os.fork()
+if child == 0:
+    for model in models:
+        table = model.recommend(["u010", "zoe"], 3, on_unknown="popular")
+        assert table["source"].to_list() == ["model"] * 3 + ["popularity"] * 3
+        model.recommend_for(["odd"], 3, on_unknown="popular")
+        found = model.explain("u010", table["item_id"][0])
+        assert len(str(found)) > 100 and found.to_frame().height == len(found.effects)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_strangers_and_explanations_in_a_forked_child() -> None:
+    program = [sys.executable, "-W", "ignore", "-c", IN_A_FORKED_CHILD]
+    # A process of its own group, so that a child that hangs ends with it.
+    with subprocess.Popen(program, start_new_session=True) as process:
+        try:
+            assert process.wait(timeout=120) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            pytest.fail("a forked child hangs")

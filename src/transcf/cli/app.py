@@ -24,6 +24,7 @@ from transcf.cli import (
     fit,
     models,
     recommend,
+    renew,
     similar,
     study,
 )
@@ -94,6 +95,8 @@ _EPILOGS = {
 }
 for command in (
     fit.fit,
+    renew.refit,
+    renew.partial_fit,
     evaluate.evaluate,
     compare.compare,
     recommend.recommend,

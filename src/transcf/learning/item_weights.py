@@ -69,9 +69,11 @@ class ItemWeights(Learned):
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the weights from the history's items to the scored one: their sum is the score."""
-        weights = self.weights[history][:, [item]]
-        column = weights if isinstance(weights, np.ndarray) else weights.toarray()
-        return Contributions.of_terms(history, column.ravel().astype(np.float64))
+        if isinstance(self.weights, np.ndarray):
+            terms = self.weights[history, item]
+        else:
+            terms = self.weights[history][:, [item]].toarray().ravel()
+        return Contributions.of_terms(history, terms.astype(np.float64))
 
     def item_similarity(self) -> Scorer:
         """Return how much having one item speaks for each other one, row by row."""

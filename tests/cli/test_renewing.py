@@ -1,0 +1,177 @@
+"""`transcf refit` and `transcf partial-fit`: saved models learn from new events."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+import transcf
+from transcf.storage import folders
+from transcf.training.checkpoint import CheckpointFile
+
+Command = Callable[..., Result]
+Answer = Callable[..., Any]
+
+SMALL = ("--set", "dim=4", "--set", "epochs=3")
+
+
+@pytest.fixture
+def halves(log_file: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """The older and the newer lines of a log."""
+    head, *lines = log_file.read_text().splitlines()
+    paths = tmp_path / "old.csv", tmp_path / "new.csv"
+    for path, part in zip(paths, (lines[:2000], lines[2000:]), strict=True):
+        path.write_text("\n".join([head, *part, ""]))
+    return paths
+
+
+def tensors(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def test_refit_learns_from_everything_what_python_does(
+    answer: Answer, log_file: Path, halves: tuple[Path, Path], tmp_path: Path
+) -> None:
+    old, new = tmp_path / "model", tmp_path / "renewed"
+    answer("fit", halves[0], "--model", "bpr", *SMALL, "--out", old, "--hold-out")
+    model, before = transcf.load(old), tensors(old)
+    found = answer("refit", old, log_file, "--out", new)
+    log = transcf.read_interactions(log_file)
+    model.refit(log)
+    renewed = transcf.load(new)
+    assert renewed.recommend().equals(model.recommend())
+    assert renewed.get_params() == model.get_params()
+    assert found["interactions"] == len(log)
+    assert found["fitted_on"].startswith(
+        f"all {len(log):,} events, up to epoch {model.best_epoch_}"
+    )
+    assert renewed.report_["dataset"] == str(log_file.resolve())
+    assert tensors(old) == before
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["model", "renewed"]
+
+
+def test_refit_replaces_a_model_when_told_to(
+    command: Command, answer: Answer, refusal: Answer, halves: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    answer("fit", halves[0], "--model", "ease", "--out", folder)
+    before = tensors(folder)
+    sentence = refusal("refit", folder, halves[1])
+    assert "--out DIR, or --overwrite" in sentence
+    assert "holds a model already" in refusal("refit", folder, halves[1], "--out", folder)
+    assert "is neither a file" in refusal("refit", folder, tmp_path / "none", "--overwrite")
+    assert "no model.json" in refusal("refit", tmp_path, halves[1], "--out", tmp_path / "x")
+    assert tensors(folder) == before
+    shown = command("refit", folder, halves[1], "--overwrite")
+    assert shown.exit_code == 0, shown.output
+    assert "fitted_on" in shown.stdout
+    assert transcf.load(folder).report_["interactions"] == len(transcf.read_interactions(halves[1]))
+    assert "was fitted on everything" in refusal("evaluate", folder)
+
+
+def test_an_interrupted_refit_changes_nothing_and_goes_on(
+    command: Command, answer: Answer, log_file: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder, whole = tmp_path / "model", tmp_path / "whole"
+    answer("fit", log_file, "--model", "bpr", *SMALL, "--out", folder)
+    before = tensors(folder)
+    answer("refit", folder, log_file, "--out", whole)
+
+    def interrupt(_: object) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointFile, "is_due", interrupt)
+        stopped = command("refit", folder, log_file, "--overwrite")
+    assert stopped.exit_code == 130
+    assert "is as it was" in stopped.stderr
+    assert tensors(folder) == before
+    kept = tmp_path / "model.refit-checkpoint"
+    assert kept.is_dir()
+    resumed = command("refit", folder, log_file, "--overwrite", "--resume", "--json")
+    assert (resumed.exit_code, resumed.stderr) == (0, "")
+    assert tensors(folder) == tensors(whole)
+    assert not kept.exists()
+
+
+def test_a_failed_save_keeps_the_old_model(
+    command: Command, answer: Answer, halves: tuple[Path, Path], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder = tmp_path / "model"
+    answer("fit", halves[0], "--model", "transcf", *SMALL, "--out", folder)
+    expected = transcf.load(folder).recommend()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders.tensors, "write", fail)
+        for name in ("refit", "partial-fit"):
+            result = command(name, folder, halves[1], "--overwrite")
+            assert result.exit_code == 2, result.output
+            assert "the disk is full" in result.stderr
+    assert transcf.load(folder).recommend().equals(expected)
+
+
+@pytest.mark.parametrize("model", ["transcf", "eals"])
+def test_partial_fit_adds_what_python_adds(
+    answer: Answer, refusal: Answer, halves: tuple[Path, Path], tmp_path: Path, model: str
+) -> None:
+    old, new = tmp_path / "model", tmp_path / "larger"
+    answer("fit", halves[0], "--model", model, *SMALL, "--out", old, "--hold-out")
+    before, expected = tensors(old), transcf.load(old)
+    users = len(expected.users_)
+    log = transcf.read_interactions(halves[1])
+    expected.partial_fit(log)
+    found = answer("partial-fit", old, halves[1], "--out", new)
+    larger = transcf.load(new)
+    assert larger.recommend().equals(expected.recommend())
+    assert larger.additions_ == found["additions"] == 1
+    assert found["events"] == len(log)
+    assert found["new_interactions"] == len(larger.seen_.indices) - np.sum(
+        transcf.load(old).seen_.counts
+    )
+    assert found["new_users"] == int(larger.learned_.known.active.sum()) - int(
+        transcf.load(old).learned_.known.active.sum()
+    )
+    assert len(larger.users_) >= users
+    assert "was added" in found["fitted_on"]
+    assert tensors(old) == before
+    assert "was fitted on everything" in refusal("evaluate", new)
+    again = answer("partial-fit", new, halves[1], "--overwrite")
+    assert (again["additions"], again["new_interactions"]) == (2, 0)
+
+
+def test_models_that_cannot_add_say_what_can(
+    answer: Answer, refusal: Answer, halves: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    answer("fit", halves[0], "--model", "ease", "--out", folder)
+    sentence = refusal("partial-fit", folder, halves[1], "--overwrite")
+    assert "EASE cannot take in events" in sentence
+    assert f"`transcf refit {folder}`" in sentence
+    assert "--out DIR, or --overwrite" in refusal("partial-fit", folder, halves[1])
+
+
+def test_reading_options_are_those_of_fit(answer: Answer, tmp_path: Path, log_file: Path) -> None:
+    folder, plain = tmp_path / "model", tmp_path / "plain.txt"
+    answer("fit", log_file, "--model", "eals", *SMALL, "--out", folder)
+    pairs = [line.split(",")[:2] for line in log_file.read_text().splitlines()[1:400]]
+    plain.write_text("\n".join("::".join(pair) for pair in pairs))
+    reading = ("--no-header", "--separator", "::")
+    found = answer("refit", folder, plain, *reading, "--out", tmp_path / "renewed")
+    assert found["interactions"] == len({tuple(pair) for pair in pairs})
+    assert found["reading"] == {"header": False, "separator": "::"}
+    added = answer("partial-fit", folder, plain, *reading, "--overwrite")
+    assert added["new_interactions"] == 0
+    assert json.dumps(added)
