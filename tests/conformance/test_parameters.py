@@ -102,7 +102,13 @@ def test_the_list_of_models_says_of_each_what_it_says_alone() -> None:
     result = CliRunner().invoke(app, ["models", "--json"])
     listed = json.loads(result.stdout)
     assert [entry["name"] for entry in listed] == list(available())
-    assert listed == [described(name) for name in available()]
+    for entry in listed:
+        alone = described(entry["name"])
+        first, *_ = model_class(entry["name"]).variants
+        if entry["name"] != first:  # the others are told by what makes them
+            own = model_class(entry["name"]).variants[entry["name"]]
+            alone["parameters"] = {key: alone["parameters"][key] for key in own}
+        assert entry == alone
 
 
 @EVERY_MODEL

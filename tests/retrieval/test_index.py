@@ -203,7 +203,7 @@ def test_what_cannot_be_built_or_asked(form: LinearForm, built: ItemIndex) -> No
     spoiled[4, 1] = np.inf
     with pytest.raises(EvaluationError, match="NaN or infinite"):
         ItemIndex.build(StoredForm(form.user_vectors, spoiled, form.user_constants))
-    with pytest.raises(ParameterError, match=r"seen has 1 rows for 3 users"):
+    with pytest.raises(ParameterError, match=r"seen has 1 row for 3 users"):
         built.search(form.user_vectors[:3], 2, seen=csr([[1]], N_ITEMS))
     with pytest.raises(ParameterError, match=r"20 wide"):
         built.search(form.user_vectors[:3, 1:], 2)

@@ -41,7 +41,7 @@ def open_split(
         seed: Of the random split and of the candidates.
         reading: As for `open_data`.
     """
-    return as_split(_open(spec, protocol, reading), protocol, seed=seed)
+    return as_split(_open(resolve(spec), protocol, reading), protocol, seed=seed)
 
 
 def open_log_and_split(
@@ -64,22 +64,22 @@ def open_log_and_split(
         >>> len(log) == len(split.train) + len(split.validation) + len(split.test)
         True
     """
-    found = _open(spec, protocol, reading)
-    log = found if isinstance(found, Interactions) else open_data(spec)
+    source = resolve(spec)
+    found = _open(source, protocol, reading)
+    log = found if isinstance(found, Interactions) else open_data(source)
     return log, as_split(found, protocol, seed=seed)
 
 
-def _open(spec: str | PathLike[str], protocol: str, reading: Reading) -> Interactions | Split:
+def _open(source: str | Path, protocol: str, reading: Reading) -> Interactions | Split:
     """Open what there is: a split where it is made already, else a log."""
     check_protocol(protocol)
-    source = resolve(spec)
     folder = _folder(source)
     is_saved = folder is not None and is_saved_split(folder)
     if folder is None or not (is_saved or (protocol != "strict" and is_prepared(folder))):
         return open_data(source, **reading)
     if reading:
         raise ParameterError(
-            f"{spec} is no file: it is split already, so how to read it ({', '.join(reading)}) "
+            f"{source} is no file: it is split already, so how to read it ({', '.join(reading)}) "
             "can only be said of the log that it was made from."
         )
     return load_saved_split(folder) if is_saved else read_prepared_split(folder)
