@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.conformance.test_answers import fitted
+from tests.conformance.test_answers import few_epochs, fitted
 from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, make
 
 from transcf.data.interactions import Interactions
@@ -147,3 +147,17 @@ def test_items_of_the_same_shelf_draw_more(
             gaps.append(np.mean(same) - np.mean(other))
     assert len(gaps) > 30
     assert np.mean(gaps) > 4 * np.std(gaps) / np.sqrt(len(gaps))
+
+
+@EXPLAINING
+def test_small_logs_have_explanations_too(name: str, small_log: Interactions) -> None:
+    model = make(name, **few_epochs(name, 2)).fit(small_log)
+    users = np.flatnonzero(model.learned_.known.active)[[0, -1]]
+    for user in model.users_.ids(users).to_list():
+        for item in model.items_.ids(np.flatnonzero(model.rankable)[:3]).to_list():
+            found = model.explain(user, item, include_seen=True)
+            shares = [entry.share for entry in found.effects]
+            assert np.isfinite([*shares, found.score]).all()
+            total = np.abs(shares).sum() + found.others_drew - found.others_pushed
+            assert total == pytest.approx(1) or (total == 0 and "Nothing" in found.sentence)
+            assert str(item) in str(found)

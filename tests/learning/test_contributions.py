@@ -246,3 +246,15 @@ def test_long_histories_are_asked_about_in_bounded_pieces(monkeypatch: pytest.Mo
     expected = -counts[found.history] * found.history / counts.sum()
     expected[-1] += item
     np.testing.assert_allclose(found.effects, expected, atol=1e-9)
+
+
+def test_an_explanation_says_that_it_looked_at_a_part(
+    log: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = create("cdae", dim=4, epochs=1).fit(log)
+    monkeypatch.setattr(contributions, "MOST_LEFT_OUT", 3)
+    monkeypatch.setattr(type(model.learned_), "contributions", Learned.contributions)
+    ids = model.items_.series.to_list()
+    found = model.explain_for(ids[:7], ids[20])
+    assert {entry.item_id for entry in found.effects} <= set(ids[4:7])
+    assert "Of 7 past items the latest 3 were looked at" in str(found)

@@ -175,6 +175,10 @@ def explanation(
     rest = np.delete(found.shares, shown)
     past = known.items.ids(found.history[shown]).to_list()
     effects = (found.effects[shown].tolist(), found.shares[shown].tolist())
+    notes: tuple[str, ...] = ()
+    if len(found.history) < len(history):
+        latest = f"the latest {len(found.history):,} were looked at"
+        notes = (f"Of {len(history):,} past items {latest}, as if there were no others.",)
     remarks = learned.remarks(None if user is None else row, history, target, int(top))
     return Explanation(
         user_id=None if user is None else user[1],
@@ -187,7 +191,7 @@ def explanation(
         others=len(rest),
         others_drew=float(rest[rest > 0].sum()),
         others_pushed=float(rest[rest < 0].sum()),
-        notes=remarks.words,
+        notes=notes + remarks.words,
         details=remarks.facts,
     )
 

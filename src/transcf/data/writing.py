@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -130,10 +131,13 @@ def text_writer(stream: IO[bytes], form: str) -> TableWriter:
 
     def take(piece: pl.DataFrame) -> None:
         nonlocal is_first
+        # By way of memory: what a stream says of a closed pipe would not get through polars.
+        text = io.BytesIO()
         if separator is None:
-            piece.write_ndjson(stream)
+            piece.write_ndjson(text)
         else:
-            piece.write_csv(stream, include_header=is_first, separator=separator)
+            piece.write_csv(text, include_header=is_first, separator=separator)
+        stream.write(text.getbuffer())
         is_first = False
 
     return TableWriter(take)

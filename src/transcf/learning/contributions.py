@@ -40,7 +40,7 @@ LEFT_OUT = (
 )
 
 #: Items of a history that are left out one by one, the latest; each takes a history to place.
-MOST_LEFT_OUT = 1000
+MOST_LEFT_OUT = 256
 #: Entries of histories that are placed at once.
 _ENTRIES = 2**18
 
