@@ -37,8 +37,10 @@ PROGRAM = """
         "model": lambda path: ease.save(path),
         "old model": lambda path: ease.save(path, overwrite=True),
         "checkpoint": lambda path: IALS(dim=8, epochs=1).fit(log, options=FitOptions(path)),
-        "recommendations": ease.recommend_all,
-        "old recommendations": ease.recommend_all,
+        "lists.parquet": ease.recommend_all,
+        "lists.jsonl": ease.recommend_all,
+        "lists.csv.gz": ease.recommend_all,
+        "old lists.csv": ease.recommend_all,
         "split": split.save,
         "events": lambda path: write_csv(log, path),
         "index": lambda path: ItemIndex.build(ials.linear_form(), ials.rankable).save(path),
@@ -67,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an older model and an older table in it."""
     folder = tmp_path_factory.mktemp("disk")
     EASE().fit(synthesize(30, 20, 200)).save(folder / "old model")
-    (folder / "old recommendations").write_text("old")
+    (folder / "old lists.csv").write_text("old")
     return folder
 
 
@@ -78,7 +80,7 @@ def outcome(folder: Path) -> tuple[dict[str, Any], str]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
-    assert len(said) == 11
+    assert len(said) == 13
     return said, done.stderr
 
 
@@ -101,7 +103,7 @@ def test_nothing_is_left_and_what_was_there_stays(
     folder: Path, outcome: tuple[dict[str, Any], str]
 ) -> None:
     files = {path.relative_to(folder).parts[0] for path in folder.rglob("*") if path.is_file()}
-    assert files == {"old model", "old recommendations"}
+    assert files == {"old model", "old lists.csv"}
     assert {path.name for path in folder.iterdir()} <= files | {"checkpoint"}
     assert load(folder / "old model").recommend().height
-    assert (folder / "old recommendations").read_text() == "old"
+    assert (folder / "old lists.csv").read_text() == "old"
