@@ -6,9 +6,54 @@ line prints it as it stands.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+#: The longest that a value is shown.
+_SHOWN, _LONGEST_PATH = 80, 400
+
+
+def shown(value: object) -> str:
+    """Write a value as messages show it: in one line and not too long, whatever it is.
+
+    Example:
+        >>> shown("k"), shown(10**5000), shown(list(range(10**6)))[-8:]
+        ("'k'", 'an int that is too long to show', '8, 19...')
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # numbers of thousands of digits, and objects that cannot be shown
+        kind = type(value).__name__
+        return f"a{'n' * (kind[:1] in 'aeiou')} {kind} that is too long to show"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def shown_path(path: object) -> str:
+    """Write a path as messages show it: whole, unless it is too long for any system.
+
+    Example:
+        >>> shown_path("a/b"), len(shown_path("x" * 5000))
+        ('a/b', 83)
+    """
+    text = str(path)
+    return text if len(text) <= _LONGEST_PATH else f"{text[:60]}...{text[-20:]}"
+
+
+def is_word(value: object, words: Iterable[str]) -> bool:
+    """Tell whether a value is one of some words; arrays, which compare one by one, are none.
+
+    Example:
+        >>> is_word("time", ("time", "random")), is_word(None, ("time", "random"))
+        (True, False)
+    """
+    return isinstance(value, str) and value in tuple(words)
+
 
 class TransCFError(Exception):
     """The parent of every error that this library raises on purpose."""
+
+    def __str__(self) -> str:
+        """Return the sentence in one line, whatever names and values it quotes."""
+        return " ".join(super().__str__().splitlines())
 
 
 class DataError(TransCFError, ValueError):
@@ -28,7 +73,7 @@ class UnknownIdError(TransCFError, KeyError):
 
     def __str__(self) -> str:
         """Return the sentence itself: a KeyError would show it quoted."""
-        return str(self.args[0]) if self.args else ""
+        return " ".join(str(self.args[0]).splitlines()) if self.args else ""
 
 
 class EvaluationError(TransCFError, ValueError):

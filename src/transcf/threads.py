@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, shown
 
 _working = threading.local()
 
@@ -73,7 +73,7 @@ def use_threads(count: int | None) -> Iterator[None]:
         yield
         return
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ParameterError(f"threads={count!r} is not allowed; it must be at least 1.")
+        raise ParameterError(f"threads={shown(count)} is not allowed; it must be at least 1.")
     request = _Request(count)
     _limits.add(request)
     try:

@@ -223,7 +223,7 @@ BAD_FILES = {
     "text.jsonl": (b'{"user": 1, "item": 2}\nhello\n', "line 2 is not a JSON object: 'hello'"),
     "mixed.jsonl": (
         b'{"user": "a", "item": 2}\n{"user": 1, "item": 2}\n',
-        "'user' mixes numbers and text .line 2 has 1",
+        "'user' mixes text and other things .line 2 has 1",
     ),
     "deep.jsonl": (
         b'{"user": 1, "item": ' + b"[" * 5000 + b"]" * 5000 + b"}\n",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, is_word, shown
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.topk import top_k
 
@@ -44,7 +44,7 @@ class Filters:
         """Refuse what would be taken for True."""
         if not isinstance(self.exclude_seen, bool | np.bool_):
             raise ParameterError(
-                f"exclude_seen={self.exclude_seen!r} is not allowed; it must be True or False."
+                f"exclude_seen={shown(self.exclude_seen)} is not allowed; it must be True or False."
             )
 
     @property
@@ -93,17 +93,23 @@ def known_rows(ids: IdMap, wanted: Any, what: str, on_unknown: Fallback) -> Rows
 
 def as_ids(wanted: Any, what: str) -> Any:
     """Several ids, from one or several."""
+    if isinstance(wanted, np.ndarray):
+        wanted = wanted.tolist()  # a single value if it has no dimension
     if isinstance(wanted, str | int | np.integer):
         return [wanted]
     if isinstance(wanted, Mapping) or not hasattr(wanted, "__iter__"):
-        raise ParameterError(f"{wanted!r} is not understood: give one {what} id or a list of ids.")
+        raise ParameterError(
+            f"{shown(wanted)} is not understood: give one {what} id or a list of ids."
+        )
     return wanted
 
 
 def check_policy(on_unknown: str) -> None:
     """Raise a `ParameterError` unless it is the name of a policy."""
-    if on_unknown not in ("raise", "skip"):
-        raise ParameterError(f"on_unknown={on_unknown!r} is not allowed; use 'raise' or 'skip'.")
+    if not is_word(on_unknown, ("raise", "skip")):
+        raise ParameterError(
+            f"on_unknown={shown(on_unknown)} is not allowed; use 'raise' or 'skip'."
+        )
 
 
 def check_fallback(on_unknown: str) -> None:
@@ -117,7 +123,9 @@ def check_fallback(on_unknown: str) -> None:
 def check_length(k: Any, most: int) -> int:
     """Return the length of a list, at most as many as there are, or raise a `ParameterError`."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-        raise ParameterError(f"k={k!r} is not allowed; it must be a whole number of at least 0.")
+        raise ParameterError(
+            f"k={shown(k)} is not allowed; it must be a whole number of at least 0."
+        )
     return min(int(k), most)
 
 

@@ -13,7 +13,7 @@ from transcf.answers.explanation import Explanation, explanation
 from transcf.answers.filters import Fallback, Filters, OnUnknown, check_policy
 from transcf.data.histories import Histories
 from transcf.data.ids import Id
-from transcf.errors import NotFittedError, ParameterError
+from transcf.errors import NotFittedError, ParameterError, shown
 from transcf.learning.learned import Learned
 
 
@@ -158,7 +158,7 @@ class Answers:
         histories = Histories.of([rows], len(learned.known.items))
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
             raise ParameterError(
-                f"steps={steps!r} is not allowed; it must be a whole number of at least 0."
+                f"steps={shown(steps)} is not allowed; it must be a whole number of at least 0."
             )
         filters = Filters(exclude_seen, items, exclude, on_unknown)
         filters.refuse_by_user()

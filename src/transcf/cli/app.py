@@ -29,7 +29,7 @@ from transcf.cli import (
     study,
 )
 from transcf.cli._options import INTERRUPTED
-from transcf.errors import TransCFError
+from transcf.errors import TransCFError, shown_path
 from transcf.legend import ERROR, help_text
 
 
@@ -44,7 +44,7 @@ class _PoliteGroup(TyperGroup):
         except (TransCFError, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
-            typer.echo(f"transcf: {_in_options(str(error))}", err=True)
+            typer.echo(f"transcf: {_in_options(_sentence(error))}", err=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             typer.echo("transcf: interrupted.", err=True)
@@ -60,6 +60,13 @@ def _in_options(sentence: str) -> str:
     for python, option in _OPTIONS.items():
         sentence = sentence.replace(python, option)
     return sentence
+
+
+def _sentence(error: TransCFError | OSError) -> str:
+    """Return what an error says; those of the system name the file and the reason."""
+    if isinstance(error, TransCFError) or not error.filename or not error.strerror:
+        return str(error)
+    return f"{shown_path(error.filename)} cannot be used: {error.strerror}."
 
 
 def _show_notes() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from transcf.data.seeds import check_seed
 from transcf.data.split import Candidates, Split
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, shown
 
 
 def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
@@ -32,7 +32,7 @@ def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
     from transcf.kernels.splitting import draw_unseen
 
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ParameterError(f"n={n!r} is not allowed; it must be an integer of at least 1.")
+        raise ParameterError(f"n={shown(n)} is not allowed; it must be an integer of at least 1.")
     held_out = (split.validation.by_user.counts + split.test.by_user.counts) > 0
     pool = np.unique(split.train.item_rows)
     touched = split.touched_items()

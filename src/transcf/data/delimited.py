@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.columns import Roles
 from transcf.data.tables import Source, by_role
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError, ParameterError, shown
 
 #: A path, or the contents of a file where they had to be unpacked or decoded.
 Content: TypeAlias = Path | bytes
@@ -26,6 +27,8 @@ _SEPARATORS = (",", "\t", ";", "|", "::")
 #: Bytes that text does not use, in place of separators that polars cannot part by.
 _STAND_INS = (b"\x1f", b"\x1e", b"\x1d", b"\x1c")
 _BOM = codecs.BOM_UTF8
+#: Lines with nothing but spaces on them; a tab may part columns.
+_BLANK_LINES = re.compile(rb"(?: *\r?\n)+")
 _SAMPLE_ROWS, _SAMPLE_BYTES = 100, 1 << 20
 
 
@@ -47,18 +50,22 @@ class Form:
     def __post_init__(self) -> None:
         """Refuse what no file can be."""
         if not isinstance(self.header, bool):
-            raise ParameterError(f"header={self.header!r} is not allowed; it is True or False.")
+            raise ParameterError(
+                f"header={shown(self.header)} is not allowed; it is True or False."
+            )
         mark = self.separator
         if mark is not None and (not isinstance(mark, str) or not mark or set(mark) & set('\r\n"')):
             raise ParameterError(
-                f"separator={mark!r} is not allowed; it is one or more characters, and neither a "
+                f"separator={shown(mark)} is not allowed; it is one or more characters, and "
+                "neither a "
                 f"quote nor the end of a line."
             )
         try:
             "".encode(self.encoding)
         except (LookupError, TypeError, ValueError) as problem:
             raise ParameterError(
-                f"encoding={self.encoding!r} is not known; 'utf-8', 'latin-1' and 'utf-16' are."
+                f"encoding={shown(self.encoding)} is not known; 'utf-8', 'latin-1' and "
+                "'utf-16' are."
             ) from problem
 
     @property
@@ -126,7 +133,8 @@ class _Text:
         if b"\r" in start and b"\n" not in start:  # lines as old Macs end them
             content = _bytes(content).replace(b"\r", b"\n")
             start = start.replace(b"\r", b"\n")
-        blank = len(start) - len(start.lstrip(b"\r\n"))
+        above = _BLANK_LINES.match(start)
+        blank = above.end() if above else 0
         skipped = start[:blank].count(b"\n")
         first = start[blank:].split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")
         separator = form.separator or max(_SEPARATORS, key=first.count)

@@ -18,6 +18,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.columns import Roles
 from transcf.data.delimited import Content, Form, decode, delimited_source, start_of
+from transcf.data.parquet import damage_of, damage_of_file
 from transcf.data.paths import ENDINGS, JSON_LINES, PARQUET, ending_of
 from transcf.data.tables import Source, by_role
 from transcf.errors import DataError
@@ -148,6 +149,9 @@ def _parquet_source(path: Path, content: Content) -> Source:
     def packed() -> io.BytesIO | Path:
         return io.BytesIO(content) if isinstance(content, bytes) else content
 
+    damage = damage_of(content) if isinstance(content, bytes) else damage_of_file(content)
+    if damage is not None:
+        raise DataError(f"{path} is damaged ({damage}): fetch or write it again.")
     try:
         names = tuple(pl.read_parquet_schema(packed()))
     except (PolarsError, PanicException, OSError) as problem:
@@ -183,15 +187,20 @@ def _json_source(path: Path, content: Content) -> Source:
 
 
 def _check_unmixed(path: Path, text: bytes, column: str) -> None:
-    """Refuse numbers among text ids, which the JSON reader would turn into text."""
-    number = re.compile(rb'"' + re.escape(column.encode()) + rb'"\s*:\s*(-?[0-9][0-9.eE+-]*)')
-    found = number.search(text)
-    if found:
-        line = text.count(b"\n", 0, found.start()) + 1
-        raise DataError(
-            f"{path}: column {column!r} mixes numbers and text (line {line:,} has "
-            f"{found[1].decode()}); make the ids all integers or all text."
-        )
+    """Refuse numbers, lists and the like among text ids: the JSON reader turns them into text."""
+    name = json.dumps(column, ensure_ascii=False).encode()
+    if not re.search(re.escape(name) + rb'\s*:\s*[^\s"n]', text):
+        return  # text and null alone, as is usual
+    for number, line in enumerate(text.split(b"\n"), 1):
+        try:
+            value = json.loads(line).get(column) if line.strip() else None
+        except (ValueError, AttributeError, RecursionError):
+            continue  # polars could read it, or has said what is wrong
+        if value is not None and not isinstance(value, str):
+            raise DataError(
+                f"{path}: column {column!r} mixes text and other things (line {number:,} has "
+                f"{json.dumps(value)[:60]}); make the ids all integers or all text."
+            )
 
 
 def _bad_json(path: Path, text: bytes) -> DataError | None:

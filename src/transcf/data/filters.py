@@ -8,7 +8,7 @@ import numpy as np
 
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.logs import as_interactions
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError, ParameterError, shown
 
 
 def k_core(log: Any, users: int = 5, items: int = 5) -> Interactions:
@@ -102,4 +102,4 @@ def _keep(log: Interactions, users: Mask, items: Mask, step: str, **settings: in
 
 def _check_bar(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ParameterError(f"{name}={value!r} is not allowed; it must be an integer >= 0.")
+        raise ParameterError(f"{name}={shown(value)} is not allowed; it must be an integer >= 0.")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.finding import UNKNOWN, Finder, Rows, finder_of
-from transcf.errors import UnknownIdError
+from transcf.errors import UnknownIdError, shown
 
 __all__ = ["UNKNOWN", "Id", "IdMap", "Rows"]
 
@@ -123,7 +123,7 @@ class IdMap:
         if len(missing):
             more = f" ({len(missing):,} of {len(rows):,} are)" if len(rows) > 1 else ""
             raise UnknownIdError(
-                f"{what} {wanted[int(missing[0])]!r} is unknown{more}; {self._known(what)}."
+                f"{what} {shown(wanted[int(missing[0])])} is unknown{more}; {self._known(what)}."
             )
         return rows
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from transcf.data.columns import naming
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError, ParameterError, shown
 
 #: A bar for ratings that everything meets, missing ratings too.
 ANY_RATING = -math.inf
@@ -71,5 +71,9 @@ def check_bar(min_rating: float | None) -> None:
     if min_rating is None:
         return
     is_number = isinstance(min_rating, int | float | np.number) and not isinstance(min_rating, bool)
-    if not is_number or math.isnan(float(min_rating)):
-        raise ParameterError(f"min_rating={min_rating!r} is not allowed; it must be a number.")
+    try:
+        bar = float(min_rating) if is_number else math.nan
+    except (OverflowError, TypeError):
+        bar = math.nan
+    if math.isnan(bar):
+        raise ParameterError(f"min_rating={shown(min_rating)} is not allowed; it must be a number.")

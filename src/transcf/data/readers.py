@@ -21,7 +21,7 @@ from transcf.data.paths import are_paths, files_of
 from transcf.data.report import Report
 from transcf.data.tables import Source, pairs_source, table_source
 from transcf.data.values import Place, RatingRule, to_categories, to_ids, to_ratings, to_times
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError, ParameterError, is_word, shown
 
 _RATING_RULES = ("any", "present", "nonnegative")
 
@@ -111,8 +111,8 @@ def read_source(
     source: Source, given: Mapping[Role, Column], ratings: RatingRule = "any"
 ) -> Interactions:
     """Read all events of an opened source; `read_interactions` is the way in for callers."""
-    if ratings not in _RATING_RULES:
-        raise ParameterError(f"ratings={ratings!r} is not one of {', '.join(_RATING_RULES)}.")
+    if not is_word(ratings, _RATING_RULES):
+        raise ParameterError(f"ratings={shown(ratings)} is not one of {', '.join(_RATING_RULES)}.")
     roles = find_columns(source.columns, given, source.label, ROLES, has_header=source.has_header)
     if ratings != "any" and "rating" not in roles:
         raise DataError(

@@ -15,7 +15,7 @@ from transcf.data.readers import Reading
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
 from transcf.data.storage import is_saved_split, load_saved_split
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, is_word, shown
 
 #: Ways of judging: they decide how data is split, and whether there are candidates.
 Protocol: TypeAlias = Literal["strict", "paper", "paper-as-published"]
@@ -109,9 +109,11 @@ def as_split(data: Any, protocol: str = "strict", *, seed: int = 0) -> Split:
 
 def check_protocol(protocol: str) -> None:
     """Raise a `ParameterError` unless it is the name of a protocol."""
-    if protocol not in get_args(Protocol):
+    if not is_word(protocol, get_args(Protocol)):
         allowed = ", ".join(map(repr, get_args(Protocol)))
-        raise ParameterError(f"protocol={protocol!r} is not allowed; it must be one of {allowed}.")
+        raise ParameterError(
+            f"protocol={shown(protocol)} is not allowed; it must be one of {allowed}."
+        )
 
 
 def _folder(source: str | Path) -> Path | None:

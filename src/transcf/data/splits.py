@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from transcf.data.logs import as_interactions
 from transcf.data.seeds import check_seed
 from transcf.data.split import Recipe, Split
 from transcf.data.values import Place, to_times
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError, ParameterError, is_word, shown
 
 Order: TypeAlias = Literal["auto", "time", "position", "paper", "random"]
 Moment: TypeAlias = date | datetime | int | str
@@ -55,6 +56,8 @@ def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
     from transcf.kernels.splitting import last_two
 
     log = as_interactions(log)
+    if not is_word(by, ("auto", *_LAST)):
+        raise ParameterError(f"by={shown(by)} is not one of auto, {', '.join(_LAST)}.")
     order = by
     if by == "auto":
         order = "random" if log.timestamps is None else "time"
@@ -94,15 +97,18 @@ def temporal_cut(log: Any, at: Moment | float = 0.1, *, validation: Moment | flo
     test = times >= _threshold(times, at, log.times_are_dates, "at")
     earlier = times[~test]
     if not len(earlier):
-        raise DataError(f"at={at!r} leaves nothing before the cut: choose a later one.")
+        raise DataError(f"at={shown(at)} leaves nothing before the cut: choose a later one.")
     if not test.any():
         last = _shown(int(times.max()), log.times_are_dates)
-        raise DataError(f"at={at!r} is after the last event ({last}): choose an earlier moment.")
+        raise DataError(
+            f"at={shown(at)} is after the last event ({last}): choose an earlier moment."
+        )
     start = _threshold(earlier, validation, log.times_are_dates, "validation")
     if start > earlier.max():
         last = _shown(int(earlier.max()), log.times_are_dates)
         raise DataError(
-            f"validation={validation!r} is after the last event before the cut ({last}): choose an "
+            f"validation={shown(validation)} is after the last event before the cut ({last}): "
+            "choose an "
             f"earlier moment."
         )
     recipe: Recipe = {
@@ -158,9 +164,7 @@ def _order_keys(log: Interactions, by: Order, seed: int) -> npt.NDArray[np.int64
         return log.positions
     if by == "paper":
         return _item_numbers(log)[log.item_rows]
-    if by == "random":
-        return event_keys(log.by_user.indptr, log.item_rows, check_seed(seed))
-    raise ParameterError(f"by={by!r} is not one of auto, {', '.join(_LAST)}.")
+    return event_keys(log.by_user.indptr, log.item_rows, check_seed(seed))
 
 
 def _how(order: str, seed: int, *, no_times: bool) -> str:
@@ -208,22 +212,22 @@ def _threshold(
         return int(np.partition(times, place)[place])
     if isinstance(moment, int) and not isinstance(moment, bool):
         if are_dates:
-            raise ParameterError(f"{name}={moment!r} is an integer but the log has dates.")
+            raise ParameterError(f"{name}={shown(moment)} is an integer but the log has dates.")
         return moment
     if not are_dates:
-        raise ParameterError(f"{name}={moment!r} is a date but the log has integer times.")
+        raise ParameterError(f"{name}={shown(moment)} is a date but the log has integer times.")
     if isinstance(moment, str | date):
         values, dated = to_times(
             pl.Series([moment]), Place("the cut", name, lambda row: "the cut: value")
         )
         if dated:
             return int(values[0])
-    raise ParameterError(f"{name}={moment!r} is neither a share, a date nor an integer time.")
+    raise ParameterError(f"{name}={shown(moment)} is neither a share, a date nor an integer time.")
 
 
 def _check_share(name: str, share: float) -> None:
-    if not 0 < share < 1:
-        raise ParameterError(f"{name}={share!r} is not allowed; a share lies between 0 and 1.")
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share < 1:
+        raise ParameterError(f"{name}={shown(share)} is not allowed; a share lies between 0 and 1.")
 
 
 def _mask(size: int, events: npt.NDArray[np.int64]) -> Mask:

@@ -13,7 +13,7 @@ from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.report import Report
 from transcf.data.seeds import check_seed
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, shown
 
 #: Categories of a log with enough items.
 _CATEGORIES = 12
@@ -100,13 +100,15 @@ def _check(users: int, items: int, interactions: int, categories: int | None) ->
         if name == "categories" and value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ParameterError(f"{name}={value!r} is not allowed; it must be an integer >= 1.")
+            raise ParameterError(
+                f"{name}={shown(value)} is not allowed; it must be an integer >= 1."
+            )
     categories = min(_CATEGORIES, items) if categories is None else categories
     if categories > items:
         raise ParameterError(f"categories={categories} is more than items={items}.")
     if not users <= interactions <= users * (items // 2):
         raise ParameterError(
-            f"interactions={interactions!r} is not allowed; with users={users} and "
+            f"interactions={shown(interactions)} is not allowed; with users={users} and "
             f"items={items} it must lie between {users:,} and {users * (items // 2):,}."
         )
     return categories

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.ids import IdMap, Rows
-from transcf.errors import DataError
+from transcf.errors import DataError, shown
 
 #: What ratings have to be: anything, no NaN or missing ones, or finite and none below zero.
 RatingRule: TypeAlias = Literal["any", "present", "nonnegative"]
@@ -23,6 +23,7 @@ _ISO = (
     r"(?:[T ](?<clock>\d{2}:\d{2})(?<second>:\d{2})?(?<part>\.\d{1,9})?)?"
     r"(?<zone>Z|[+-]\d{2}:?\d{2})?$"
 )
+#: From here on a float may stand for several integers.
 _LARGEST_EXACT = 2.0**53
 _TIME = "a time is an integer or an ISO date"
 #: Length of the units in which polars keeps dates.
@@ -197,14 +198,14 @@ def _check_blanks(ids: IdMap, values: pl.Series, place: Place) -> None:
 
 
 def _whole_numbers(values: pl.Series, place: Place, remedy: str) -> pl.Series:
-    whole = (values == values.floor()) & (values.abs() <= _LARGEST_EXACT)
+    whole = (values == values.floor()) & (values.abs() < _LARGEST_EXACT)
     if not whole.all():
         row = _first(~whole)
         value = values[row]
         what = "is not a whole number"
-        if abs(value) > _LARGEST_EXACT and math.isfinite(value):
+        if abs(value) >= _LARGEST_EXACT and math.isfinite(value):
             what, remedy = "is too large to be exact as a float", "write it as an integer or text"
-        raise place.wrong(row, f"is {value!r} and {what}", remedy)
+        raise place.wrong(row, f"is {shown(value)} and {what}", remedy)
     return values.cast(pl.Int64)
 
 

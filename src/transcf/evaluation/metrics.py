@@ -24,13 +24,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from transcf.data.ids import Rows
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, shown
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -115,12 +116,20 @@ LIST_METRICS = ("novelty", "ILD")
 
 def check_lengths(at: int | Sequence[int]) -> tuple[int, ...]:
     """Return list lengths as a tuple, or raise a `ParameterError`."""
-    lengths = (at,) if isinstance(at, int) else tuple(at)
-    if not lengths or any(isinstance(n, bool) or int(n) != n or n < 1 for n in lengths):
+    try:
+        lengths = (at,) if isinstance(at, int) else tuple(at)
+    except TypeError:  # None and the like
+        lengths = ()
+    if not lengths or not all(map(_is_length, lengths)):
         raise ParameterError(
-            f"at={at!r} is not allowed; it must be one or more whole numbers of at least 1."
+            f"at={shown(at)} is not allowed; it must be one or more whole numbers of at least 1."
         )
-    return lengths
+    return tuple(map(int, lengths))
+
+
+def _is_length(n: object) -> bool:
+    """Tell whether it is a length that the name of a metric can carry."""
+    return isinstance(n, Integral) and not isinstance(n, bool) and 1 <= int(n) < 2**63
 
 
 def check_metric(name: str) -> tuple[str, int]:

@@ -21,7 +21,7 @@ from transcf.data.sources import Protocol as Protocol
 from transcf.data.sources import as_split
 from transcf.data.sources import check_protocol as check_protocol
 from transcf.data.split import Candidates, Split
-from transcf.errors import EvaluationError, ParameterError
+from transcf.errors import EvaluationError, ParameterError, is_word, shown
 from transcf.evaluation.lists import coverage, diversity, gini, mean_popularity, novelty
 from transcf.evaluation.metrics import Floats, auc, check_lengths, compute, metric_names
 from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties, full_ranks
@@ -71,8 +71,10 @@ def evaluate(
     """
     check_protocol(protocol)
     check_ties(ties)
-    if part not in get_args(Part):
-        raise ParameterError(f"part={part!r} is not allowed; it must be 'validation' or 'test'.")
+    if not is_word(part, get_args(Part)):
+        raise ParameterError(
+            f"part={shown(part)} is not allowed; it must be 'validation' or 'test'."
+        )
     lengths = check_lengths(at)
     check_scorer(model)
     split = split if isinstance(split, Split) else as_split(split, protocol)
@@ -107,9 +109,9 @@ def evaluate(
 def check_scorer(model: object) -> None:
     """Raise a `ParameterError` for what is no model object."""
     if isinstance(model, type) or not hasattr(model, "score_block"):
-        shown = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise ParameterError(
-            f"evaluate takes a fitted model first and then the data, and {shown} is no fitted "
+            f"evaluate takes a fitted model first and then the data, and {what} is no fitted "
             "model: write evaluate(EASE().fit(split.train), split), with split = "
             "leave_one_out(log)."
         )

@@ -20,7 +20,7 @@ from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.split import Candidates
-from transcf.errors import EvaluationError, ParameterError
+from transcf.errors import EvaluationError, ParameterError, is_word, shown
 from transcf.evaluation.metrics import Floats, Ranks
 from transcf.evaluation.tasks import Task, full_task, sampled_task
 from transcf.kernels.ranking import count_better, count_better_candidates
@@ -58,9 +58,9 @@ class Ranking:
 
 def check_ties(ties: str) -> None:
     """Raise a `ParameterError` unless it is a rule for ties."""
-    if ties not in get_args(Ties):
+    if not is_word(ties, get_args(Ties)):
         allowed = ", ".join(map(repr, get_args(Ties)))
-        raise ParameterError(f"ties={ties!r} is not allowed; it must be one of {allowed}.")
+        raise ParameterError(f"ties={shown(ties)} is not allowed; it must be one of {allowed}.")
 
 
 def full_ranks(

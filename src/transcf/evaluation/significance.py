@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.errors import EvaluationError, ParameterError
+from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.evaluation.results import Evaluation, check_same_users, number_repeats
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -152,8 +152,8 @@ def _check(results: Sequence[Evaluation], metric: str, resamples: int, confidenc
             f"The results have no metric {metric!r} for each user; they have: {', '.join(known)}."
         )
     if resamples < 1:
-        raise ParameterError(f"resamples={resamples!r} is not allowed; it must be at least 1.")
+        raise ParameterError(f"resamples={shown(resamples)} is not allowed; it must be at least 1.")
     if not 0 < confidence < 1:
         raise ParameterError(
-            f"confidence={confidence!r} is not allowed; it must be between 0 and 1."
+            f"confidence={shown(confidence)} is not allowed; it must be between 0 and 1."
         )

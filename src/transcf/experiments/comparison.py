@@ -13,7 +13,7 @@ import polars as pl
 from transcf.data.interactions import Interactions
 from transcf.data.sources import as_split
 from transcf.data.split import Split
-from transcf.errors import ParameterError, TransCFError
+from transcf.errors import ParameterError, TransCFError, shown
 from transcf.evaluation import paired_tests
 from transcf.evaluation.metrics import check_lengths
 from transcf.evaluation.protocols import Part, Protocol
@@ -176,7 +176,7 @@ def compare(
     metric = judging.usual_metric if metric is None else metric
     judging.check_metric(metric)
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-        raise ParameterError(f"seeds={seeds!r} is not allowed; it must be a number from 1 on.")
+        raise ParameterError(f"seeds={shown(seeds)} is not allowed; it must be a number from 1 on.")
     contenders = contenders_of(models, budget, trivial_baselines=trivial_baselines)
     for contender in contenders:
         contender.check()

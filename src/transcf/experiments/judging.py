@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from transcf.data.split import Split
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, is_word, shown
 from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
 from transcf.evaluation.metrics import check_lengths, metric_names
 from transcf.evaluation.protocols import Part, Protocol, check_protocol
@@ -39,18 +39,18 @@ class Judging:
         check_protocol(self.protocol)
         check_ties(self.ties)
         check_lengths(self.at)
-        if self.part not in get_args(Part):
+        if not is_word(self.part, get_args(Part)):
             allowed = " or ".join(map(repr, get_args(Part)))
-            raise ParameterError(f"part={self.part!r} is not allowed; it must be {allowed}.")
+            raise ParameterError(f"part={shown(self.part)} is not allowed; it must be {allowed}.")
 
     def check_metric(self, metric: str) -> None:
         """Raise a `ParameterError` unless the figures will have the metric."""
         judged = metric_names(self.at, beyond=self.beyond, protocol=self.protocol)
-        if metric not in judged:
+        if not is_word(metric, judged):
             more = "" if self.beyond else ", or go beyond accuracy (beyond=True, --beyond)"
             raise ParameterError(
-                f"metric={metric!r} is not among what is judged ({', '.join(judged)}): choose one "
-                f"of them, or other lengths of lists{more}."
+                f"metric={shown(metric)} is not among what is judged ({', '.join(judged)}): choose "
+                f"one of them, or other lengths of lists{more}."
             )
 
     @property

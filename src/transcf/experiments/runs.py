@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any, Self, TypeAlias
 
 from transcf.data.split import Split
-from transcf.errors import MissingExtraError, ParameterError, TransCFError
+from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
 from transcf.evaluation import Evaluation, Validation, average_seeds, summarize_seeds
 from transcf.experiments.judging import Judging
 from transcf.models.recommender import Recommender
@@ -234,7 +234,7 @@ def _name_and_params(spec: ModelSpec) -> tuple[str, dict[str, Any]]:
             changed = {name: value for name, value in given if value != defaults[name]}
             return canonical_name(type(spec).__name__), changed
     raise ParameterError(
-        f"{spec!r} is no model: give a name, a pair of a name and its parameters, or a model."
+        f"{shown(spec)} is no model: give a name, a pair of a name and its parameters, or a model."
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TypeAlias
 
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, is_word, shown
 
 Value: TypeAlias = int | float | str | bool | None
 
@@ -60,7 +60,7 @@ class Choice:
 
     def allows(self, value: object) -> bool:
         """Whether a value may be used."""
-        return value in self.words
+        return is_word(value, self.words)
 
     def __str__(self) -> str:
         """Say it in words."""
@@ -107,5 +107,7 @@ def parse(model: str, name: str, text: str, rules: Mapping[str, Rule]) -> Value:
     if isinstance(rules[name], Choice):
         value = text
     if not rules[name].allows(value):
-        raise ParameterError(f"{model}: {name}={value!r} is not allowed; it must be {rules[name]}.")
+        raise ParameterError(
+            f"{model}: {name}={shown(value)} is not allowed; it must be {rules[name]}."
+        )
     return value

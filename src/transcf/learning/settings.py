@@ -22,7 +22,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin
 from typing import get_type_hints as hints_of
 
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, shown
 from transcf.learning.rules import Choice, Flag, Number, Rule
 
 T = TypeVar("T")
@@ -117,7 +117,9 @@ def check(owner: str, values: Any, names: Collection[str] | None = None) -> None
     for name, rule in rules_of(type(values)).items():
         value = getattr(values, name)
         if (names is None or name in names) and not rule.allows(value):
-            raise ParameterError(f"{owner}: {name}={value!r} is not allowed; it must be {rule}.")
+            raise ParameterError(
+                f"{owner}: {name}={shown(value)} is not allowed; it must be {rule}."
+            )
 
 
 def signature_of(kind: type) -> inspect.Signature:

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transcf.errors import ModelFileError, ParameterError
+from transcf.errors import ModelFileError, ParameterError, shown
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
@@ -128,7 +128,7 @@ def _find(name: str) -> tuple[str, str]:
     """Return the class and the variant that a name stands for."""
     if not isinstance(name, str):
         raise ParameterError(
-            f"{name!r} is no name of a model; there are: {', '.join(available())}."
+            f"{shown(name)} is no name of a model; there are: {', '.join(available())}."
         )
     wanted = _bare(name)
     # Most names are those of a class: then no other has to be imported.

@@ -25,7 +25,7 @@ from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.data.report import counted
-from transcf.errors import EvaluationError, ParameterError
+from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.retrieval.lists import faiss_library, fill_lists
 from transcf.retrieval.projection import Projection
 from transcf.retrieval.scorer import LinearForm, Scores, StoredForm
@@ -122,7 +122,7 @@ class ItemIndex:
             ParameterError: `recall` is not between 0 and 1.
         """
         if not 0 < recall <= 1:
-            raise ParameterError(f"recall={recall!r} is not allowed; it must be in (0, 1].")
+            raise ParameterError(f"recall={shown(recall)} is not allowed; it must be in (0, 1].")
         faiss_library()  # small catalogues do without it; they do not hide that it is missing
         n_items = len(form.item_vectors)
         mask = np.ones(n_items, dtype=bool) if allowed is None else allowed

@@ -38,6 +38,7 @@ from transcf.data.atomic import whole_folder
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
+from transcf.data.parquet import damage_of
 from transcf.errors import ModelFileError, ParameterError
 from transcf.storage import description, tensors
 from transcf.storage.card import model_card
@@ -292,6 +293,9 @@ def _is_ordered(users: Rows, items: Rows, n_users: int, n_items: int) -> bool:
 def _read_table(
     path: Path, content: tensors.Bytes, columns: dict[str, tuple[Any, ...]]
 ) -> pl.DataFrame:
+    damage = damage_of(content.data)
+    if damage is not None:
+        raise ModelFileError(f"{path} is damaged ({damage}): restore the folder or fit again.")
     try:
         table = pl.read_parquet(io.BytesIO(content.data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
