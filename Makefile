@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/datasets),)
 export TRANSCF_DATA ?= $(abspath ../shared/datasets)
 endif
 
-.PHONY: demo test setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-defaults \
+.PHONY: demo test fuzz setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-defaults \
 	bench-baselines
 .DEFAULT_GOAL := demo
 
@@ -27,6 +27,9 @@ demo: $(CORE)  ## Set up, then train and recommend on built-in data.
 
 test: lint  ## Set up, then lint, check types and run the tests.
 	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
+
+fuzz: $(DEV)  ## 100,000 hostile cases, new ones each time, in bounded memory; says what came of them.
+	TRANSCF_FUZZ=100000 $(BIN)/python -m pytest tests/hostile -p no:xdist
 
 setup: $(DEV)  ## Create .venv with everything for development.
 

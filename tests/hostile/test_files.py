@@ -189,7 +189,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("files")
 
 
-@cases("files", 0.2)
+@cases("files", 0.24)
 @given(case=text_files())
 def test_delimited_text(folder: Path, round_: int, case: TextFile) -> None:
     found = read(folder, case.name, case.raw, case.options)
