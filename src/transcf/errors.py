@@ -80,6 +80,10 @@ class EvaluationError(TransCFError, ValueError):
     """A ranking cannot be judged: NaN scores, nobody to evaluate, results that do not pair."""
 
 
+class NoRoomError(TransCFError, MemoryError):
+    """Something needs more memory than is free."""
+
+
 class DivergenceError(TransCFError, ArithmeticError):
     """Training produced NaN, infinity or an exploding loss."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from transcf.errors import shown
 from transcf.learning.neural.library import Device
+from transcf.learning.room import Room, vectors
 from transcf.learning.settings import setting, settings
 
 
@@ -39,6 +41,10 @@ class FactorSettings:
     learning_rate: float = setting(0.05, "Step size.", above=0)
     init_scale: float = setting(0.1, "Standard deviation of the first vectors.", above=0, high=100)
 
+    def room(self, users: int, items: int) -> Room:
+        """Return what the vectors take at least."""
+        return Room(vectors(users + items, self.dim), f"dim={self.dim}")
+
 
 @settings()
 class TripleSettings(FactorSettings, IterationSettings):
@@ -54,6 +60,13 @@ class LeastSquaresSettings(IterationSettings):
     """What models have that learn vectors by alternating least squares."""
 
     dim: int = setting(64, "Length of the vectors.", low=1)
+
+    def room(self, users: int, items: int) -> Room:
+        """Return what the vectors and the parts of a Gram matrix take at least."""
+        from transcf.learning.gram import GRAM_PARTS
+
+        grams = (GRAM_PARTS + 2) * 4 * self.dim**2
+        return Room(vectors(users + items, self.dim) + grams, f"dim={shown(self.dim)}")
 
 
 @settings()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Literal
 
 import numpy as np
@@ -11,9 +10,10 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError, ParameterError
+from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
 from transcf.learning.item_weights import ItemWeights, stored_dense
+from transcf.learning.room import Room
 from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import Scores, block_length
 
@@ -28,6 +28,12 @@ class EASESettings:
         "Arithmetic of the inversion; float32 halves memory and time, and loses digits where the "
         "regularization is small against the most popular items.",
     )
+
+    def room(self, users: int, items: int) -> Room:
+        """Return what the matrix and the weights take, a cell of each for two items."""
+        size = items**2 * (np.dtype(self.precision).itemsize + 4)
+        remedy = "filter rare items, or use ItemKNN"
+        return Room(size, f"precision={self.precision!r}", remedy)
 
 
 class EASE(Recommender[EASESettings]):
@@ -60,7 +66,6 @@ class EASE(Recommender[EASESettings]):
 
     def _learn(self, fit: Fit) -> Learned:
         train, dtype = fit.train, np.dtype(self.settings.precision)
-        _check_memory(train.n_items, dtype)
         gram = _gram(train, dtype)
         gram.flat[:: train.n_items + 1] += self.settings.regularization
         weights = _weights(gram) if _invert_upper(gram) else None
@@ -74,18 +79,6 @@ class EASE(Recommender[EASESettings]):
 
     def _restore(self, arrays: Arrays, known: Known, settings: EASESettings) -> Learned:
         return ItemWeights(known, self.name, stored_dense(arrays, known))
-
-
-def _check_memory(n_items: int, dtype: np.dtype[Any]) -> None:
-    needed = n_items**2 * (dtype.itemsize + 4)
-    if not hasattr(os, "sysconf"):
-        return  # the system does not tell; the allocation itself may then fail
-    present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > present:
-        raise DataError(
-            f"EASE needs {needed / 2**30:,.0f} GB for {n_items:,} items and this machine has "
-            f"{present / 2**30:,.0f} GB: filter rare items, or use ItemKNN."
-        )
 
 
 def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

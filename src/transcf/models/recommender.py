@@ -26,12 +26,13 @@ from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions
 from transcf.data.report import counted
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError, NoRoomError, ParameterError
 from transcf.learning.families import IterationSettings
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.learning.presets import preset
+from transcf.learning.room import check_room
 from transcf.learning.rules import Rule
 from transcf.learning.settings import check, fields_of, rules_of, values_of
 from transcf.models.making import follow_settings, made_from
@@ -210,6 +211,9 @@ class Recommender(Answers, ABC, Generic[S]):
                 that choose their epoch by it; others leave it alone.
             options: How to run it (checkpoints, progress, threads); nothing that changes what is
                 learned.
+
+        Raises:
+            NoRoomError: It would need more memory than is free; said before it starts.
         """
         return self._fit(as_interactions(train), validation, options or FitOptions(), None)
 
@@ -241,6 +245,7 @@ class Recommender(Answers, ABC, Generic[S]):
         self.check_params()
         if not len(train):
             raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
+        check_room(self.name, self.settings, train.n_users, train.n_items)
         started, known = time.perf_counter(), Known.of(train)
         fit = Fit(
             name=self.name,
@@ -255,6 +260,13 @@ class Recommender(Answers, ABC, Generic[S]):
         try:
             with use_threads(fit.options.threads):
                 learned = self._learn(fit)
+        except NoRoomError:
+            raise
+        except MemoryError as error:
+            raise NoRoomError(
+                f"{self.name} ran out of memory on {train.n_users:,} users and {train.n_items:,} "
+                f"items: use smaller settings, or less data ({error})."
+            ) from error
         except DivergedRunError as error:
             if error.learned is not None:  # its best finite state is better than nothing
                 self._take_over(error.learned, fit, started)
