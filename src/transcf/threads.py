@@ -11,6 +11,7 @@ compiler takes longer to compile than to run once.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -18,9 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from transcf.errors import ParameterError, shown
+from transcf.errors import ParameterError, UnsupportedError, shown
 
 _working = threading.local()
 
@@ -41,9 +43,51 @@ class _Pool:
             return self._threads
 
 
-_pool = _Pool()
+class _Forks:
+    """Whether this process lacks the threads of polars, which a fork does not bring along."""
+
+    def __init__(self) -> None:
+        self.lost = False
+        self._running = False
+
+    def look(self) -> None:
+        """Note, before a fork, whether the threads of polars are running."""
+        self._running = self.lost or ("polars" in sys.modules and _polars_runs())
+
+    def arrive(self) -> None:
+        """Note, in the child, that they are gone."""
+        self.lost = self._running
+
+
+def _polars_runs() -> bool:
+    """Tell whether polars has started its pool; where the system does not say, it has."""
+    tasks = "/proc/self/task"
+    try:
+        names = [Path(tasks, task, "comm").read_text() for task in os.listdir(tasks)]
+    except OSError:
+        return True
+    return any(re.match(r"polars-\d", name) for name in names)
+
+
+_pool, _forks = _Pool(), _Forks()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.forget)
+    os.register_at_fork(before=_forks.look, after_in_child=_forks.arrive)
+
+
+def check_unforked(what: str) -> None:
+    """Refuse what needs the threads of polars where a fork has lost them: it would wait for ever.
+
+    Fitted models answer in a forked child all the same; only files and logs need polars whole.
+
+    Args:
+        what: What is about to be done, as in "load a model".
+    """
+    if _forks.lost:
+        raise UnsupportedError(
+            f"This process cannot {what}: it was forked from one in which polars was at work, and "
+            f"has none of its threads; do it before the fork, or start the process by 'spawn'."
+        )
 
 
 def thread_count() -> int:

@@ -95,7 +95,7 @@ def pair_scores(learned: Learned, pairs: Any, on_unknown: OnUnknown) -> pl.DataF
         {
             "user_id": user_ids,
             "item_id": item_ids,
-            "score": pl.Series(scores).fill_nan(None),
+            "score": pl.Series(scores, nan_to_null=True),
         }
     )
 

@@ -20,8 +20,17 @@ from transcf.data.liking import check_bar, liked
 from transcf.data.paths import are_paths, files_of
 from transcf.data.report import Report
 from transcf.data.tables import Source, pairs_source, table_source
-from transcf.data.values import Place, RatingRule, to_categories, to_ids, to_ratings, to_times
+from transcf.data.values import (
+    Place,
+    RatingRule,
+    plain_ids,
+    to_categories,
+    to_ids,
+    to_ratings,
+    to_times,
+)
 from transcf.errors import DataError, ParameterError, is_word, shown
+from transcf.threads import check_unforked
 
 _RATING_RULES = ("any", "present", "nonnegative")
 
@@ -113,6 +122,7 @@ def read_source(
     """Read all events of an opened source; `read_interactions` is the way in for callers."""
     if not is_word(ratings, _RATING_RULES):
         raise ParameterError(f"ratings={shown(ratings)} is not one of {', '.join(_RATING_RULES)}.")
+    check_unforked("read a log")
     roles = find_columns(source.columns, given, source.label, ROLES, has_header=source.has_header)
     if ratings != "any" and "rating" not in roles:
         raise DataError(
@@ -138,19 +148,24 @@ def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:
     """
     opened = _open(pairs, Form())
     roles = find_columns(opened.columns, {}, opened.label, ("user", "item"))
-    frame = opened.read(roles)
+    frame, places = opened.read(roles), _places(roles, opened)
     if not len(frame):
         return frame["user"], frame["item"]
-    (users, user_rows), (items, item_rows) = _pair_ids(frame, _places(roles, opened), opened)
-    return users.ids(user_rows).alias("user_id"), items.ids(item_rows).alias("item_id")
+    if not opened.is_text:
+        ids = (plain_ids(frame[role], places[role]) for role in ("user", "item"))
+        user_ids, item_ids = ids
+    else:
+        (users, user_rows), (items, item_rows) = _pair_ids(frame, places, opened)
+        user_ids, item_ids = users.ids(user_rows), items.ids(item_rows)
+    return user_ids.alias("user_id"), item_ids.alias("item_id")
 
 
 def _open(source: Any, form: Form) -> Source:
-    if isinstance(source, str | PathLike):
-        return files_source(files_of(source), form)
     is_list = isinstance(source, list | tuple)
-    if is_list and source and are_paths(source):
-        return files_source([path for spec in source for path in files_of(spec)], form)
+    if isinstance(source, str | PathLike) or (is_list and source and are_paths(source)):
+        check_unforked("read a file")
+        specs = source if is_list else [source]
+        return files_source([path for spec in specs for path in files_of(spec)], form)
     if form != Form():
         raise ParameterError("header, separator and encoding can only be given for files of text.")
     return pairs_source(source) if is_list else table_source(source)

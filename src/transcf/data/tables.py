@@ -142,7 +142,8 @@ def _is_pair(value: Any) -> bool:
 
 def by_role(frame: pl.DataFrame, roles: Roles) -> pl.DataFrame:
     """Choose the columns of some roles, and name them so."""
-    return frame.select(pl.col(column).alias(role) for role, column in roles.items())
+    # Not by expressions, which a forked child cannot do: pairs to score come this way, too.
+    return pl.DataFrame([frame[column].alias(role) for role, column in roles.items()])
 
 
 def frame_source(frame: pl.DataFrame, label: str, *, is_text: bool = False) -> Source:

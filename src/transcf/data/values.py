@@ -64,20 +64,26 @@ def to_ids(
     a value is missing). Text is never changed: surrounding blanks are an error, or part of
     the id with `keep_blanks`.
     """
-    if values.null_count():
-        raise place.wrong(_first(values.is_null()), "has no id", "fill it in or drop the row")
-    if isinstance(values.dtype, pl.Categorical | pl.Enum):
-        values = values.cast(pl.String)
-    if values.dtype.is_float():
-        values = _whole_numbers(values, place, "ids are integers or text")
-    elif values.dtype.is_integer():
-        values = _as_int64(values, place)
-    elif values.dtype != pl.String:
-        raise place.wrong_kind(values.dtype, "ids are integers or text")
+    values = plain_ids(values, place)
     ids, rows = IdMap.encode(values, parse_integers=parse_integers)
     if ids.is_text and not keep_blanks:
         _check_blanks(ids, values, place)
     return ids, rows
+
+
+def plain_ids(values: pl.Series, place: Place) -> pl.Series:
+    """Return a column of ids as Int64 or String; works in a forked child (see `finding`)."""
+    if values.null_count():
+        raise place.wrong(_first(values.is_null()), "has no id", "fill it in or drop the row")
+    if isinstance(values.dtype, pl.Categorical | pl.Enum):
+        return values.cast(pl.String)
+    if values.dtype.is_float():
+        return _whole_numbers(values, place, "ids are integers or text")
+    if values.dtype.is_integer():
+        return _as_int64(values, place)
+    if values.dtype != pl.String:
+        raise place.wrong_kind(values.dtype, "ids are integers or text")
+    return values
 
 
 def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray[np.float32]:
@@ -198,9 +204,10 @@ def _check_blanks(ids: IdMap, values: pl.Series, place: Place) -> None:
 
 
 def _whole_numbers(values: pl.Series, place: Place, remedy: str) -> pl.Series:
-    whole = (values == values.floor()) & (values.abs() < _LARGEST_EXACT)
+    numbers = values.to_numpy()
+    whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < _LARGEST_EXACT)
     if not whole.all():
-        row = _first(~whole)
+        row = int(np.argmin(whole))
         value = values[row]
         what = "is not a whole number"
         if abs(value) >= _LARGEST_EXACT and math.isfinite(value):
@@ -219,4 +226,4 @@ def _as_int64(values: pl.Series, place: Place) -> pl.Series:
 
 def _first(mask: pl.Series) -> int:
     """Return the first row of a mask; null counts as true."""
-    return int(np.argmax(mask.fill_null(True).to_numpy()))
+    return int(np.argmax(np.not_equal(mask.to_numpy(), False)))

@@ -15,6 +15,7 @@ import polars as pl
 
 from transcf.data.atomic import whole_file
 from transcf.errors import DataError, ParameterError
+from transcf.threads import check_unforked
 
 #: Takes the next piece of a table.
 TakePiece: TypeAlias = Callable[[pl.DataFrame], None]
@@ -109,6 +110,7 @@ def write_pieces(pieces: Iterable[pl.DataFrame], path: Path) -> int:
 @contextmanager
 def _table_file(path: Path) -> Iterator[TableWriter]:
     """Give a writer for a file that takes its name when it is whole."""
+    check_unforked("write tables")
     form = form_of(path)
     with whole_file(path) as unfinished:
         if form == "parquet":
@@ -126,6 +128,7 @@ def _table_file(path: Path) -> Iterator[TableWriter]:
 
 def text_writer(stream: IO[bytes], form: str) -> TableWriter:
     """Return a writer of text; form is "csv", "tsv" or "jsonl"."""
+    check_unforked("write tables")
     separator = _SEPARATORS[text_form(form)]
     is_first = True
 

@@ -45,6 +45,7 @@ from transcf.storage.card import model_card
 from transcf.storage.checksums import checksums, read_checksums
 from transcf.storage.description import About
 from transcf.storage.opened import OpenFile, OpenFolder, read_steadily
+from transcf.threads import check_unforked
 
 #: From this size on arrays are mapped unless the caller says otherwise; smaller ones are copied.
 LARGE_BYTES = 256 * 2**20
@@ -98,6 +99,7 @@ def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = Fal
     With `overwrite` a model that is already there is replaced in one step; else it is left alone,
     as anything but an empty folder always is, with an error.
     """
+    check_unforked("save a model")
     target = Path(folder).absolute()
     check_replaceable(target, overwrite=overwrite)
     with whole_folder(target, replace=overwrite) as place:
@@ -123,6 +125,7 @@ def read_model(folder: str | Path, *, mapped: bool | None = None) -> StoredModel
         ModelFileError: Something is missing, damaged, altered, too old or too new; the message
             says what.
     """
+    check_unforked("load a model")
     return read_steadily(Path(folder), lambda opened: _read(opened, mapped))
 
 
