@@ -29,7 +29,7 @@ test: lint  ## Set up, then lint, check types and run the tests.
 	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
 
 fuzz: $(DEV)  ## 100,000 hostile cases, new ones each time, in bounded memory; says what came of them.
-	TRANSCF_FUZZ=100000 $(BIN)/python -m pytest tests/hostile -p no:xdist
+	TRANSCF_FUZZ=100000 $(BIN)/python -m pytest tests/hostile -p no:xdist --capture=sys
 
 setup: $(DEV)  ## Create .venv with everything for development.
 

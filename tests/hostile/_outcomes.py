@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from transcf.errors import TransCFError
 
@@ -34,6 +34,9 @@ ROUNDS = max(1, round(FUZZ / CASES))
 LIMIT = 20 if FUZZ else 300
 #: The longest sentence; longer ones are data that was poured into a message.
 LONGEST = 1_000
+
+#: Where hangs are shown, whatever pytest does to the other one.
+_STDERR = os.fdopen(os.dup(2), "w")
 
 #: What came of the cases so far, by part and outcome.
 counts: Counter[tuple[str, str]] = Counter()
@@ -67,6 +70,7 @@ def cases(part: str, share: float) -> Callable[[Test], Test]:
             derandomize=not FUZZ,
             database=None,
             print_blob=True,
+            phases=(Phase.explicit, Phase.generate, Phase.shrink),
             suppress_health_check=list(HealthCheck),
         )(test)
         return pytest.mark.parametrize("round_", range(ROUNDS))(chosen)
@@ -107,10 +111,10 @@ def _time_limit() -> Iterator[None]:
     def ring(signum: int, frame: Any) -> None:
         raise HangError
 
+    # A hang in compiled code does not hear the alarm: it is shown, and ends the process.
+    faulthandler.dump_traceback_later(3 * LIMIT, exit=bool(FUZZ), file=_STDERR)
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, LIMIT)
-    # A hang in compiled code does not hear the alarm: it is shown, and ends the process.
-    faulthandler.dump_traceback_later(3 * LIMIT, exit=bool(FUZZ))
     try:
         yield
     finally:

@@ -74,12 +74,13 @@ class TextFile:
 
     def expected(self) -> Events:
         """What it holds, by the oracle."""
-        try:
-            utf8 = self.raw.decode(self.options.get("encoding", "utf-8")).encode()
-        except UnicodeError as error:
-            raise UnclearError("not all of it can be decoded") from error
         if self.unclear:
             raise UnclearError("damaged")
+        try:
+            raw = gzip.decompress(self.raw) if self.name.endswith(".gz") else self.raw
+            utf8 = raw.decode(self.options.get("encoding", "utf-8")).encode()
+        except UnicodeError as error:
+            raise UnclearError("not all of it can be decoded") from error
         rows = _oracle.delimited_rows(utf8, self.columns, self.header, self.separator)
         rated, timed = "rating" in self.columns, "time" in self.columns
         return _oracle.events_of(

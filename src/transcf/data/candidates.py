@@ -31,7 +31,7 @@ def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
     """
     from transcf.kernels.splitting import draw_unseen
 
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**63:
         raise ParameterError(f"n={shown(n)} is not allowed; it must be an integer of at least 1.")
     held_out = (split.validation.by_user.counts + split.test.by_user.counts) > 0
     pool = np.unique(split.train.item_rows)

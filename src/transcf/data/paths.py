@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from transcf.errors import DataError
 DELIMITED = (".csv", ".tsv", ".dat", ".data", ".txt")
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
+#: Files of a folder that are looked at; of a whole disk there is no end.
+_MOST_FILES = 100_000
 ENDINGS = (*DELIMITED, *JSON_LINES, *PARQUET)
 
 
@@ -62,12 +66,13 @@ def files_of(spec: str | PathLike[str]) -> list[Path]:
 
 def folder_files(folder: Path) -> list[Path]:
     """Return the tables in a folder, as `files_of` does."""
-    inside = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file())
-    files = [
-        folder / path
-        for path in inside
-        if ending_of(path) and not any(part.startswith((".", "_")) for part in path.parts)
-    ]
+    inside = list(islice(_tables(folder), _MOST_FILES + 1))
+    if len(inside) > _MOST_FILES:
+        raise DataError(
+            f"{folder} is a folder with more than {_MOST_FILES:,} files in it: name those that "
+            f"belong to the log."
+        )
+    files = sorted(path for path in inside if ending_of(path))
     if not files:
         raise DataError(
             f"{folder} is a folder without files that end in {', '.join(ENDINGS)}: name a file."
@@ -80,6 +85,13 @@ def folder_files(folder: Path) -> list[Path]:
             f"belong to the log, such as {folder}/*{one.suffix}."
         )
     return files
+
+
+def _tables(folder: Path) -> Iterator[Path]:
+    """All files in a folder, without those that are hidden or marked as no part of the data."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        yield from (Path(place, name) for name in names if not name.startswith((".", "_")))
 
 
 def are_paths(values: Iterable[object]) -> bool:

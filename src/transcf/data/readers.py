@@ -164,7 +164,7 @@ def _open(source: Any, form: Form) -> Source:
     is_list = isinstance(source, list | tuple)
     if isinstance(source, str | PathLike) or (is_list and source and are_paths(source)):
         check_unforked("read a file")
-        specs = source if is_list else [source]
+        specs: Any = source if is_list else [source]
         return files_source([path for spec in specs for path in files_of(spec)], form)
     if form != Form():
         raise ParameterError("header, separator and encoding can only be given for files of text.")

@@ -213,6 +213,8 @@ def _threshold(
     if isinstance(moment, int) and not isinstance(moment, bool):
         if are_dates:
             raise ParameterError(f"{name}={shown(moment)} is an integer but the log has dates.")
+        if not -(2**63) <= moment < 2**63:
+            raise ParameterError(f"{name}={shown(moment)} is no time: times fit into 64 bits.")
         return moment
     if not are_dates:
         raise ParameterError(f"{name}={shown(moment)} is a date but the log has integer times.")

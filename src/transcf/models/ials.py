@@ -38,7 +38,7 @@ class IALSSettings(LeastSquaresSettings):
     )
     solver: Literal["cg", "cholesky"] = setting("cg", "How a row is solved.")
     cg_steps: int = setting(
-        3, "Steps of conjugate gradient per row and epoch; cholesky takes none.", low=1
+        3, "Steps of conjugate gradient per row and epoch; cholesky takes none.", low=1, high=1000
     )
 
 
