@@ -35,9 +35,9 @@ def ask():
     yield model.score([(users[0], items[0]), (unknown, items[0])], on_unknown="skip")
     if model.name != "popularity":
         yield model.similar_items(items[0], 3)
-    if hasattr(model, "explain"):
+        yield str(model.explain(users[0], items[0], include_seen=True))
+    if model.name == "TransCF":
         yield model.similar_users(users[0], 3)
-        yield str(model.explain(users[0], items[0]))
 
 def refused(error, act):
     try:
