@@ -95,7 +95,7 @@ def is_allowed(rule: Any, value: Any) -> bool:
         return False
     if isinstance(value, float | np.floating) and not math.isfinite(value):
         return False
-    if "whole" not in words and abs(value) > sys.float_info.max:
+    if abs(value) > (2**63 - 1 if "whole" in words else sys.float_info.max):
         return False
     above = value > rule.low if rule.above else value >= rule.low
     return bool(above and value <= rule.high)

@@ -13,8 +13,8 @@ from transcf.errors import ParameterError, is_word, shown
 Value: TypeAlias = int | float | str | bool | None
 
 
-#: The largest whole number that kernels can be given; words do not mention it.
-LARGEST = 2**63 - 1
+#: The largest whole number that kernels can be given.
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Number:
             number = int(value) if self.whole and isinstance(value, Integral) else float(value)
         except OverflowError:  # an integer beyond all floats
             return False
-        if isinstance(number, float) and not math.isfinite(number):
+        if abs(number) > _LARGEST if self.whole else not math.isfinite(number):
             return False
         return (number > self.low if self.above else number >= self.low) and number <= self.high
 
@@ -54,7 +54,7 @@ class Number:
         text = "a whole number" if self.whole else "a number"
         if self.low > -math.inf:
             text += f" {'above' if self.above else 'of at least'} {self.low:g}"
-        if self.high < (LARGEST if self.whole else math.inf):
+        if self.high < math.inf:
             text += f"{' and' if self.low > -math.inf else ''} at most {self.high:g}"
         return text + (" or None" if self.optional else "")
 

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, 
 from typing import get_type_hints as hints_of
 
 from transcf.errors import ParameterError, shown
-from transcf.learning.rules import LARGEST, Choice, Flag, Number, Rule
+from transcf.learning.rules import Choice, Flag, Number, Rule
 
 T = TypeVar("T")
 
@@ -83,8 +83,7 @@ def _rule(hint: Any, metadata: Mapping[str, Any]) -> Rule:
     if plain is str or get_origin(plain) is Literal:
         return Choice(tuple(metadata["words"] or get_args(plain)))
     bounds: Number = metadata["bounds"]
-    high = min(bounds.high, LARGEST) if plain is int else bounds.high
-    return Number(bounds.low, high, bounds.above, plain is int, optional)
+    return Number(bounds.low, bounds.high, bounds.above, plain is int, optional)
 
 
 def fields_of(kind: type) -> list[Field[Any]]:
