@@ -35,6 +35,22 @@ def test_figures_at_any_length_are_those_of_the_whole_ranking(log: Interactions)
     assert next(iter(evaluate(Popularity().fit(split.train), split, at=5).metrics)) == "H@5"
 
 
+@pytest.mark.parametrize(
+    "at", [None, 2.0, (5.5,), "10", 2**63, 10**5000, np.array(3), [True]], ids=range(8)
+)
+def test_lengths_that_are_none(log: Interactions, at: object) -> None:
+    split = leave_one_out(log)
+    with pytest.raises(ParameterError, match="one or more whole numbers of at least 1"):
+        evaluate(Popularity().fit(split.train), split, at=at)
+
+
+def test_ids_in_arrays_of_any_shape(log: Interactions) -> None:
+    model, users = Popularity().fit(log), log.users.series
+    assert model.recommend(np.array(users[0])).equals(model.recommend(users[0]))
+    some = model.recommend(users[:2].to_list())
+    assert model.recommend(np.array(users[:2].to_list())).equals(some)
+
+
 def test_what_is_no_answer_is_refused(log: Interactions) -> None:
     model = Popularity().fit(log)
     for wrong in ("no", 1, None):

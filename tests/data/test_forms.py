@@ -328,3 +328,48 @@ def test_one_of_a_kind_is_written_so():
         repr(as_interactions([(1, 2)]))
         == "Interactions(1 user, 1 item, 1 interaction, density 100 %)"
     )
+
+
+def test_lines_of_blanks_before_the_header(tmp_path):
+    path = tmp_path / "log.tsv"
+    path.write_text("  \n\n   \nuser\titem\n1\t7\n\t8\n")
+    assert f"{path}: line 6 of column 'user' has no id" in sentence(read_interactions, path)
+    path.write_text("  \n\n   \nuser\titem\n1\t7\n2\t8\n")
+    assert pairs_of(read_interactions(path)) == [(1, 7), (2, 8)]
+
+
+@pytest.mark.parametrize("odd", ["[]", "true", "{}", "1.5"])
+def test_other_things_among_text_ids_of_json(tmp_path, odd):
+    path = tmp_path / "log.jsonl"
+    path.write_text(f'{{"user": "ann", "item": 1}}\n{{"user": {odd}, "item": 1}}\n')
+    said = sentence(read_interactions, path)
+    assert f"column 'user' mixes text and other things (line 2 has {odd})" in said
+
+
+def test_the_same_name_inside_of_a_value_is_no_id(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"user": "ann", "item": 1, "more": {"user": 5}}\n')
+    assert pairs_of(read_interactions(path)) == [("ann", 1)]
+
+
+def test_integers_that_became_floats_on_the_way(tmp_path):
+    """2^53 + 1 among floats is read as 2^53: another id."""
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"user": 9007199254740993, "item": 1}\n{"user": 1.0, "item": 1}\n')
+    assert "too large to be exact as a float" in sentence(read_interactions, path)
+
+
+def test_a_folder_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("transcf.data.paths._MOST_FILES", 3)
+    (tmp_path / "a.csv").write_text("user,item\n1,2\n")
+    (tmp_path / "_hidden").mkdir()
+    for number in range(5):
+        (tmp_path / "_hidden" / f"{number}.csv").touch()
+    assert len(read_interactions(tmp_path)) == 1
+    for number in range(5):
+        (tmp_path / f"{number}.txt").touch()
+    assert "a folder with more than 3 files" in sentence(read_interactions, tmp_path)
+
+
+def test_bars_beyond_all_floats():
+    assert "it must be a number" in sentence(read_interactions, RATED, min_rating=10**400)

@@ -256,3 +256,18 @@ def test_candidates_are_drawn_evenly():
     assert drawn.sum() == 3 * 2000
     # 2000 users x 3 of 8: 750 each; six standard deviations are 130.
     assert np.abs(drawn - 750).max() < 130
+
+
+def test_parameters_of_other_kinds_are_refused():
+    log = read_interactions(pl.DataFrame({"user": [1] * 4, "item": [1, 2, 3, 4], "ts": range(4)}))
+    for by in (np.arange(3), None, 5, ["time"]):
+        with pytest.raises(ParameterError, match="is not one of auto, time"):
+            leave_one_out(log, by)
+    for share in (None, "0.1", True, np.arange(2), 2**70):
+        with pytest.raises(ParameterError, match="a share lies between 0 and 1"):
+            random_ratio(log, share)
+    for moment in (2**63, -(10**5000)):
+        with pytest.raises(ParameterError, match="times fit into 64 bits"):
+            temporal_cut(log, 2, validation=moment)
+    with pytest.raises(ParameterError, match="an integer of at least 1"):
+        draw_candidates(leave_one_out(log), 2**63)

@@ -1,0 +1,37 @@
+"""Sentences stay sentences, whatever they quote."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from transcf.errors import DataError, TransCFError, UnknownIdError, is_word, shown, shown_path
+
+
+def test_errors_are_one_line_whatever_they_quote() -> None:
+    for kind in (TransCFError, DataError, UnknownIdError):
+        assert str(kind("There is no a\nb\r\nc: check\u2028it.")) == "There is no a b c: check it."
+
+
+@pytest.mark.parametrize(
+    "value", [10**5000, -(10**5000), np.arange(500), "x" * 5000, {1: "a\nb"}], ids=range(5)
+)
+def test_any_value_can_be_shown(value: object) -> None:
+    assert 0 < len(shown(value)) <= 80
+    assert "\n" not in shown(value)
+
+
+def test_values_that_cannot_show_themselves() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    assert shown(Shy()) == "a Shy that is too long to show"
+    assert shown_path("x" * 5000).endswith("xxx")
+    assert len(shown_path("x" * 5000)) < 100
+
+
+def test_words_are_compared_as_words() -> None:
+    assert is_word("time", ["time"])
+    for other in (None, 3, np.array(["time", "time"]), b"time", ["time"]):
+        assert not is_word(other, ["time"])
