@@ -16,8 +16,8 @@ def shown(value: object) -> str:
     """Write a value as messages show it: in one line and not too long, whatever it is.
 
     Example:
-        >>> shown("k"), shown(10**5000), shown(list(range(10**6)))[-8:]
-        ("'k'", 'an int that is too long to show', '8, 19...')
+        >>> shown("k"), shown(10**5000), shown("x" * 500)[-8:]
+        ("'k'", 'an int that is too long to show', 'xxxxx...')
     """
     try:
         text = " ".join(repr(value).split())
