@@ -49,14 +49,22 @@ class Csr:
 
     def take(self, rows: npt.NDArray[np.integer]) -> Csr:
         """Return some rows, in the given order, as a matrix of their own."""
-        counts = self.counts[rows]
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum(counts, out=indptr[1:])
-        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
-        return Csr(indptr, self.indices[entries], self.n_columns)
+        np.cumsum(self.counts[rows], out=indptr[1:])
+        return Csr(indptr, self.indices[self.entries_of(rows)], self.n_columns)
 
-    def to_scipy(self, dtype: npt.DTypeLike = np.float32) -> sp.csr_array:
-        """Return the matrix with ones as values."""
-        ones = np.ones(len(self.indices), dtype=dtype)
+    def entries_of(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """Return where the entries of some rows are, one row after the other."""
+        counts = self.counts[rows]
+        before = np.cumsum(counts) - counts
+        starts: npt.NDArray[np.int64] = np.repeat(self.indptr[rows] - before, counts)
+        return np.arange(len(starts)) + starts
+
+    def to_scipy(
+        self, dtype: npt.DTypeLike = np.float32, values: npt.NDArray[np.floating] | None = None
+    ) -> sp.csr_array:
+        """Return the matrix with ones as values, or with those that are given (if any)."""
+        if values is None or not len(values):
+            values = np.ones(len(self.indices), dtype=dtype)
         shape = (self.n_rows, self.n_columns)
-        return sp.csr_array((ones, self.indices, self.indptr), shape=shape)
+        return sp.csr_array((values.astype(dtype), self.indices, self.indptr), shape=shape)

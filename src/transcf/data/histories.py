@@ -60,7 +60,11 @@ class Histories:
         return np.arange(1, len(self.items) + 1) - np.repeat(self.indptr[:-1], self.counts)
 
     @cached_property
+    def by_item(self) -> npt.NDArray[np.int64]:
+        """(n_events,) the events of each person by item row instead of by time."""
+        return np.lexsort((self.items, np.repeat(np.arange(len(self)), self.counts)))
+
+    @cached_property
     def matrix(self) -> Csr:
         """The same as a set: item rows ascending."""
-        owners = np.repeat(np.arange(len(self)), self.counts)
-        return Csr(self.indptr, self.items[np.lexsort((self.items, owners))], self.n_items)
+        return Csr(self.indptr, self.items[self.by_item], self.n_items)

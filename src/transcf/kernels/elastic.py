@@ -6,8 +6,8 @@ residual y - X w is kept: a coordinate costs as much as its item has users, and 
 items x items is ever held.
 
 With w >= 0 and columns of ones every product X_k . (y - X w) is at most X_k . y, the number of
-users that both items share. So an item that shares no more than l1 users with the target has no
-weight, and is left out from the start.
+users that both items share (or the sum of what the target is for them). So an item that shares no
+more than l1 with the target has no weight, and is left out from the start.
 """
 
 from functools import partial
@@ -24,8 +24,8 @@ SLOTS = 64
 
 @inner
 def _candidates(
-    target: int, by_item: tuple[Array, Array], by_user: tuple[Array, Array], l1: float,
-    shared: Array, found: Array,
+    target: int, by_item: tuple[Array, Array], by_user: tuple[Array, Array], values: Array,
+    l1: float, shared: Array, found: Array,
 ) -> int:  # fmt: skip
     """List the items that may have a weight in `found`; returns how many.
 
@@ -35,13 +35,13 @@ def _candidates(
     user_indptr, user_items = by_user
     seen = 0
     for entry in range(item_indptr[target], item_indptr[target + 1]):
-        user = item_users[entry]
+        user, value = item_users[entry], values[entry] if len(values) > 0 else 1.0
         for place in range(user_indptr[user], user_indptr[user + 1]):
             other = user_items[place]
             if shared[other] == 0:
                 found[seen] = other
                 seen += 1
-            shared[other] += 1
+            shared[other] += value
     kept = 0
     for n in range(seen):
         other = found[n]
@@ -88,6 +88,7 @@ def elastic_weights(
     last: int,
     by_item: tuple[Array, Array],
     by_user: tuple[Array, Array],
+    values: Array,
     l1: float,
     l2: float,
     tolerance: float,
@@ -101,6 +102,8 @@ def elastic_weights(
         last: One after the last.
         by_item: Users by item, CSR: (n_items + 1,) int64, (nnz,) int32.
         by_user: Items by user, CSR: (n_users + 1,) int64, (nnz,) int32.
+        values: What a target is for each of its users, in the order of `by_item`, all above 0;
+            empty for ones.
         l1: Weight of the sum.
         l2: Weight of the squares.
         tolerance: A target is done when a sweep changes no weight by more.
@@ -112,8 +115,9 @@ def elastic_weights(
     """
     done = np.zeros(last - first, np.bool_)
     work = partial(
-        _fill_slots, first, last, by_item, by_user, l1, l2, tolerance, most_sweeps, out, done
-    )
+        _fill_slots, first, last, by_item, by_user, values, l1, l2, tolerance, most_sweeps, out,
+        done,
+    )  # fmt: skip
     share(SLOTS, work)
     return done
 
@@ -121,18 +125,19 @@ def elastic_weights(
 @compiled
 def _fill_slots(
     first: int, last: int, by_item: tuple[Array, Array], by_user: tuple[Array, Array],
-    l1: float, l2: float, tolerance: float, most_sweeps: int, out: Array, done: Array,
-    first_slot: int, end_slot: int,
+    values: Array, l1: float, l2: float, tolerance: float, most_sweeps: int, out: Array,
+    done: Array, first_slot: int, end_slot: int,
 ) -> None:  # fmt: skip
     """The slots first_slot..end_slot-1 of `elastic_weights`."""
     n_items, n_users = len(by_item[0]) - 1, len(by_user[0]) - 1
     residual, weights = np.zeros(n_users), np.zeros(n_items)
-    shared, found = np.zeros(n_items, np.int32), np.empty(n_items, np.int32)
+    shared, found = np.zeros(n_items), np.empty(n_items, np.int32)
     for slot in range(first_slot, end_slot):
         for target in range(first + slot, last, SLOTS):
-            items = found[: _candidates(target, by_item, by_user, l1, shared, found)]
+            items = found[: _candidates(target, by_item, by_user, values, l1, shared, found)]
             residual[:] = 0.0
-            residual[by_item[1][by_item[0][target] : by_item[0][target + 1]]] = 1.0
+            for entry in range(by_item[0][target], by_item[0][target + 1]):
+                residual[by_item[1][entry]] = values[entry] if len(values) > 0 else 1.0
             weights[items] = 0.0
             sweeps = 0
             while sweeps < most_sweeps and not done[target - first]:

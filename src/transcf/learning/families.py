@@ -6,6 +6,7 @@ from transcf.errors import shown
 from transcf.learning.neural.library import Device
 from transcf.learning.room import Room, vectors
 from transcf.learning.settings import setting, settings
+from transcf.learning.weights import WeightSettings
 
 
 @settings()
@@ -47,7 +48,7 @@ class FactorSettings:
 
 
 @settings()
-class TripleSettings(FactorSettings, IterationSettings):
+class TripleSettings(FactorSettings, IterationSettings, WeightSettings):
     """What models have that learn from triples: a user, an item of theirs, one that is not."""
 
     samples_per_user: int | None = setting(
@@ -56,7 +57,7 @@ class TripleSettings(FactorSettings, IterationSettings):
 
 
 @settings(epochs=16)
-class LeastSquaresSettings(IterationSettings):
+class LeastSquaresSettings(IterationSettings, WeightSettings):
     """What models have that learn vectors by alternating least squares."""
 
     dim: int = setting(64, "Length of the vectors.", low=1)
@@ -70,7 +71,7 @@ class LeastSquaresSettings(IterationSettings):
 
 
 @settings()
-class NeuralSettings(FactorSettings, IterationSettings):
+class NeuralSettings(FactorSettings, IterationSettings, WeightSettings):
     """What models have that are trained with torch, by Adam."""
 
     device: Device = setting(

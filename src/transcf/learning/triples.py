@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
+from transcf.learning.weights import EventWeights, WeightSettings
 
 BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
 SMALLEST_BLOCK = 64  # items, so that negatives stay varied
@@ -26,7 +27,8 @@ class Problem:
     """The training interactions, compressed by user and by item (int64 indptr, int32 indices).
 
     `weights` (nnz,), in the order of `user_indices`, say how often an interaction is drawn among
-    those of its user, 1 being the mean over the user; empty where all weigh the same.
+    those of its user, 1 being the mean over the user; empty where all weigh the same. `users`
+    (n_users,) says how often a user is drawn, 1 being the mean; empty where all are alike.
     """
 
     user_indptr: Array
@@ -34,6 +36,7 @@ class Problem:
     item_indptr: Array
     item_indices: Array
     weights: Array = field(default_factory=lambda: np.empty(0, np.float32))
+    users: Array = field(default_factory=lambda: np.empty(0))
 
     @classmethod
     def from_csr(cls, indptr: Array, indices: Array, n_items: int) -> Self:
@@ -50,11 +53,15 @@ class Problem:
         )
 
     @classmethod
-    def of(cls, log: Interactions, weights: Array | None = None) -> Self:
-        """Take both views from a log."""
+    def of(cls, log: Interactions, settings: WeightSettings | None = None) -> Self:
+        """Take both views from a log, and the weights of its events from settings."""
         by_user, by_item = log.by_user, log.by_item
         views = (by_user.indptr, by_user.indices, by_item.indptr, by_item.indices)
-        return cls(*views) if weights is None else cls(*views, weights=weights)
+        if settings is None:
+            return cls(*views)
+        found = EventWeights.of(log, settings)
+        users = found.of_users if found.between_users else np.empty(0)
+        return cls(*views, weights=found.within_users, users=users)
 
     @property
     def n_users(self) -> int:
@@ -72,9 +79,13 @@ class Problem:
         return np.flatnonzero(np.diff(self.item_indptr)).astype(np.int32)
 
     def samples_of_users(self, per_user: float | None) -> Array:
-        """Triples of every user and epoch, (n_users,): a constant, or one per interaction."""
+        """Triples of every user and epoch, (n_users,): a constant, or one per interaction.
+
+        Times how often users are drawn, where that differs.
+        """
         sizes = np.diff(self.user_indptr)
-        return sizes.astype(np.float64) if per_user is None else (sizes > 0) * float(per_user)
+        samples = sizes.astype(np.float64) if per_user is None else (sizes > 0) * float(per_user)
+        return samples * self.users if len(self.users) else samples
 
 
 class Dealer:

@@ -58,7 +58,7 @@ class AoBPR(Recommender[AoBPRSettings]):
     __init__ = made_from(AoBPRSettings)
 
     def _learn(self, fit: Fit) -> Learned:
-        solver = AdaptiveSolver(Problem.of(fit.train), self.settings)
+        solver = AdaptiveSolver(Problem.of(fit.train, self.settings), self.settings)
         return fit.run(solver, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: AoBPRSettings) -> Learned:

@@ -64,7 +64,7 @@ class BPR(Recommender[BPRSettings]):
     __init__ = made_from(BPRSettings)
 
     def _learn(self, fit: Fit) -> Learned:
-        solver = LogisticSolver(Problem.of(fit.train), self.settings)
+        solver = LogisticSolver(Problem.of(fit.train, self.settings), self.settings)
         return fit.run(solver, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: BPRSettings) -> Learned:

@@ -81,7 +81,7 @@ class CML(Recommender[CMLSettings]):
     __init__ = made_from(CMLSettings)
 
     def _learn(self, fit: Fit) -> Learned:
-        solver = HingeSolver(Problem.of(fit.train), self.settings)
+        solver = HingeSolver(Problem.of(fit.train, self.settings), self.settings)
         return fit.run(solver, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: CMLSettings) -> Learned:

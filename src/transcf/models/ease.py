@@ -12,14 +12,15 @@ from scipy.linalg import lapack
 from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.item_weights import ItemWeights, stored_dense
+from transcf.learning.item_weights import ItemWeights, stored_dense, stored_events
 from transcf.learning.room import Room
+from transcf.learning.weights import EventWeights, WeightSettings
 from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import Scores, block_length
 
 
 @settings()
-class EASESettings:
+class EASESettings(WeightSettings):
     """Hyper-parameters of EASE."""
 
     regularization: float = setting(300.0, "L2 weight; larger for sparser data.", above=0)
@@ -44,6 +45,10 @@ class EASE(Recommender[EASESettings]):
     `P = (X'X + regularization I)^-1` the solution is `B_ij = -P_ij / P_jj` off the diagonal, and
     `score(u, .) = X_u B`.
 
+    Where events have weights (Y the same matrix with weights in place of ones), targets and the
+    scored history are weighted, inputs are not: minimise `|Y - X B|^2 + ...`, so that
+    `B = P C - P diag(P C) / diag(P)` with `C = X'Y`, and `score(u, .) = Y_u B`.
+
     Needs a dense (n_items, n_items) matrix: 12 bytes per cell while fitting in float64 (8 in
     float32), 4 bytes afterwards.
 
@@ -66,19 +71,23 @@ class EASE(Recommender[EASESettings]):
 
     def _learn(self, fit: Fit) -> Learned:
         train, dtype = fit.train, np.dtype(self.settings.precision)
+        events = EventWeights.of(train, self.settings)
         gram = _gram(train, dtype)
         gram.flat[:: train.n_items + 1] += self.settings.regularization
-        weights = _weights(gram) if _invert_upper(gram) else None
+        weights = None
+        if _invert_upper(gram):
+            weights = _weights(gram) if events.is_even else _weighted(gram, train, events)
         if weights is None or not np.isfinite(weights.sum(axis=1)).all():
             raise ParameterError(
                 f"EASE cannot use regularization={self.settings.regularization!r} on these data "
                 f"(the matrix has no inverse in {self.settings.precision}): choose a value nearer "
                 "to the default, or precision='float64'."
             )
-        return self._restore({"weights": weights}, fit.known, self.settings)
+        return ItemWeights(fit.known, self.name, weights, events.overall, self.settings.recency)
 
     def _restore(self, arrays: Arrays, known: Known, settings: EASESettings) -> Learned:
-        return ItemWeights(known, self.name, stored_dense(arrays, known))
+        weights, events = stored_dense(arrays, known), stored_events(arrays, known)
+        return ItemWeights(known, self.name, weights, events, settings.recency)
 
 
 def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -107,6 +116,36 @@ def _invert_upper(gram: npt.NDArray[Any]) -> bool:
     if not failed:
         _, failed = invert(factor, lower=True, overwrite_c=True)
     return not failed
+
+
+def _weighted(inverse: npt.NDArray[Any], train: Interactions, events: EventWeights) -> Scores:
+    """Turn the upper triangle of P, (n, n), into B for weighted targets, in float32."""
+    n_items, dtype = len(inverse), inverse.dtype
+    diagonal = inverse.diagonal().copy()
+    _mirror(inverse)
+    by_item = train.by_item.to_scipy(dtype)
+    targets = sp.csc_array(train.by_user.to_scipy(dtype, events.overall))
+    weights = np.empty((n_items, n_items), dtype=np.float32)
+    step = block_length(n_items)
+    for first in range(0, n_items, step):
+        columns = np.arange(first, min(first + step, n_items))
+        shared = sp.csr_array(by_item @ targets[:, columns]).toarray()
+        product = inverse @ shared
+        ratio = product[columns, columns - first] / diagonal[columns]
+        product -= inverse[:, columns] * ratio
+        product[columns, columns - first] = 0.0
+        weights[:, columns] = product
+    return weights
+
+
+def _mirror(upper: npt.NDArray[Any]) -> None:
+    """Copy the upper triangle of a matrix to the lower one, in place."""
+    step = block_length(len(upper))
+    for first in range(0, len(upper), step):
+        block = slice(first, first + step)
+        square = upper[block, block]
+        square[:] = np.triu(square) + np.triu(square, 1).T
+        upper[first + step :, block] = upper[block, first + step :].T
 
 
 def _weights(inverse: npt.NDArray[Any]) -> Scores:

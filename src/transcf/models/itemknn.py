@@ -10,15 +10,17 @@ import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.item_weights import ItemWeights, by_history, stored_sparse
+from transcf.learning.item_weights import ItemWeights, by_history, stored_events, stored_sparse
+from transcf.learning.weights import EventWeights, WeightSettings
 from transcf.models.recommender import Recommender, made_from
+from transcf.retrieval.scorer import Scores
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
 _BLOCK_ENTRIES = 2**23
 
 
 @settings()
-class ItemKNNSettings:
+class ItemKNNSettings(WeightSettings):
     """Hyper-parameters of ItemKNN."""
 
     n_neighbors: int = setting(100, "Neighbours kept for each item.", low=1)
@@ -33,7 +35,8 @@ class ItemKNN(Recommender[ItemKNNSettings]):
     Formula: with N_i the users of item i in training,
     `s_ij = |N_i and N_j| / (sqrt(|N_i| |N_j|) + shrinkage)`, kept for the `n_neighbors` items j
     that are most similar to i (equal ones: the smaller item id) and never for j = i; then
-    `score(u, i) = sum of s_ij over the items j of u`.
+    `score(u, i) = sum of s_ij over the items j of u`. Where events have weights, users of i count
+    by those in `|N_i and N_j|`, and the items of u by theirs in the score; norms stay as they are.
 
     Reference: Sarwar, Karypis, Konstan and Riedl, "Item-based collaborative filtering
     recommendation algorithms" (WWW 2001); Deshpande and Karypis, "Item-based top-N
@@ -55,21 +58,24 @@ class ItemKNN(Recommender[ItemKNNSettings]):
     __init__ = made_from(ItemKNNSettings)
 
     def _learn(self, fit: Fit) -> Learned:
-        by_item, by_user = fit.train.by_item.to_scipy(), fit.train.by_user.to_scipy()
+        events = EventWeights.of(fit.train, self.settings)
+        by_item = fit.train.by_item.to_scipy(values=events.of_item_entries)
+        by_user = fit.train.by_user.to_scipy()
         norms = np.sqrt(fit.known.item_counts)
         blocks = []
         for first, last in _blocks(fit.train):
             shared = sp.csr_array(by_item[first:last] @ by_user)
             shared.sort_indices()
             blocks.append(self._nearest(shared, norms, first))
-        return self._made(by_history(blocks), fit.known)
+        return self._made(by_history(blocks), fit.known, events.overall)
 
     def _restore(self, arrays: Arrays, known: Known, settings: ItemKNNSettings) -> Learned:
-        return self._made(stored_sparse(arrays, known), known)
+        return self._made(stored_sparse(arrays, known), known, stored_events(arrays, known))
 
-    def _made(self, weights: sp.csr_array, known: Known) -> Learned:
+    def _made(self, weights: sp.csr_array, known: Known, events: Scores) -> Learned:
         # Row i of the likeness: the neighbours kept for item i.
-        return ItemWeights(known, self.name, weights, likeness=sp.csr_array(weights.T))
+        likeness = sp.csr_array(weights.T)
+        return ItemWeights(known, self.name, weights, events, self.settings.recency, likeness)
 
     def _nearest(
         self, shared: sp.csr_array, norms: npt.NDArray[np.float64], first: int

@@ -44,7 +44,7 @@ class ItemScores(Learned):
         """Give everybody the same."""
         return BlockView(self.name, self.rankable, self.score_block)
 
-    def contributions(self, history: Rows, item: int) -> Contributions:
+    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
         """Refuse: no history changes anything."""
         raise UnsupportedError(
             f"{self.name} cannot explain a score by what somebody has: it is the same for "

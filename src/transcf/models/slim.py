@@ -9,7 +9,8 @@ import scipy.sparse as sp
 
 from transcf.kernels.elastic import elastic_weights
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.item_weights import ItemWeights, by_history, stored_sparse
+from transcf.learning.item_weights import ItemWeights, by_history, stored_events, stored_sparse
+from transcf.learning.weights import EventWeights, WeightSettings
 from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import block_length
 from transcf.training.progress import ProgressBar
@@ -20,7 +21,7 @@ _MOST_SWEEPS = 1000
 
 
 @settings()
-class SLIMSettings:
+class SLIMSettings(WeightSettings):
     """Hyper-parameters of SLIM."""
 
     l1: float = setting(
@@ -41,7 +42,8 @@ class SLIM(Recommender[SLIMSettings]):
     Formula: with X (n_users, n_items) the binary training matrix, minimise
     `|X - X W|^2 / 2 + l1 sum(W) + l2 |W|^2 / 2` subject to `W >= 0` and `diag(W) = 0`; then
     `score(u, .) = X_u W`. Every column of W is a problem of its own, solved by coordinate descent
-    to a change of 0.0001.
+    to a change of 0.0001. Where events have weights, the target X becomes Y, the same matrix with
+    weights in place of ones, and `score(u, .) = Y_u W`.
 
     Takes memory for the interactions and for the weights that are not zero.
 
@@ -67,6 +69,7 @@ class SLIM(Recommender[SLIMSettings]):
 
     def _learn(self, fit: Fit) -> Learned:
         train, settings = fit.train, self.settings
+        events = EventWeights.of(train, settings)
         by_item = (train.by_item.indptr, train.by_item.indices)
         by_user = (train.by_user.indptr, train.by_user.indices)
         step = block_length(train.n_items)
@@ -76,8 +79,8 @@ class SLIM(Recommender[SLIMSettings]):
                 last = min(first + step, train.n_items)
                 dense = np.empty((last - first, train.n_items), np.float32)
                 done = elastic_weights(
-                    first, last, by_item, by_user, float(settings.l1), float(settings.l2),
-                    _TOLERANCE, _MOST_SWEEPS, dense,
+                    first, last, by_item, by_user, events.of_item_entries, float(settings.l1),
+                    float(settings.l2), _TOLERANCE, _MOST_SWEEPS, dense,
                 )  # fmt: skip
                 blocks.append(sp.csr_array(dense))
                 solved += int(done.sum())
@@ -91,7 +94,8 @@ class SLIM(Recommender[SLIMSettings]):
                 f"l1={settings.l1}.",
                 stacklevel=4,  # who called fit
             )
-        return ItemWeights(fit.known, self.name, weights)
+        return ItemWeights(fit.known, self.name, weights, events.overall, settings.recency)
 
     def _restore(self, arrays: Arrays, known: Known, settings: SLIMSettings) -> Learned:
-        return ItemWeights(known, self.name, stored_sparse(arrays, known))
+        weights, events = stored_sparse(arrays, known), stored_events(arrays, known)
+        return ItemWeights(known, self.name, weights, events, settings.recency)

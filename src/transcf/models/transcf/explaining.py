@@ -10,7 +10,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.kernels import Array
 from transcf.learning.contributions import REPLACED, Contributions, Remarks
-from transcf.learning.recency import weights_in_order
+from transcf.learning.weights import weights_in_order
 
 if TYPE_CHECKING:
     from transcf.models.transcf.learned import Translated

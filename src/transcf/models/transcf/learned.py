@@ -13,7 +13,7 @@ from transcf.learning import Arrays, Known, Learned
 from transcf.learning.contributions import Contributions, Remarks
 from transcf.learning.factors import in_pieces
 from transcf.learning.forms import FORMS
-from transcf.learning.recency import weights_in_order
+from transcf.learning.weights import weights_in_order
 from transcf.models.transcf import explaining
 from transcf.models.transcf.folding import (
     ItemSide,
@@ -197,7 +197,7 @@ class Translated(Learned):
         active = self.known.active
         return relative_length(self.parameters.users[active], self.q[active])
 
-    def contributions(self, history: Rows, item: int) -> Contributions:
+    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
         """Return what the items of a history do to where somebody with them is placed."""
         return explaining.contributions(self, history, item)
 

@@ -11,8 +11,8 @@ from transcf.answers import tables
 from transcf.data.logs import as_interactions
 from transcf.learning import Arrays, Fit, Known
 from transcf.learning.forms import FORMS
-from transcf.learning.recency import recency_weights
 from transcf.learning.triples import Problem
+from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
 from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
@@ -89,7 +89,7 @@ class TransCF(Recommender[TransCFSettings]):
 
     def _learn(self, fit: Fit) -> Translated:
         settings = self.settings
-        problem = Problem.of(fit.train, recency_weights(fit.train, settings.recency))
+        problem = Problem.of(fit.train, settings)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
         learned = fit.run(solver(problem, settings), settings, self._restore)
         assert isinstance(learned, Translated), "that is what _restore makes"
@@ -131,7 +131,7 @@ class TransCF(Recommender[TransCFSettings]):
             (3, 4)
         """
         log, learned = as_interactions(log), self._translated()
-        weights = recency_weights(log, learned.recency)
+        weights = EventWeights.of(log, self.settings_).within_users
         if not len(weights):
             weights = np.ones(len(log), np.float32)
         return self._add(grow(learned, log, weights))

@@ -13,7 +13,7 @@ from transcf.learning.triples import rank_weights
 Bound: TypeAlias = Literal["norm", "squared", "none"]
 
 
-@settings(init_scale=0.01)
+@settings(init_scale=0.01, recency=4.0)
 class TransCFSettings(TripleSettings):
     """Hyper-parameters of TransCF; learning rate and regularizers are per triple."""
 
@@ -32,14 +32,6 @@ class TransCFSettings(TripleSettings):
     )
     tie_neighbors: bool = setting(
         False, "Whether that pull moves the neighbours, too, as in the paper."
-    )
-    recency: float = setting(
-        4.0,
-        "How much more often a user's later items are drawn as i: an item at the share p of the "
-        "user's history (1 is the latest) has the weight exp(recency * p). Without timestamps, or "
-        "at 0, all weigh the same.",
-        low=0,
-        high=50,
     )
     negatives: int = setting(20, "Items drawn to choose the hardest from.", low=1, high=1000)
     rank_weighting: bool = setting(
