@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from transcf.models.neumf import NeuMF as NeuMF
     from transcf.models.popularity import InversePopularity as InversePopularity
     from transcf.models.popularity import Popularity as Popularity
+    from transcf.models.popularity import RecentPopularity as RecentPopularity
     from transcf.models.random import Random as Random
     from transcf.models.recommender import Recommender as Recommender
     from transcf.models.registry import available as available

@@ -29,6 +29,7 @@ from transcf.training import FitOptions
 #: Settings under which a model learns in a moment; a registered model must have an entry.
 QUICK: dict[str, dict[str, object]] = {
     "popularity": {},
+    "recent-popularity": {},
     "inverse-popularity": {},
     "random": {},
     "itemknn": {},
@@ -51,7 +52,7 @@ QUICK: dict[str, dict[str, object]] = {
 }
 
 #: Models that learn nothing about single users, and are not expected to.
-FLOOR = {"popularity", "inverse-popularity", "random"}
+FLOOR = {"popularity", "recent-popularity", "inverse-popularity", "random"}
 
 
 def has(name: str, parameter: str) -> bool:

@@ -28,7 +28,8 @@ def solve(X: np.ndarray, l1: float, l2: float) -> np.ndarray:
         for matrix in (by_item, by_user)
     ]
     out = np.empty((X.shape[1], X.shape[1]))
-    done = elastic_weights(0, X.shape[1], *rows, l1, l2, 1e-12, 100_000, out)
+    even = np.empty(0)
+    done = elastic_weights(0, X.shape[1], *rows, even, l1, l2, 1e-12, 100_000, out)
     assert done.all()
     return out.T
 

@@ -20,8 +20,8 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ModelFileError, ParameterError
 from transcf.evaluation import evaluate
 from transcf.learning.presets import available_presets, preset
-from transcf.learning.recency import recency_weights
 from transcf.learning.triples import Problem
+from transcf.learning.weights import EventWeights, WeightSettings
 from transcf.models.registry import create, load
 from transcf.models.transcf import TransCF, TransCFSettings, exact
 from transcf.models.transcf.fast import FastSolver
@@ -255,7 +255,7 @@ def test_high_rates_do_not_diverge(form: str, solver: Literal["fast", "exact"]) 
 
 
 def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:
-    weights = recency_weights(log, 3.0)
+    weights = EventWeights.of(log, WeightSettings(recency=3.0)).within_users
     row = 4
     own = slice(*log.by_user.indptr[row : row + 2])
     order = np.argsort(log.timestamps[own], kind="stable")
@@ -264,7 +264,7 @@ def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:
     size = own.stop - own.start
     assert sorted_weights.sum() == pytest.approx(size)
     assert sorted_weights[0] / sorted_weights[-1] == pytest.approx(np.exp(3.0 * (1 / size - 1)))
-    assert len(recency_weights(log, 0.0)) == 0
+    assert EventWeights.of(log, WeightSettings(recency=0.0)).is_even
 
 
 def test_presets_carry_settings_of_single_datasets(tmp_path: Path) -> None:

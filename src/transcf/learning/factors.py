@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -94,6 +95,15 @@ class Factors(Learned):
             return scores if self.bias is None else scores + self.bias[i]
 
         return in_pieces(score, users, items)
+
+    def with_bias(self, offset: Scores) -> Factors | None:
+        """Return the same with a number added to each item's bias; None where it has none."""
+        if self.bias is None:
+            return None
+        changed = copy(self)
+        changed.__dict__.pop("_form", None)
+        changed.bias = self.bias + offset
+        return changed
 
     # -- people beyond the training data, similar users and items ----------------------------
 

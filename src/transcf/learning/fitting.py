@@ -16,6 +16,7 @@ from transcf.learning.families import IterationSettings
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.learning.settings import values_of
+from transcf.learning.trend import Trend
 from transcf.storage.tensors import Arrays
 from transcf.training.loop import DivergedRunError, Outcome, Plan, train
 from transcf.training.options import FitOptions
@@ -44,6 +45,7 @@ class Fit:
         validation: Held-out interactions, how to judge by them, or None.
         options: How to run it.
         last_epoch: Where to stop, whatever the settings say; None stops where they do.
+        trend: What recent popularity adds to scores, or None.
         remedy: Parameters to lower when training diverges, for the error.
         free: Parameters that may differ between a run and its resumption.
         report: Facts about the training, JSON values only.
@@ -56,6 +58,7 @@ class Fit:
     validation: Held
     options: FitOptions
     last_epoch: int | None = None
+    trend: Trend | None = None
     remedy: str = "learning_rate"
     free: Collection[str] = ()
     report: dict[str, Any] = field(default_factory=dict)
@@ -93,7 +96,7 @@ class Fit:
         )
 
         def learned(tensors: Arrays) -> Learned:
-            return snapshot(tensors, self.known, settings)
+            return self.with_trend(snapshot(tensors, self.known, settings))
 
         try:
             self.outcome = train(trainable, plan, learned, validate=judge, options=self.options)
@@ -106,6 +109,10 @@ class Fit:
             if self.outcome is not None:
                 self.report |= self.outcome.facts()
         return learned(trainable.tensors())
+
+    def with_trend(self, learned: Learned) -> Learned:
+        """Add the trend to scores, where there is one."""
+        return learned if self.trend is None else self.trend.add_to(learned)
 
     def _fingerprint(
         self, settings: IterationSettings, every: int, judge: Validation | None

@@ -101,6 +101,10 @@ class Learned(ABC):
             scores[pairs] = block[place[pairs] - first, items[pairs]]
         return scores
 
+    def with_bias(self, offset: Scores) -> Learned | None:
+        """Return the same with a number added to each item's bias; None where it has none."""
+        return None
+
     # -- people and things beyond the training data: a kind fills in what it can ---------------
 
     def guests(self, histories: Histories) -> Scorer:

@@ -16,15 +16,16 @@ from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError
 from transcf.kernels import Array
+from transcf.learning.ages import by_age
 from transcf.learning.settings import setting, settings
+from transcf.learning.trend import TrendSettings
 
-_DAY = 86_400_000_000  # microseconds
 _NO_ARRAY: Array = np.empty(0, np.float32)
 
 
 @settings()
-class WeightSettings:
-    """How much events count."""
+class WeightSettings(TrendSettings):
+    """How much events count, and what is in fashion."""
 
     recency: float = setting(
         0.0,
@@ -36,9 +37,8 @@ class WeightSettings:
     )
     half_life: float | None = setting(
         None,
-        "Age at which an event counts half, whoever it is of: in days where times are dates, else "
-        "as a share of the log's events, those that came later. None counts all ages alike, and "
-        "so does a log without timestamps.",
+        "Age at which an event counts half, whoever it is of. None counts all ages alike, and so "
+        "does a log without timestamps.",
         above=0,
     )
     confidence: Literal["none", "ratings", "log-ratings"] = setting(
@@ -83,7 +83,7 @@ class EventWeights:
             factors.append(by_place)
         between = log.timestamps is not None and settings.half_life is not None
         if between:
-            factors.append(by_age(log, float(settings.half_life or 0)))
+            factors.append(by_age(log, float(settings.half_life or 0), settings.age_in))
         if settings.confidence != "none":
             factors.append(_by_rating(log, settings.confidence))
             between = True
@@ -142,25 +142,6 @@ def weights_in_order(histories: Histories, recency: float) -> Array:
     lengths = np.repeat(histories.counts, histories.counts)
     weights: Array = np.exp(recency * (histories.places / lengths - 1))
     return weights
-
-
-def by_age(log: Interactions, half_life: float) -> Array:
-    """Weights of events by their age, the newest having 1: (n_events,) float64.
-
-    Args:
-        log: Events with timestamps.
-        half_life: In days where times are dates, else a share of the log's events.
-    """
-    times = log.timestamps
-    assert times is not None, "asked of logs with times only"
-    if log.times_are_dates:
-        ages = (times.max(initial=0) - times) / _DAY
-    else:
-        earlier = np.searchsorted(np.sort(times), times, side="right")
-        ages = 1 - earlier / max(1, len(times))
-    weights: Array = np.exp2(-ages / half_life)
-    # What is too old to count at all would leave users whose weights have no mean.
-    return np.maximum(weights, np.finfo(np.float32).tiny)
 
 
 def _by_rating(log: Interactions, how: Literal["ratings", "log-ratings"]) -> Array:

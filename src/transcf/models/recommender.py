@@ -26,7 +26,8 @@ from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions
 from transcf.data.report import counted
-from transcf.errors import DataError, NoRoomError, ParameterError
+from transcf.errors import DataError, NoRoomError, ParameterError, UnsupportedError
+from transcf.learning import shifted
 from transcf.learning.families import IterationSettings
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.known import Known
@@ -35,6 +36,8 @@ from transcf.learning.presets import preset
 from transcf.learning.room import check_room
 from transcf.learning.rules import Rule
 from transcf.learning.settings import check, fields_of, rules_of, values_of
+from transcf.learning.shifted import Shifted
+from transcf.learning.trend import Trend, TrendSettings
 from transcf.models.making import follow_settings, made_from
 from transcf.models.saving import put_together, taken_apart
 from transcf.retrieval.scorer import LinearForm, Scores
@@ -254,12 +257,15 @@ class Recommender(Answers, ABC, Generic[S]):
             validation=validation,
             options=options,
             last_epoch=last_epoch,
+            trend=self._trend(train),
             remedy=self._remedy(),
             free=self.free_to_change,
         )
         try:
             with use_threads(fit.options.threads):
                 learned = self._learn(fit)
+                if fit.outcome is None:  # snapshots of epochs have it already
+                    learned = fit.with_trend(learned)
         except NoRoomError:
             raise
         except MemoryError as error:
@@ -283,6 +289,10 @@ class Recommender(Answers, ABC, Generic[S]):
             return self.remedy
         return f"{name} ({given:g}, by default {usual:g}) or {self.remedy}"
 
+    def _trend(self, train: Interactions) -> Trend | None:
+        settings = self.settings
+        return Trend.of(train, settings) if isinstance(settings, TrendSettings) else None
+
     def _take_over(self, learned: Learned, fit: Fit, started: float) -> None:
         """Be what was learned; nothing is left of an earlier fit, which a failed one has kept."""
         for attribute in [name for name in vars(self) if name.endswith("_")]:
@@ -294,8 +304,21 @@ class Recommender(Answers, ABC, Generic[S]):
         if fit.outcome is not None:
             self.history_, self.best_epoch_ = fit.outcome.history, fit.outcome.best_epoch
 
+    def _own(self) -> Learned:
+        """Return what the model itself has learned, without a trend beside it."""
+        learned = self._fitted()
+        return learned.inner if isinstance(learned, Shifted) else learned
+
     def _add(self, learned: Learned) -> Self:
-        """Take over what was learned with new interactions added."""
+        """Take over what was learned with new interactions added.
+
+        Raises:
+            UnsupportedError: The model carries a trend beside its vectors.
+        """
+        if isinstance(self.learned_, Shifted):
+            raise UnsupportedError(
+                f"{self.name} cannot renew its trend without training: fit again, or without trend."
+            )
         self.learned_, self.additions_ = learned, self.additions_ + 1
         self.report_ |= learned.known.facts() | {"additions": self.additions_}
         return self
@@ -314,7 +337,9 @@ class Recommender(Answers, ABC, Generic[S]):
 
     def restore(self, arrays: Arrays, known: Known) -> Learned:
         """Return what was learned with the present settings, from its arrays."""
-        return self._restore(arrays, known, self.settings)
+        own, offset = shifted.taken_apart(arrays, len(known.items))
+        learned = self._restore(own, known, self.settings)
+        return learned if offset is None else Shifted(learned, offset)
 
     # -- what a fitted model knows, and its scores by row --------------------------------------
 

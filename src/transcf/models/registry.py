@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 #: Module of each class, in the order of tables.
 HOMES = {
     "Popularity": "popularity",
+    "RecentPopularity": "popularity",
     "InversePopularity": "popularity",
     "Random": "random",
     "ItemKNN": "itemknn",

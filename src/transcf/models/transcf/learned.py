@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -137,6 +138,13 @@ class Translated(Learned):
             return scores
 
         return in_pieces(score, users, items)
+
+    def with_bias(self, offset: Array) -> Translated | None:
+        """Return the same with a number added to each item's bias; None where it has none."""
+        if not self.settings.item_bias:
+            return None
+        own = replace(self.parameters, item_bias=self.parameters.item_bias + offset)
+        return Translated(self.known, self.settings, own, self._means)
 
     def translations(self, users: Rows, items: Rows) -> Scores:
         """Return the vectors that move users toward items, by pairs of rows: (n, dim)."""

@@ -9,7 +9,7 @@ import polars as pl
 
 from transcf.answers import tables
 from transcf.data.logs import as_interactions
-from transcf.learning import Arrays, Fit, Known
+from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.forms import FORMS
 from transcf.learning.triples import Problem
 from transcf.learning.weights import EventWeights
@@ -87,19 +87,17 @@ class TransCF(Recommender[TransCFSettings]):
         form = FORMS.get((self.settings_ if self.is_fitted else self.settings).form)
         return "TransCF" if form is None else form.title
 
-    def _learn(self, fit: Fit) -> Translated:
+    def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
         problem = Problem.of(fit.train, settings)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
-        learned = fit.run(solver(problem, settings), settings, self._restore)
-        assert isinstance(learned, Translated), "that is what _restore makes"
-        return learned
+        return fit.run(solver(problem, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Translated:
         return Translated.from_arrays(arrays, known, settings)
 
     def _translated(self) -> Translated:
-        learned = self._fitted()
+        learned = self._own()
         assert isinstance(learned, Translated), "TransCF learns nothing else"
         return learned
 

@@ -1,0 +1,47 @@
+"""How old events are, and how much that takes from them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from transcf.data.interactions import Interactions
+from transcf.kernels import Array
+
+AgeUnit: TypeAlias = Literal["auto", "days", "events"]
+
+#: What a unit of age is, for documentation.
+UNITS = (
+    '"days" (integer times count as seconds since 1970); "events", the share of the log\'s events '
+    'that came later; "auto" takes days where times are dates, else events'
+)
+_DAY = 86_400  # seconds
+_MICROSECONDS = 1_000_000
+
+
+def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array:
+    """Weights of events that halve with every half-life, the newest having 1: (n_events,) float64.
+
+    Args:
+        log: Events; without timestamps all weigh the same.
+        half_life: Age at which an event counts half, in days or as a share of the log's events.
+        unit: Which of the two.
+
+    Example:
+        >>> from transcf import synthesize
+        >>> float(by_age(synthesize(), half_life=0.1).max())
+        1.0
+    """
+    times = log.timestamps
+    if times is None:
+        return np.ones(len(log))
+    if unit == "days" or (unit == "auto" and log.times_are_dates):
+        second = _MICROSECONDS if log.times_are_dates else 1
+        ages = (times.max(initial=0) - times) / (_DAY * second)
+    else:
+        earlier = np.searchsorted(np.sort(times), times, side="right")
+        ages = 1 - earlier / max(1, len(times))
+    weights: Array = np.exp2(-ages / half_life)
+    # What is too old to count at all would leave users whose weights have no mean.
+    return np.maximum(weights, np.finfo(np.float32).tiny)

@@ -1,0 +1,96 @@
+"""`Shifted`: what was learned, with a number added to the score of each item."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from transcf.data.histories import Histories
+from transcf.data.ids import Rows
+from transcf.learning.contributions import Contributions, Remarks
+from transcf.learning.learned import Learned
+from transcf.retrieval.scorer import LinearForm, Scorer, Scores
+from transcf.retrieval.views import ShiftedView
+from transcf.storage.tensors import Arrays
+
+
+class Shifted(Learned):
+    """`score(u, i) = score of the inner one + offset_i`.
+
+    Args:
+        inner: What scores without it.
+        offset: (n_items,) float32.
+    """
+
+    def __init__(self, inner: Learned, offset: Scores) -> None:
+        """Keep both."""
+        super().__init__(inner.known, inner.name)
+        self.inner, self.offset = inner, offset
+
+    @cached_property
+    def _view(self) -> ShiftedView:
+        return ShiftedView(self.inner, self.offset)
+
+    def arrays(self) -> Arrays:
+        """Return those of the inner one, and the offsets."""
+        return self.inner.arrays() | {"item_offsets": self.offset}
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the same as a model shows them."""
+        return self.inner.attributes() | {"item_offsets": self.offset}
+
+    def linear_form(self) -> LinearForm | None:
+        """Return the score as inner products, if the inner one is."""
+        return self._view.linear_form()
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        return self._view.score_block(users)
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows: (n,)."""
+        return self._view.score_pairs(users, items)
+
+    def guests(self, histories: Histories) -> Scorer:
+        """Score people by their items, as users are."""
+        return ShiftedView(self.inner.guests(histories), self.offset)
+
+    def trained_guests(self, histories: Histories, steps: int) -> Scorer:
+        """Do the same after some steps of training."""
+        return ShiftedView(self.inner.trained_guests(histories, steps), self.offset)
+
+    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
+        """Return what the inner one says; the offset is part of the rest."""
+        found = self.inner.contributions(history, item, user)
+        if found.rest is None:
+            return found
+        return replace(found, rest=found.rest + float(self.offset[item]))
+
+    def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
+        """Say what the inner one says."""
+        return self.inner.remarks(user, history, item, top)
+
+    def item_similarity(self) -> Scorer:
+        """Return that of the inner one."""
+        return self.inner.item_similarity()
+
+    def user_similarity(self) -> Scorer:
+        """Return that of the inner one."""
+        return self.inner.user_similarity()
+
+
+def taken_apart(arrays: Arrays, n_items: int) -> tuple[Arrays, Scores | None]:
+    """Return the arrays of the inner one, and the offsets, if a file has some.
+
+    Raises:
+        ValueError: The offsets are not one number for each item.
+    """
+    offset = arrays.get("item_offsets")
+    if offset is None:
+        return arrays, None
+    if offset.shape != (n_items,) or offset.dtype != np.float32 or not np.isfinite(offset).all():
+        raise ValueError(f"item_offsets must be {n_items} finite numbers")
+    return {name: array for name, array in arrays.items() if name != "item_offsets"}, offset
