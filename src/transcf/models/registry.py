@@ -75,8 +75,8 @@ def create(name: str, **params: Any) -> Recommender[Any]:
         params: Its hyper-parameters; the others keep their defaults.
 
     Example:
-        >>> create("ease", regularization=100.0)
-        EASE(regularization=100.0, precision='float64')
+        >>> create("random", random_state=7)
+        Random(random_state=7)
     """
     class_name, variant = _find(name)
     kind = _import(class_name)

@@ -18,24 +18,42 @@ from transcf.models.registry import create, model_class
 BUDGETS = {"none": 1, "small": 3, "medium": 10, "large": 40}
 
 
+#: What models with such parameters may try besides, where events have times.
+_WITH_TIMES = "with times"
+
+
 @cache
 def _all() -> dict[str, dict[str, list[Any]]]:
     text = files("transcf.tuning").joinpath("spaces.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return {
+        kind: {
+            name: [None if value == "none" else value for value in values]
+            for name, values in space.items()
+        }
+        for kind, space in tomllib.loads(text).items()
+    }
 
 
-def space_of(model: str) -> dict[str, list[Any]]:
+def space_of(model: str, timed: bool = False) -> dict[str, list[Any]]:
     """Return the values to choose from, by parameter; nothing for a model without choices.
+
+    Args:
+        model: Name of the model, as in the registry.
+        timed: Whether events have times: then weights and trend are among the choices.
 
     Example:
         >>> sorted(space_of("itemknn"))
         ['n_neighbors', 'shrinkage']
     """
-    return _all().get(model_class(model).__name__, {})
+    kind = model_class(model)
+    space = _all().get(kind.__name__, {})
+    if timed and "trend" in kind.rules():
+        space = space | _all()[_WITH_TIMES]
+    return space
 
 
 def settings_to_try(
-    model: str, budget: str, fixed: Collection[str] = (), seed: int = 0
+    model: str, budget: str, fixed: Collection[str] = (), seed: int = 0, timed: bool = False
 ) -> list[dict[str, Any]]:
     """Return the settings that a budget allows: the defaults, then random ones without repeats.
 
@@ -44,6 +62,7 @@ def settings_to_try(
         budget: One of `BUDGETS`.
         fixed: Parameters to leave alone.
         seed: Of the draw.
+        timed: Whether events have times.
 
     Example:
         >>> settings_to_try("ease", "none")
@@ -55,7 +74,7 @@ def settings_to_try(
         raise ParameterError(
             f"There is no budget {budget!r}; there are: {', '.join(map(repr, BUDGETS))}."
         )
-    space = {name: values for name, values in space_of(model).items() if name not in fixed}
+    space = {name: values for name, values in space_of(model, timed).items() if name not in fixed}
     total = math.prod(map(len, space.values()))
     defaults = create(model).get_params()
     settings: list[dict[str, Any]] = [{}]
