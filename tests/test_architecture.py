@@ -13,6 +13,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "transcf"
 ROOMS = [
     "errors",
     "legend",
+    "protocols",
     "threads",
     "kernels",
     "data",

@@ -22,6 +22,7 @@ MEANINGS = {
     "coverage": "share of the items that is in anybody's first N",
     "popularity": "mean training events of the first N",
     "gini": "0 if all items are recommended equally often, towards 1 if always the same few",
+    "future": "share of the first N that did not exist yet when the held-out event happened",
 }
 #: Kinds that have no N.
 _WITHOUT_LENGTH = ("AUC",)

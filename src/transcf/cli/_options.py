@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 import typer
 
 from transcf.errors import ParameterError
+from transcf.protocols import PROTOCOLS, help_on_protocols
 
 if TYPE_CHECKING:
     from transcf.data.readers import Reading
     from transcf.evaluation.protocols import Part as EvaluationPart
-    from transcf.evaluation.protocols import Protocol as EvaluationProtocol
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.judging import Judging
 
@@ -72,7 +72,7 @@ Preset: TypeAlias = Annotated[
     str | None, typer.Option(help="Settings that come with the model, before --set.")
 ]
 Protocol: TypeAlias = Annotated[
-    str, typer.Option(help="strict (full ranking), paper (sampled) or paper-as-published.")
+    str | None, typer.Option(help=help_on_protocols(), show_default=False)
 ]
 Part: TypeAlias = Annotated[str, typer.Option(help="test or validation.")]
 Lengths: TypeAlias = Annotated[
@@ -166,24 +166,27 @@ def read_params(
     return params
 
 
-def read_judging(protocol: str, ties: str, part: str, at: str, beyond: bool = False) -> Judging:
+def read_judging(
+    protocol: str | None, ties: str, part: str, at: str, beyond: bool = False
+) -> Judging:
     """Check how models are to be judged, before anything is fitted."""
     from transcf.evaluation import protocols, ranks
     from transcf.experiments.judging import Judging
 
-    for option, word, kind in (
-        ("protocol", protocol, protocols.Protocol),
-        ("ties", ties, ranks.Ties),
-        ("part", part, protocols.Part),
+    for option, word, allowed in (
+        ("protocol", protocol, (None, *PROTOCOLS)),
+        ("ties", ties, get_args(ranks.Ties)),
+        ("part", part, get_args(protocols.Part)),
     ):
-        allowed = get_args(kind)
         if word not in allowed:
-            raise ParameterError(f"--{option} {word} is not understood: use {', '.join(allowed)}.")
+            raise ParameterError(
+                f"--{option} {word} is not understood: use {', '.join(filter(None, allowed))}."
+            )
     lengths = [length.strip() for length in at.split(",")]
     if not all(length.isdecimal() and int(length) for length in lengths):
         raise ParameterError(f"--at {at} is not understood: write numbers such as 10,20.")
     return Judging(
-        protocol=cast("EvaluationProtocol", protocol),
+        protocol=protocol,
         ties=cast("EvaluationTies", ties),
         part=cast("EvaluationPart", part),
         at=tuple(map(int, lengths)),

@@ -59,7 +59,7 @@ def compare(
             "(3), medium (10) or large (40)."
         ),
     ] = "none",
-    protocol: Protocol = "strict",
+    protocol: Protocol = None,
     ties: Ties = "pessimistic",
     part: Part = "test",
     at: Lengths = "10,20",

@@ -17,7 +17,7 @@ _METRIC = "N@10"
 
 def demo(as_json: JsonFlag = False) -> None:
     """Make up data, compare models on it, recommend, explain, and welcome somebody new."""
-    from transcf.data.splits import leave_one_out
+    from transcf.data.sources import as_split
     from transcf.data.synthetic import synthesize
     from transcf.experiments.comparison import compare_models
     from transcf.experiments.judging import Judging
@@ -25,9 +25,9 @@ def demo(as_json: JsonFlag = False) -> None:
 
     started = time.perf_counter()
     log = synthesize(seed=0)
-    split = leave_one_out(log, "time")
+    split = as_split(log)
     contenders = [Contender(name, name) for name in _SHOWN]
-    found = compare_models("made-up data", contenders, split, Judging("strict"), _METRIC)
+    found = compare_models("made-up data", contenders, split, Judging(), _METRIC)
     user = split.train.users.series[0]
     served = found.runs[-1].model
     table = served.recommend(user, k=5)

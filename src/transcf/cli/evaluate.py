@@ -17,6 +17,7 @@ from transcf.cli._options import (
     NoHeader,
     Part,
     Preset,
+    Protocol,
     Ratings,
     Seed,
     Seeds,
@@ -30,6 +31,7 @@ from transcf.cli._options import (
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.errors import DataError, ParameterError
+from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.split import Split
@@ -61,12 +63,7 @@ def evaluate(
     ] = None,
     settings: Settings = None,
     preset: Preset = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="strict (full ranking; default), paper (sampled) or paper-as-published.",
-        ),
-    ] = None,
+    protocol: Protocol = None,
     ties: Ties = "pessimistic",
     part: Part = "test",
     at: Lengths = "10,20",
@@ -93,7 +90,7 @@ def evaluate(
         from transcf.experiments.runs import Contender, run
 
         params = read_params(model, settings, preset, data)
-        judging = read_judging(protocol or "strict", ties, part, at, beyond)
+        judging = read_judging(protocol, ties, part, at, beyond)
         reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
         split = open_split(data, judging.protocol, seed=seed, **reading)
         numbers = range(seed, seed + seeds)
@@ -137,8 +134,11 @@ def _judge_saved(
             "the data with --model, or fit with --hold-out."
         )
     dataset, seed = origin["dataset"], origin["split_seed"]
-    judging = read_judging(protocol or origin["protocol"], ties, part, at, beyond)
-    split = open_split(dataset, origin["protocol"], seed=seed, **origin.get("reading", {}))
+    fitted_for = protocol_named(origin["protocol"])
+    if protocol is None and fitted_for.sampled:
+        protocol = fitted_for.name  # others follow from the split, and from what was learned from
+    judging = read_judging(protocol, ties, part, at, beyond)
+    split = open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
     _check_same_training(folder, dataset, fitted, split)
     split = as_split(split, judging.protocol, seed=seed)
     judged = judging.judge(fitted, split)
@@ -147,15 +147,15 @@ def _judge_saved(
 
 
 def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], split: Split) -> None:
-    """Make sure that the held-out events were not in the model's training data."""
+    """Make sure that the model has learned from train, or from train and validation."""
     from numpy import array_equal
 
-    train = split.train
-    same = (
-        train.users == fitted.users_
-        and train.items == fitted.items_
-        and array_equal(train.by_user.indptr, fitted.seen_.indptr)
-        and array_equal(train.by_user.indices, fitted.seen_.indices)
+    same = any(
+        part.users == fitted.users_
+        and part.items == fitted.items_
+        and array_equal(part.by_user.indptr, fitted.seen_.indptr)
+        and array_equal(part.by_user.indices, fitted.seen_.indices)
+        for part in (split.before_test, split.train)
     )
     if not same:
         raise DataError(f"{dataset} has changed since {folder} was fitted on it: fit again.")

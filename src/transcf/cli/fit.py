@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -27,6 +27,7 @@ from transcf.cli._options import (
     read_params,
 )
 from transcf.cli._output import JsonFlag, print_facts, print_json
+from transcf.protocols import protocol_named
 
 
 def fit(
@@ -39,10 +40,10 @@ def fit(
         bool,
         typer.Option(
             "--hold-out",
-            help="Fit on the training part alone, for `transcf evaluate DIR` later on.",
+            help="Keep the test part out, for `transcf evaluate DIR` later on.",
         ),
     ] = False,
-    protocol: Protocol = "strict",
+    protocol: Protocol = None,
     columns: Columns = None,
     ratings: Ratings = None,
     min_rating: MinRating = None,
@@ -65,7 +66,7 @@ def fit(
     Models that train in epochs leave checkpoints beside the folder until they are done. Ctrl-C
     saves the best epoch so far, keeps the checkpoint for --resume, and ends with 130.
     """
-    from transcf.data.sources import open_log_and_split
+    from transcf.data.sources import open_log_and_split, usual_protocol
     from transcf.evaluation import Validation
     from transcf.experiments.deploy import fit_for_use
     from transcf.experiments.runs import Contender
@@ -78,18 +79,22 @@ def fit(
     check_replaceable(out.absolute(), overwrite=overwrite)
     reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     log, split = open_log_and_split(data, protocol, seed=seed, **reading)
-    known_protocol: Any = protocol  # checked when it was opened
-    validation = Validation.of(split, known_protocol)
+    protocol = protocol or usual_protocol(split)
+    validation = Validation.of(split, protocol)
     checkpoints = out.with_name(f"{out.name}.checkpoint")
     if resume and not checkpoints.exists():
         typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)
     options = FitOptions(checkpoint=checkpoints, resume=resume, fresh=fresh)
-    if hold_out:
-        made.fit(split.train, validation, options)
-        made.report_["split"] = split.how
-        done = f"the training part ({split.how})"
-    else:
+    if not hold_out:
         done = fit_for_use(made, log, split, validation, options)
+    elif protocol_named(protocol).refit:
+        done = fit_for_use(made, split.before_test, split, validation, options)
+        done = f"what comes before the test: {done}"
+    else:
+        made.fit(split.train, validation, options)
+        done = f"the training part ({split.how})"
+    if hold_out:
+        made.report_["split"] = split.how
     made.report_ |= {"fitted_on": done, "held_out": hold_out}
     made.report_ |= {"dataset": absolute_name(data), "protocol": protocol, "split_seed": seed}
     if reading:

@@ -12,6 +12,7 @@ import typer
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._progress import show_steps
 from transcf.legend import SPREAD, help_text, legend
+from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
     from transcf.experiments import Study
@@ -23,7 +24,7 @@ STUDIES = ("defaults", "full-ranking", "paper-baselines", "paper-core", "paper-g
 #: What a file of one's own looks like.
 FORMAT = """\
 title = "My shop"
-protocol = "strict"            # or "paper", "paper-as-published"
+protocol = "forward"           # `transcf evaluate --help` names the others
 seeds = 5                      # runs of every model that a seed changes
 metrics = ["H@10", "N@10"]     # columns of the table
 paired_tests = "N@10"          # metric of the paired tests; optional
@@ -32,6 +33,7 @@ part = "test"                  # or "validation", test unread; optional
 [[datasets]]                   # one or more
 name = "events.csv"            # as DATA of other commands
 core = 5                       # k-core filter; optional
+protocols = ["forward", "strict"]  # a table for each; optional
 [datasets.published.transcf]   # printed figures to stand beside; optional
 "H@10" = 0.2586
 
@@ -66,7 +68,8 @@ def study(
     from transcf.experiments import load_study, run_study
 
     plan = load_study(name).only(_listed(datasets), _listed(models))
-    with show_steps(len(plan.datasets) * len(plan.models), "models") as steps:
+    tables = sum(len(plan.by(dataset)) for dataset in plan.datasets)
+    with show_steps(tables * len(plan.models), "models") as steps:
         found = list(run_study(plan, steps.report, steps.counted))
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
@@ -96,9 +99,11 @@ def _with_published(plan: Study, comparison: Comparison) -> dict[str, Any]:
 
 def _print_runs(plan: Study, comparison: Comparison) -> None:
     """One line for each model, and one below it where there are published figures."""
-    from transcf.experiments.report import warnings_of
+    from transcf.experiments.report import future_note, warnings_of
 
-    full_ranking = [] if plan.protocol == "strict" else [f"{plan.metrics[0]} in full ranking"]
+    protocol = comparison.judging.protocol
+    beside = protocol is not None and protocol_named(protocol).sampled
+    full_ranking = [f"{plan.metrics[0]} in full ranking"] if beside else []
     columns = [
         "model", "users", "runs", "validation", *plan.metrics, *full_ranking, "seconds", "chosen",
     ]  # fmt: skip
@@ -122,9 +127,11 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         f"Figures of the {plan.part} part, mean over users and seeds; validation: the metric that "
         "chose epochs and settings.",
         legend(plan.metrics, SPREAD),
+        future_note(comparison),
     ]
-    title = f"{plan.title}: {comparison.dataset} ({plan.protocol})"
-    print_table(title, columns, lines, notes=[*notes, *warnings_of(comparison)])
+    title = f"{plan.title}: {comparison.dataset} ({protocol})"
+    notes += warnings_of(comparison)
+    print_table(title, columns, lines, notes=filter(None, notes))
 
 
 def _figure(metric: dict[str, float]) -> str:

@@ -98,6 +98,25 @@ class Interactions:
             report=report,
         )
 
+    @classmethod
+    def joined(cls, *parts: Interactions) -> Interactions:
+        """Put disjoint parts of one log together again; ids, places and report stay as they are."""
+        first = parts[0]
+        ratings = [part.ratings for part in parts if part.ratings is not None]
+        times = [part.timestamps for part in parts if part.timestamps is not None]
+        log = cls.from_rows(
+            first.users,
+            first.items,
+            np.concatenate([part.user_rows for part in parts]),
+            np.concatenate([part.item_rows for part in parts]),
+            ratings=np.concatenate(ratings) if ratings else None,
+            timestamps=np.concatenate(times) if times else None,
+            times_are_dates=first.times_are_dates,
+            categories=first.categories,
+        )
+        places = np.concatenate([part.positions for part in parts])
+        return replace(log, positions=places[log.positions], report=first.report)
+
     def __len__(self) -> int:
         """Return the number of distinct (user, item) pairs."""
         return len(self.positions)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import glob
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
-
-import numpy as np
 
 from transcf.data.catalog import load, recognize
 from transcf.data.interactions import Interactions
@@ -91,7 +88,8 @@ def _is_dataset(folder: Path) -> bool:
 
 def _open_dataset(folder: Path) -> Interactions:
     if is_saved_split(folder):
-        return _join(load_saved_split(folder))
+        split = load_saved_split(folder)
+        return Interactions.joined(split.train, split.validation, split.test)
     if is_prepared(folder):
         return read_prepared(folder)
     dataset = recognize(folder)
@@ -106,22 +104,3 @@ def _read(path: Path, reading: Reading) -> Interactions:
             f"{', '.join(dataset_names())}."
         )
     return read_interactions(path, **reading)
-
-
-def _join(split: Split) -> Interactions:
-    """Put the parts of a split together again."""
-    parts = (split.train, split.validation, split.test)
-    ratings = [part.ratings for part in parts if part.ratings is not None]
-    times = [part.timestamps for part in parts if part.timestamps is not None]
-    log = Interactions.from_rows(
-        split.train.users,
-        split.train.items,
-        np.concatenate([part.user_rows for part in parts]),
-        np.concatenate([part.item_rows for part in parts]),
-        ratings=np.concatenate(ratings) if ratings else None,
-        timestamps=np.concatenate(times) if times else None,
-        times_are_dates=split.train.times_are_dates,
-        categories=split.train.categories,
-    )
-    places = np.concatenate([part.positions for part in parts])
-    return replace(log, positions=places[log.positions], report=split.train.report)

@@ -4,40 +4,40 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, Unpack, get_args
+from typing import Any, Unpack
 
 from transcf.data.candidates import draw_candidates
 from transcf.data.interactions import Interactions
 from transcf.data.locations import find_folder, resolve
+from transcf.data.logs import as_interactions
 from transcf.data.logs import open_data as open_data
 from transcf.data.prepared import is_prepared, read_prepared_split
 from transcf.data.readers import Reading
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out
+from transcf.data.splits import leave_one_out, temporal_cut
 from transcf.data.storage import is_saved_split, load_saved_split
-from transcf.errors import ParameterError, is_word, shown
-
-#: Ways of judging: they decide how data is split, and whether there are candidates.
-Protocol: TypeAlias = Literal["strict", "paper", "paper-as-published"]
+from transcf.errors import DataError, EvaluationError, ParameterError
+from transcf.protocols import Protocol, full_ranking, protocol_named
 
 
 def open_split(
     spec: str | PathLike[str],
-    protocol: str = "strict",
+    protocol: str | None = None,
     *,
     seed: int = 0,
     **reading: Unpack[Reading],
 ) -> Split:
     """Open a split that fits a protocol.
 
-    A saved split is taken as it is. For `paper` and `paper-as-published`, a prepared folder
-    gives the authors' own split. Everything else is split by `leave_one_out`: in time order
-    where there are times, else at random; `Split.how` says which. The two sampled protocols get
-    99 drawn candidates where none are stored.
+    A saved split is taken as it is, if it fits. For sampled protocols, a prepared folder gives
+    the authors' own split. A log is split by `temporal_cut` for `forward`, and by `leave_one_out`
+    for the others: in time order where there are times, else at random; `Split.how` says which.
+    Sampled protocols get 99 drawn candidates where none are stored.
 
     Args:
         spec: As for `open_data`.
-        protocol: "strict", "paper" or "paper-as-published".
+        protocol: A name of `transcf.protocols.PROTOCOLS`. None stands for "forward" where a log
+            has times that leave somebody to judge after a cut, and for "strict" elsewhere.
         seed: Of the random split and of the candidates.
         reading: As for `open_data`.
     """
@@ -46,7 +46,7 @@ def open_split(
 
 def open_log_and_split(
     spec: str | PathLike[str],
-    protocol: str = "strict",
+    protocol: str | None = None,
     *,
     seed: int = 0,
     **reading: Unpack[Reading],
@@ -70,12 +70,12 @@ def open_log_and_split(
     return log, as_split(found, protocol, seed=seed)
 
 
-def _open(source: str | Path, protocol: str, reading: Reading) -> Interactions | Split:
+def _open(source: str | Path, protocol: str | None, reading: Reading) -> Interactions | Split:
     """Open what there is: a split where it is made already, else a log."""
-    check_protocol(protocol)
+    sampled = protocol is not None and protocol_named(protocol).sampled
     folder = _folder(source)
     is_saved = folder is not None and is_saved_split(folder)
-    if folder is None or not (is_saved or (protocol != "strict" and is_prepared(folder))):
+    if folder is None or not (is_saved or (sampled and is_prepared(folder))):
         return open_data(source, **reading)
     if reading:
         raise ParameterError(
@@ -85,7 +85,7 @@ def _open(source: str | Path, protocol: str, reading: Reading) -> Interactions |
     return load_saved_split(folder) if is_saved else read_prepared_split(folder)
 
 
-def as_split(data: Any, protocol: str = "strict", *, seed: int = 0) -> Split:
+def as_split(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split:
     """Make a split that fits a protocol out of whatever there is.
 
     Args:
@@ -93,27 +93,74 @@ def as_split(data: Any, protocol: str = "strict", *, seed: int = 0) -> Split:
         protocol: As for `open_split`, which says how a log is split.
         seed: Of the random split and of the candidates.
 
+    Raises:
+        EvaluationError: The protocol asks for another kind of split.
+
     Example:
         >>> from transcf import synthesize
-        >>> as_split(synthesize(users=50, items=30, interactions=500))
+        >>> as_split(synthesize(users=50, items=30, interactions=500), "strict")
         Split(leave-one-out by time: train 400, validation 50, test 50, candidates none)
     """
     if isinstance(data, str | PathLike):
         return open_split(data, protocol, seed=seed)
-    check_protocol(protocol)
-    split = data if isinstance(data, Split) else leave_one_out(data, seed=seed)
-    if protocol != "strict" and split.candidates is None:
-        split = draw_candidates(split, seed=seed)
-    return split
+    named = None if protocol is None else protocol_named(protocol)
+    split = data if isinstance(data, Split) else _split(as_interactions(data), named, seed)
+    if named is None:
+        return split
+    check_split(split, named.name)
+    needs_some = named.sampled and split.candidates is None
+    return draw_candidates(split, seed=seed) if needs_some else split
 
 
-def check_protocol(protocol: str) -> None:
-    """Raise a `ParameterError` unless it is the name of a protocol."""
-    if not is_word(protocol, get_args(Protocol)):
-        allowed = ", ".join(map(repr, get_args(Protocol)))
-        raise ParameterError(
-            f"protocol={shown(protocol)} is not allowed; it must be one of {allowed}."
-        )
+def usual_protocol(split: Split) -> str:
+    """Return the protocol that a split is judged by unless another is named.
+
+    Example:
+        >>> usual_protocol(as_split("synthetic"))
+        'forward'
+    """
+    return full_ranking(cut=split.is_cut, refit=True).name
+
+
+def check_split(split: Split, name: str) -> None:
+    """Raise an `EvaluationError` if a protocol of full ranking asks for another kind of split."""
+    protocol = protocol_named(name)
+    if protocol.sampled or protocol.cut == split.is_cut:
+        return
+    other = full_ranking(cut=split.is_cut, refit=protocol.refit).name
+    words = (
+        "a log that is cut at one moment, temporal_cut(log), so that nobody learns from the future"
+        if protocol.cut
+        else "each user's newest event held out, leave_one_out(log)"
+    )
+    raise EvaluationError(
+        f"The {protocol.name} protocol asks for {words}, and this split holds out {split.how}: "
+        f"split the log so, or use the {other} protocol."
+    )
+
+
+def _split(log: Interactions, protocol: Protocol | None, seed: int) -> Split:
+    if protocol is None:
+        return _usual_cut(log) or leave_one_out(log, seed=seed)
+    return temporal_cut(log) if protocol.cut else leave_one_out(log, seed=seed)
+
+
+def _usual_cut(log: Interactions) -> Split | None:
+    """Cut a log in time if it has times, and if somebody can be judged on both sides of the cut."""
+    if log.timestamps is None:
+        return None
+    try:
+        split = temporal_cut(log)
+    except DataError:  # as of a log whose events are all of one moment
+        return None
+    sides = ((split.train, split.validation), (split.before_test, split.test))
+    return split if all(_somebody_known(*side) for side in sides) else None
+
+
+def _somebody_known(before: Interactions, after: Interactions) -> bool:
+    """Whether a later event is one of a user and an item that there were before."""
+    users, items = before.by_user.counts > 0, before.by_item.counts > 0
+    return bool((users[after.user_rows] & items[after.item_rows]).any())
 
 
 def _folder(source: str | Path) -> Path | None:

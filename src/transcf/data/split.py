@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -79,6 +80,39 @@ class Split:
         """
         return str(self.recipe.get("how") or self.recipe.get("rule") or "not said")
 
+    @cached_property
+    def before_test(self) -> Interactions:
+        """Train and validation together: what a model learns from once all is chosen.
+
+        Example:
+            >>> from transcf import EASE, evaluate, synthesize, temporal_cut
+            >>> split = temporal_cut(synthesize())
+            >>> evaluate(EASE().fit(split.before_test), split).protocol
+            'forward'
+        """
+        return Interactions.joined(self.train, self.validation)
+
+    @cached_property
+    def is_cut(self) -> bool:
+        """Whether the log was cut in time: no part has an event before the end of an earlier one.
+
+        Example:
+            >>> from transcf import leave_one_out, synthesize
+            >>> leave_one_out(synthesize()).is_cut
+            False
+        """
+        if str(self.recipe.get("rule", "")).startswith("leave-one-out"):
+            return False  # though a log with a single user looks cut
+        ends: list[int] = []
+        for part in (self.train, self.validation, self.test):
+            if part.timestamps is None:
+                return False
+            if len(part):
+                if ends and int(part.timestamps.min()) <= ends[-1]:
+                    return False
+                ends.append(int(part.timestamps.max()))
+        return True
+
     def known_items(self, part: str) -> Csr:
         """Items that count as seen when `part` ("validation" or "test") is ranked.
 
@@ -86,7 +120,7 @@ class Split:
         """
         if part == "validation":
             return self.train.by_user
-        return _union(self.train, self.validation)
+        return self.before_test.by_user
 
     def touched_items(self) -> Csr:
         """Items of each user in any part."""

@@ -7,6 +7,10 @@
 | coverage@N | share of the rankable items that is in anybody's list |
 | popularity@N | mean training interactions of the items of a list, averaged over users |
 | gini@N | Gini coefficient of how often each rankable item is recommended |
+| future@N | share of what is in the lists that did not exist yet at the user's held-out event |
+
+An item exists from its first event on, in any part of the log; of several held-out events of a
+user the first one counts. An item that came later was learned from the future.
 
 The vector of an item is its training column: 1 for each user who has it. So the distance of two
 items is the same whatever model recommends them, and models can be compared. An item without
@@ -34,6 +38,8 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 #: Bytes that one pair of a list takes while its cosine is looked up.
 _PAIR_BYTES = 64
+#: Bytes that one place of a list takes while its item's first event is looked up.
+_TIME_BYTES = 16
 #: From this length on a list is judged by the sum of its vectors rather than pair by pair.
 _LONG = 200
 
@@ -81,6 +87,31 @@ def gini(lists: Rows, n: int, rankable: Mask) -> float:
     m, total = len(times), int(times.sum())
     # Differences of all pairs, |x - y|, by the places of the sorted numbers.
     return float(((2 * np.arange(1, m + 1) - m - 1) * times).sum() / (m * total))
+
+
+def not_yet(lists: Rows, n: int, born: Counts, moments: Counts) -> float:
+    """Share of the items among the first n of all lists that did not exist yet.
+
+    Args:
+        lists: (n_lists, length) item rows.
+        n: How much of the lists to look at.
+        born: (n_items,) when each item had its first event.
+        moments: (n_lists,) when the list would have been shown.
+
+    Example:
+        >>> lists = np.array([[0, 1], [1, -1]], np.int32)
+        >>> not_yet(lists, 2, np.array([3, 7]), np.array([5, 7]))
+        0.3333333333333333
+    """
+    early = shown = 0
+    step = max(1, BLOCK_BYTES // (_TIME_BYTES * max(1, n)))
+    for start in range(0, len(lists), step):
+        some = lists[start : start + step, :n]
+        is_item = some != UNKNOWN
+        later = born[some] > moments[start : start + step, None]
+        early += int((later & is_item).sum())
+        shown += int(is_item.sum())
+    return early / shown
 
 
 def diversity(lists: Rows, n: int, by_item: Csr) -> Floats:

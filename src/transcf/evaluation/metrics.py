@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from transcf.data.ids import Rows
 from transcf.errors import ParameterError, shown
+from transcf.protocols import protocol_named
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -169,19 +170,22 @@ def auc(indptr: Counts, beaten_by: Floats, against: Counts) -> Floats:
     return np.asarray(1 - before / against, dtype=np.float64)
 
 
-def metric_names(at: Sequence[int], *, beyond: bool = False, protocol: str = "strict") -> list[str]:
+def metric_names(
+    at: Sequence[int], *, beyond: bool = False, protocol: str | None = None
+) -> list[str]:
     """Name every metric that each user has a value of, in the order of tables.
 
     Args:
         at: Lengths N of the lists.
         beyond: Whether to go beyond accuracy.
-        protocol: Those that sample candidates make no lists.
+        protocol: Those that sample candidates make no lists; None does.
 
     Example:
         >>> metric_names([5], beyond=True)[5:]
         ['MAP@5', 'novelty@5', 'ILD@5', 'AUC']
     """
-    kinds = [*METRICS, *(LIST_METRICS if beyond and protocol == "strict" else ())]
+    has_lists = protocol is None or not protocol_named(protocol).sampled
+    kinds = [*METRICS, *(LIST_METRICS if beyond and has_lists else ())]
     return [f"{kind}@{n}" for kind in kinds for n in at] + (["AUC"] if beyond else [])
 
 

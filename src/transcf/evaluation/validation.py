@@ -13,9 +13,10 @@ from transcf.data.interactions import Interactions, Mask
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError
 from transcf.evaluation.metrics import check_metric, compute
-from transcf.evaluation.protocols import check_protocol, stored_candidates
+from transcf.evaluation.protocols import stored_candidates
 from transcf.evaluation.ranks import Ties, check_ties, rank
 from transcf.evaluation.tasks import Task, full_task, sampled_task
+from transcf.protocols import protocol_named
 from transcf.retrieval.scorer import Scorer
 
 
@@ -60,13 +61,16 @@ class Validation:
         self._made: tuple[Mask, Task] | None = None
 
     @classmethod
-    def of(cls, split: Split, protocol: str = "strict", ties: Ties = "pessimistic") -> Self:
-        """Validate as a protocol does: full ranking by N@10, or the paper's candidates by H@10."""
-        check_protocol(protocol)
+    def of(cls, split: Split, protocol: str | None = None, ties: Ties = "pessimistic") -> Self:
+        """Validate as a protocol does: full ranking by N@10, or the paper's candidates by H@10.
+
+        Unless a protocol is named, it is one of full ranking.
+        """
+        sampled = protocol is not None and protocol_named(protocol).sampled
         return cls(
             split.validation,
             known=split.train.by_user,
-            candidates=None if protocol == "strict" else stored_candidates(split, protocol),
+            candidates=stored_candidates(split, str(protocol)) if sampled else None,
             metric=validation_metric(protocol),
             ties=ties,
         )
@@ -115,14 +119,14 @@ class Validation:
         return self._made[1]
 
 
-def validation_metric(protocol: str) -> str:
-    """Return the metric by which a protocol chooses epochs and settings.
+def validation_metric(protocol: str | None) -> str:
+    """Return the metric by which a protocol chooses epochs and settings; None is full ranking.
 
     Example:
         >>> validation_metric("paper")
         'H@10'
     """
-    return "N@10" if protocol == "strict" else "H@10"
+    return "H@10" if protocol is not None and protocol_named(protocol).sampled else "N@10"
 
 
 def as_validation(train: Interactions, validation: Interactions | Validation) -> Validation:

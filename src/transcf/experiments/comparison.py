@@ -16,7 +16,7 @@ from transcf.data.split import Split
 from transcf.errors import ParameterError, TransCFError, shown
 from transcf.evaluation import paired_tests
 from transcf.evaluation.metrics import check_lengths
-from transcf.evaluation.protocols import Part, Protocol
+from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
 from transcf.evaluation.significance import LEVEL
@@ -121,7 +121,7 @@ def compare(
     metric: str | None = None,
     seeds: int = 1,
     budget: str = "none",
-    protocol: Protocol = "strict",
+    protocol: str | None = None,
     part: Part = "test",
     ties: Ties = "pessimistic",
     at: int | Sequence[int] = (10, 20),
@@ -134,8 +134,9 @@ def compare(
     """Fit and judge several models on one split, and test their differences.
 
     The same as `transcf compare` on the command line. Epochs and settings are chosen on the
-    validation part. A model that cannot be fitted is noted and does not stop the others; Ctrl-C
-    ends the comparison with the models that are done.
+    validation part; then the models learn from train and validation, and are tested once. A model
+    that cannot be fitted is noted and does not stop the others; Ctrl-C ends the comparison with
+    the models that are done.
 
     Args:
         models: Names, pairs of a name and parameters, or model objects, which lend their
@@ -148,7 +149,8 @@ def compare(
         seeds: Runs of every model that a seed changes.
         budget: How many settings of each model to try: "none" (as given), "small", "medium" or
             "large"; what is set by hand stays.
-        protocol: "strict" (full ranking), "paper" (sampled) or "paper-as-published".
+        protocol: As for `evaluate`; "forward" where the log has times and "strict" elsewhere unless
+            given.
         part: "test" or "validation".
         ties: How equal scores count: "pessimistic", "realistic" or "optimistic".
         at: Lengths of the lists that are judged.
@@ -266,6 +268,7 @@ def compare_models(
         >>> compare_models("mine", contenders, split, Judging("strict"), "N@10").best("N@10")
         'ease'
     """
+    judging = judging.on(split)
     runs, failures = run_all(contenders, split, judging, seeds, on_progress)
     if failures and not runs:
         raise next(iter(failures.values()))

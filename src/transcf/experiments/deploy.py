@@ -28,8 +28,8 @@ def fit_for_use(
 
     Args:
         model: What to fit.
-        log: All events.
-        split: The same log, with events held out.
+        log: All events to learn from in the end.
+        split: The same log, with events held out; or more of it.
         validation: How to judge epochs by them.
         options: How to run it; each of the two fits has a folder of checkpoints in the given one.
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
+from transcf.data.sources import usual_protocol
 from transcf.data.split import Split
 from transcf.errors import ParameterError, is_word, shown
 from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
 from transcf.evaluation.metrics import check_lengths, metric_names
-from transcf.evaluation.protocols import Part, Protocol, check_protocol
+from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties, check_ties
 from transcf.models.recommender import Recommender
+from transcf.protocols import Protocol, protocol_named
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Epoch
 
@@ -21,14 +23,14 @@ class Judging:
     """Protocol, ties, part and lengths.
 
     Attributes:
-        protocol: Name of the protocol.
+        protocol: Name of the protocol; None until it is known how the data is split (`on`).
         ties: How equal scores count.
         part: "validation" or "test".
         at: Lengths of the lists.
         beyond: Whether to go beyond accuracy, as `evaluate` does.
     """
 
-    protocol: Protocol
+    protocol: str | None = None
     ties: Ties = "pessimistic"
     part: Part = "test"
     at: tuple[int, ...] = (10, 20)
@@ -36,12 +38,23 @@ class Judging:
 
     def __post_init__(self) -> None:
         """Refuse rules that there cannot be before anything is fitted."""
-        check_protocol(self.protocol)
+        if self.protocol is not None:
+            protocol_named(self.protocol)
         check_ties(self.ties)
         check_lengths(self.at)
         if not is_word(self.part, get_args(Part)):
             allowed = " or ".join(map(repr, get_args(Part)))
             raise ParameterError(f"part={shown(self.part)} is not allowed; it must be {allowed}.")
+
+    def on(self, split: Split) -> Self:
+        """Return the rules for a split: the protocol that is usual there, unless one is named.
+
+        Example:
+            >>> from transcf import open_split
+            >>> Judging().on(open_split("synthetic")).protocol
+            'forward'
+        """
+        return replace(self, protocol=self.protocol or usual_protocol(split))
 
     def check_metric(self, metric: str) -> None:
         """Raise a `ParameterError` unless the figures will have the metric."""
@@ -72,16 +85,21 @@ class Judging:
 
     def full_ranking(self, model: Recommender[Any], split: Split) -> Evaluation | None:
         """Evaluate in full ranking where the protocol samples candidates, for comparison."""
-        if self.protocol == "strict":
+        if self._rules is None or not self._rules.sampled:
             return None
-        return replace(self, protocol="strict").judge(model, split)
+        return replace(self, protocol=None).judge(model, split)
 
-    def fit_and_judge(
+    def fit(
         self, model: Recommender[Any], split: Split, validation: Validation, options: FitOptions
-    ) -> Evaluation:
-        """Fit on the training part, with the epoch chosen as the protocol says, and evaluate."""
+    ) -> EpochRecorder | None:
+        """Fit on the training part, with the epoch chosen on validation data.
+
+        Returns:
+            The figures of all epochs, where the protocol picks the best of them.
+        """
         if not (self.picks_epochs_on_test and model.has_epochs()):
-            return self.judge(model.fit(split.train, validation, options), split)
+            model.fit(split.train, validation, options)
+            return None
         recorder = EpochRecorder(split, ties=self.ties, at=self.at, beyond=self.beyond)
 
         def on_epoch(epoch: Epoch[Any]) -> None:
@@ -90,9 +108,18 @@ class Judging:
                 options.on_epoch(epoch)
 
         model.fit(split.train, validation, replace(options, on_epoch=on_epoch))
-        return recorder.result()
+        return recorder
+
+    @property
+    def refits(self) -> bool:
+        """Whether a model learns anew from train and validation before it is judged."""
+        return self._rules is not None and self._rules.refit and self.part == "test"
 
     @property
     def picks_epochs_on_test(self) -> bool:
         """Whether the figures are the best of all epochs, as in the published tables."""
-        return self.protocol == "paper-as-published" and self.part == "test"
+        return self._rules is not None and self._rules.best_on_test and self.part == "test"
+
+    @property
+    def _rules(self) -> Protocol | None:
+        return None if self.protocol is None else protocol_named(self.protocol)

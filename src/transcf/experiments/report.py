@@ -187,7 +187,23 @@ def _notes(comparison: Comparison, shown: Sequence[str]) -> list[str]:
         tests += f" Settings: the best of at most {tried} on validation data"
         tests += f" ({validation_metric(comparison.judging.protocol)})."
     held_out = f"Held out: {comparison.split}."
-    return [held_out, legend(shown, ERROR), tests, *warnings_of(comparison)]
+    future = future_note(comparison)
+    return list(
+        filter(None, [held_out, legend(shown, ERROR), future, tests, *warnings_of(comparison)])
+    )
+
+
+def future_note(comparison: Comparison) -> str:
+    """Say how much of what is recommended did not exist yet; nothing where there are no times."""
+    shares = {done.name: done.catalogue() for done in comparison.runs}
+    names = {name for found in shares.values() for name in found if name.startswith("future@")}
+    if not names:
+        return ""
+    name = min(names, key=lambda one: int(one.partition("@")[2]))
+    listed = ", ".join(f"{model} {100 * found[name]:.1f} %" for model, found in shares.items())
+    if not any(found[name] for found in shares.values()):
+        listed = "nothing"
+    return f"Did not exist yet when the held-out event happened ({name}): {listed}."
 
 
 def warnings_of(comparison: Comparison) -> list[str]:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from transcf.data.catalog import load_split
 from transcf.data.filters import k_core
 from transcf.data.published import CATALOG
-from transcf.data.sources import open_data, open_split
+from transcf.data.sources import as_split, open_data, open_split
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out
-from transcf.evaluation.protocols import Protocol
 from transcf.experiments.comparison import Comparison, run_all
 from transcf.experiments.judging import Judging
 from transcf.experiments.runs import Contender, OnProgress
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
 from transcf.learning.presets import preset
 from transcf.models.registry import model_class
+from transcf.protocols import protocol_named
 
 #: Yields what it is given and counts it, as progress bars do.
 Track: TypeAlias = Callable[[Iterable[Contender]], Iterable[Contender]]
@@ -27,7 +26,7 @@ Track: TypeAlias = Callable[[Iterable[Contender]], Iterable[Contender]]
 def run_study(
     study: Study, on_progress: OnProgress = lambda text: None, track: Track = iter
 ) -> Iterator[Comparison]:
-    """Run a study, dataset by dataset.
+    """Run a study, dataset by dataset and protocol by protocol.
 
     A model that fails is noted and does not stop the others. After an interruption nothing more
     is run: what there is comes out.
@@ -41,17 +40,16 @@ def run_study(
         ParameterError: A model, a preset or a parameter does not exist or is not allowed; before
             anything is run.
     """
-    plans = [(dataset, _contenders(study, dataset)) for dataset in study.datasets]
-    judging = Judging(
-        cast(Protocol, study.protocol),
-        part=study.part,
-        at=study.lengths(),
-        beyond=study.beyond,
-    )
+    plans = [
+        (dataset, protocol, _contenders(study, dataset))
+        for dataset in study.datasets
+        for protocol in study.by(dataset)
+    ]
     metric = study.paired_tests or study.metrics[0]
-    for dataset, contenders in plans:
-        split = _split(dataset, study.protocol)
-        report = partial(_report_step, dataset.name, on_progress)
+    for dataset, protocol, contenders in plans:
+        judging = Judging(protocol, part=study.part, at=study.lengths(), beyond=study.beyond)
+        split = _split(dataset, protocol)
+        report = partial(_report_step, f"{dataset.name} ({protocol})", on_progress)
         done = run_all(track(contenders), split, judging, range(study.seeds), report)
         found = Comparison(dataset.name, judging, metric, *done, split.how)
         yield found
@@ -82,8 +80,8 @@ def _contender(plan: ModelPlan, dataset: DatasetPlan) -> Contender:
 def _split(dataset: DatasetPlan, protocol: str) -> Split:
     if dataset.core is not None:
         log = k_core(open_data(dataset.name), dataset.core, dataset.core)
-        return leave_one_out(log)
-    if protocol != "strict" and dataset.name in CATALOG:
+        return as_split(log, protocol)
+    if protocol_named(protocol).sampled and dataset.name in CATALOG:
         # Beside published figures only the authors' own split will do, not one drawn here.
         return load_split(dataset.name)
     return open_split(dataset.name, protocol)

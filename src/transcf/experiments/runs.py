@@ -21,6 +21,8 @@ ModelSpec: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Recommender[Any]"
 #: Called with one line of text that tells what is being done.
 OnProgress: TypeAlias = Callable[[str], None]
 
+#: Times in the report of a fit: the whole, and parts of it.
+_CLOCKS = ("seconds", "training_seconds", "validation_seconds")
 #: What every table of sampled figures has to say.
 SAMPLED_NOTE = (
     "Sampled candidates favour models that rank rare items first: compare with inverse-popularity "
@@ -92,7 +94,8 @@ class Run:
         name: Stands for it in the table.
         model: The fitted model of the first seed.
         evaluations: One for each seed; a single one if the seed changes nothing.
-        seconds: Wall clock of one whole fit, mean over the seeds.
+        seconds: Wall clock of one whole fit, mean over the seeds; of both where the epoch is chosen
+            in one and the model of that epoch learned in another.
         parts: `training_seconds` and `validation_seconds` of it, for models with epochs.
         validation: What chose settings and epochs, of the kept models, mean over the seeds; None
             for a model that was fitted elsewhere.
@@ -178,6 +181,9 @@ def run(
 ) -> Run:
     """Choose settings on validation data (first seed), then fit and judge with every seed.
 
+    Where the protocol says so, each model learns anew from train and validation, up to the epoch
+    that was chosen, before it is judged.
+
     Args:
         contender: What to run.
         split: Where; its test part is read by the final judging alone.
@@ -188,21 +194,27 @@ def run(
         with_validation: Whether to judge the kept models by all of the validation part, too, for
             tables that show it.
     """
+    judging = judging.on(split)
     validation = Validation.of(split, judging.protocol, judging.ties)
     chosen, fitted, untrained = _choose(contender, split, validation, seeds[0], on_progress)
     models: list[Recommender[Any]] = []
     evaluations, figures, reports = [], [], []
     for seed in seeds if contender.takes_seed else seeds[:1]:
+        recorder, step = None, f"{contender.name}, seed {seed}"
         if fitted is not None and not models and not judging.picks_epochs_on_test:
             model = fitted
-            evaluations.append(judging.judge(model, split))
         else:
             model = contender.make(seed, chosen)
-            options = _options(f"{contender.name}, seed {seed}", on_progress)
-            evaluations.append(judging.fit_and_judge(model, split, validation, options))
-            _check_finished(model)
+            if with_validation or model.has_epochs() or not judging.refits:
+                options = _options(step, on_progress)
+                recorder = judging.fit(model, split, validation, options)
+                _check_finished(model)
         figures += [validation(model)] if with_validation else []
-        reports.append(model.report_)
+        report = dict(model.report_) if model.has_epochs() else {}
+        if judging.refits:
+            _refit(model, split, _options(f"{step}, refit", on_progress))
+        evaluations.append(judging.judge(model, split) if recorder is None else recorder.result())
+        reports.append(_added(report, model.report_) if judging.refits else model.report_)
         models = models or [model]
     return Run(
         name=contender.name,
@@ -216,7 +228,7 @@ def run(
         full_ranking=judging.full_ranking(models[0], split),
         parts={
             part: mean(report[part] for report in reports)
-            for part in ("training_seconds", "validation_seconds")
+            for part in _CLOCKS[1:]
             if part in reports[0]
         },
     )
@@ -271,6 +283,20 @@ def _choose(
     if best is None:
         raise failures[0]
     return best[1], best[2], list(map(str, failures))
+
+
+def _refit(model: Recommender[Any], split: Split, options: FitOptions) -> None:
+    """Learn anew from train and validation, up to the epoch that was chosen, if there is any."""
+    if model.is_fitted:
+        model.refit(split.before_test, options)
+    else:
+        model.fit(split.before_test, None, options)
+    _check_finished(model)
+
+
+def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, float]:
+    """Add up the times of two fits."""
+    return {part: first.get(part, 0.0) + second[part] for part in _CLOCKS if part in second}
 
 
 def _check_finished(model: Recommender[Any]) -> None:

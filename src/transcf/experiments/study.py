@@ -12,7 +12,8 @@ from typing import Any, Self, TypeVar, get_args
 
 from transcf.errors import ParameterError
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
-from transcf.evaluation.protocols import Part, check_protocol
+from transcf.evaluation.protocols import Part
+from transcf.protocols import protocol_named
 
 T = TypeVar("T")
 
@@ -21,11 +22,21 @@ _FOLDER = files("transcf.experiments").joinpath("studies")
 
 @dataclass(frozen=True)
 class DatasetPlan:
-    """One dataset of a study."""
+    """One dataset of a study; `protocols` stand in the place of the study's, a table for each."""
 
     name: str
     core: int | None = None
+    protocols: list[str] = field(default_factory=list)
     published: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check what a file may have wrong."""
+        if not isinstance(self.protocols, list):
+            raise ParameterError(
+                f"The study has protocols = {self.protocols!r} for {self.name}: give a list."
+            )
+        for name in self.protocols:
+            protocol_named(name)
 
 
 @dataclass(frozen=True)
@@ -83,14 +94,15 @@ class Study:
 
     def __post_init__(self) -> None:
         """Check all but the models' parameters before anything is run."""
-        check_protocol(self.protocol)
-        judged = metric_names(self.lengths(), beyond=self.beyond, protocol=self.protocol)
-        for name in self._names:
-            if name not in judged:
-                raise ParameterError(
-                    f"The study has the metric {name!r}, which needs lists of full ranking: use "
-                    'protocol = "strict".'
-                )
+        protocol_named(self.protocol)
+        for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
+            judged = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
+            for name in self._names:
+                if name not in judged:
+                    raise ParameterError(
+                        f"The study has the metric {name!r}, which needs lists of full ranking: "
+                        'use protocol = "strict" or "forward".'
+                    )
         if not isinstance(self.seeds, int) or self.seeds < 1:
             raise ParameterError(f"The study has seeds = {self.seeds!r}: give a number from 1 on.")
         if not self.datasets or not self.models:
@@ -98,6 +110,10 @@ class Study:
         if self.part not in get_args(Part):
             allowed = " or ".join(map(repr, get_args(Part)))
             raise ParameterError(f"The study has part = {self.part!r}; it must be {allowed}.")
+
+    def by(self, dataset: DatasetPlan) -> list[str]:
+        """Return the protocols by which models are judged on a dataset."""
+        return dataset.protocols or [self.protocol]
 
     def lengths(self) -> tuple[int, ...]:
         """Lengths N of the lists that the metrics need, ascending."""
