@@ -42,6 +42,7 @@ FILES = {
         "ratings.dat": "1::0104257::8::1364690142\n1::1259521::6::1364118447\n",
         "movies.dat": "0104257::A Few: Good Men (1992)::Crime|Drama\n1259521::The Cabin::\n",
     },
+    "beauty": {"Beauty.txt": "0\t6845\t1318896000\n0\t7872\t1318896000\n3\t1\t1318896001\n"},
     "ml-latest-small": {
         "ratings.csv": "userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n"
         "1,10,3.0,1260759179\n",
@@ -60,6 +61,7 @@ EXPECTED = {
     ],
     "pinterest": [(0, 2), (0, 4), (0, 5), (1, 4)],
     "movietweetings": [(1, "0104257", 8.0, 1364690142), (1, "1259521", 6.0, 1364118447)],
+    "beauty": [(0, 6845, 1318896000), (0, 7872, 1318896000), (3, 1, 1318896001)],
     "ml-latest-small": [(1, 10, 3.0, 1260759179), (1, 31, 2.5, 1260759144)],
 }
 
@@ -95,7 +97,18 @@ def test_reviews_of_amazon(tmp_path):
     assert datasets.load("amazon", tmp_path).to_frame().rows() == [("A1", "00X", 4.0, 5)]
 
 
-@pytest.mark.parametrize("name", ["bookcrossing", "movietweetings", "tradesy"])
+def test_other_forms_of_beauty(tmp_path):
+    folder = tmp_path / "beauty"  # a common name of a file is known by that of its folder
+    folder.mkdir()
+    lines = FILES["beauty"]["Beauty.txt"].replace("\t", ",")
+    (folder / "events.csv").write_text(f"user_id,item_id,timestamp\n{lines}")
+    assert open_data(folder).to_frame().rows() == EXPECTED["beauty"]
+    review = '{"reviewerID": "A1", "asin": "00X", "overall": 4.0, "unixReviewTime": 5, "x": 1}\n'
+    (tmp_path / "reviews_Beauty_5.json").write_text(review)
+    assert open_data(tmp_path).to_frame().rows() == [("A1", "00X", 4.0, 5)]
+
+
+@pytest.mark.parametrize("name", ["beauty", "bookcrossing", "movietweetings", "tradesy"])
 def test_lines_in_another_form_are_refused(tmp_path, name):
     folder = write(tmp_path, name)
     file = folder / next(iter(FILES[name]))
@@ -106,7 +119,7 @@ def test_lines_in_another_form_are_refused(tmp_path, name):
 
 def test_every_entry_says_where_what_and_how():
     assert {"delicious", "tradesy", "ciao", "amazon", "bookcrossing", "pinterest", "flixster",
-            "movietweetings", "ml-latest-small"} == set(datasets.names())  # fmt: skip
+            "movietweetings", "beauty", "ml-latest-small"} == set(datasets.names())  # fmt: skip
     for name in datasets.names():
         entry = datasets.describe(name)
         assert entry.home.startswith("http")
@@ -304,7 +317,8 @@ def test_open_data_names_what_it_knows(tmp_path, monkeypatch):
 
 
 def test_open_split_draws_candidates_for_sampled_protocols_only():
-    assert open_split("synthetic", "strict").candidates is None
+    for protocol in (None, "forward", "strict"):
+        assert open_split("synthetic", protocol).candidates is None
     split = open_split("synthetic", "paper", seed=4)
     assert split.candidates.source == "99 drawn, seed 4"
     assert split.recipe["rule"] == "leave-one-out by time"

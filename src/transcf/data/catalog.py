@@ -1,4 +1,4 @@
-"""`load(name)`: the datasets of the paper and two more, found locally or fetched."""
+"""`load(name)`: the datasets of the paper and three more, found locally or fetched."""
 
 from __future__ import annotations
 

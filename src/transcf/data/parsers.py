@@ -176,10 +176,27 @@ def parse_amazon(folder: Path) -> Interactions:
         pattern = r"^(?<user>[^,]+),(?<item>[^,]+),(?<rating>[^,]+),(?<time>[^,]+)$"
         return text_log(parse_lines(path, pattern), path)
     path = require_file(folder, f"reviews_{name}_5.json", f"reviews_{name}.json")
+    return _reviews(path)
+
+
+def _reviews(path: Path) -> Interactions:
+    """Reviews of Amazon, one JSON object a line."""
     with as_published(path):
         reviews = pl.read_ndjson(read_text(path).encode())
         table = reviews.select("reviewerID", "asin", "overall", "unixReviewTime")
     return table_log(table)
+
+
+def parse_beauty(folder: Path) -> Interactions:
+    """Amazon, Beauty, the 5-core: user, item and time, as a list parted by tabs or as reviews."""
+    path = find_file(folder, "Beauty.txt") or find_file(folder, "events.csv")
+    if path is not None:
+        mark = "\t" if path.name.startswith("Beauty.txt") else ","
+        pattern = rf"^(?<user>[^{mark}]+){mark}(?<item>[^{mark}]+){mark}(?<time>[^{mark}]+)$"
+        table = parse_lines(path, pattern)
+        has_header = table["user"].head(1).to_list() == ["user_id"]
+        return text_log(table[int(has_header) :], path)
+    return _reviews(require_file(folder, "reviews_Beauty_5.json"))
 
 
 def parse_bookcrossing(folder: Path) -> Interactions:

@@ -57,6 +57,7 @@ _TWEETINGS = "https://raw.githubusercontent.com/sidooms/MovieTweetings/master/sn
 _PINTEREST = "https://raw.githubusercontent.com/hexiangnan/neural_collaborative_filtering/master"
 _MOVIELENS = "https://files.grouplens.org/datasets/movielens/ml-latest-small.zip"
 _AMAZON = "ratings_Cell_Phones_and_Accessories.csv"
+_REVIEWS = "http://snap.stanford.edu/data/amazon/productGraph/categoryFiles"
 
 _ENTRIES = (
     Dataset(
@@ -123,7 +124,7 @@ _ENTRIES = (
         marks=(_AMAZON, "reviews_Cell_Phones_and_Accessories_5.json"),
         remotes=(
             Remote(
-                f"http://snap.stanford.edu/data/amazon/productGraph/categoryFiles/{_AMAZON}",
+                f"{_REVIEWS}/{_AMAZON}",
                 _AMAZON,
             ),
         ),
@@ -200,6 +201,18 @@ _ENTRIES = (
                 "e63fb84bc734e3c574f135634a40d3cbafab22b8f94f5fc0b80f80d1d2076efc",
             ),
         ),
+    ),
+    Dataset(
+        # A tab-separated list of user, item and time, or the reviews it was made from.
+        name="beauty",
+        title="Amazon, Beauty, 5-core",
+        home="https://cseweb.ucsd.edu/~jmcauley/datasets/amazon/links.html",
+        citation="McAuley, Targett, Shi, van den Hengel: Image-based recommendations on styles and "
+        "substitutes. SIGIR 2015.",
+        terms=_RESEARCH,
+        parse=parsers.parse_beauty,
+        marks=("Beauty.txt", "reviews_Beauty_5.json"),
+        remotes=(Remote(f"{_REVIEWS}/reviews_Beauty_5.json.gz", "reviews_Beauty_5.json.gz"),),
     ),
     Dataset(
         # Its makers replace the archive from time to time, so no checksum can be stated.

@@ -41,6 +41,7 @@ def open_split(
         seed: Of the random split and of the candidates.
         reading: As for `open_data`.
     """
+    # Resolved here, so that a warning about the path names the line of the caller.
     return as_split(_open(resolve(spec), protocol, reading), protocol, seed=seed)
 
 
