@@ -53,7 +53,7 @@ def test_evaluate_has_the_promised_form(answer: Answer, log_file: Path) -> None:
     found = answer("evaluate", log_file, "--model", "random", "--seeds", 3, "--at", "5")
     assert {"model", "protocol", "users", "metrics", "seconds", "skipped", "parameters", "ties",
             "dataset"} <= set(found)  # fmt: skip
-    assert (found["model"], found["protocol"], found["runs"]) == ("random", "strict", 3)
+    assert (found["model"], found["protocol"], found["runs"]) == ("random", "forward", 3)
     assert set(found["metrics"]["H@5"]) == {"mean", "sd", "se"}
     assert found["metrics"]["N@5"]["sd"] > 0
     single = [
@@ -72,7 +72,7 @@ def test_a_model_without_chance_runs_once(answer: Answer, log_file: Path) -> Non
 
 def test_full_ranking_stands_beside_sampled_figures(answer: Answer, log_file: Path) -> None:
     sampled = answer("evaluate", log_file, "--model", "ease", "--protocol", "paper")
-    strict = answer("evaluate", log_file, "--model", "ease")
+    strict = answer("evaluate", log_file, "--model", "ease", "--protocol", "strict-no-refit")
     assert sampled["full_ranking"]["N@10"]["mean"] == strict["metrics"]["N@10"]["mean"]
     assert "full_ranking" not in strict
     assert any("rare" in note for note in sampled["notes"])
@@ -83,13 +83,27 @@ def test_fit_then_evaluate_equals_evaluate(
 ) -> None:
     data = tmp_path / "events.csv"
     data.write_bytes(log_file.read_bytes())
-    ease = ("--model", "ease", "--set", "regularization=50")
     folder = tmp_path / "model"
-    fitted = answer("fit", data, *ease, "--out", folder, "--seed", 4, "--threads", 1, "--hold-out")
+    bpr = ("--model", "bpr", "--set", "dim=8", "--set", "epochs=3", "--set", "validate_every=1")
+    for protocol in ("forward", "strict", "strict-no-refit", "paper"):
+        words = (*bpr, "--seed", 4, "--protocol", protocol)
+        answer("fit", data, *words, "--out", folder, "--hold-out", "--overwrite")
+        saved, direct = answer("evaluate", folder), answer("evaluate", data, *words)
+        assert saved["metrics"] == direct["metrics"]
+        assert saved["protocol"] == direct["protocol"] == protocol
+        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["model"]
+    ease = ("--model", "ease", "--set", "regularization=50")
+    fitted = answer(
+        "fit", data, *ease, "--out", folder, "--threads", 1, "--hold-out", "--overwrite"
+    )
     assert fitted["parameters"]["regularization"] == 50
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["model"]
     saved = answer("evaluate", folder)
-    assert saved["metrics"] == answer("evaluate", data, *ease, "--seed", 4)["metrics"]
+    assert saved["protocol"] == fitted["protocol"] == "forward"
+    assert saved["metrics"] == answer("evaluate", data, *ease)["metrics"]
+    assert "this split holds out the newest 10 %" in refusal(
+        "evaluate", folder, "--protocol", "strict"
+    )
+    assert "of the validation interactions" in refusal("evaluate", folder, "--part", "validation")
     assert transcf.load(folder).report_["dataset"] == str(data.resolve())
     data.write_text("\n".join(data.read_text().splitlines()[:-50]))
     assert "has changed" in refusal("evaluate", folder)
@@ -203,7 +217,8 @@ def test_a_strict_model_is_judged_by_sampled_candidates(
     answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "model"
-    answer("fit", log_file, "--model", "ease", "--out", folder, "--seed", 4, "--hold-out")
+    old = ("--protocol", "strict-no-refit")
+    answer("fit", log_file, "--model", "ease", "--out", folder, "--seed", 4, "--hold-out", *old)
     found = answer("evaluate", folder, "--protocol", "paper")
     direct = answer("evaluate", log_file, "--model", "ease", "--protocol", "paper", "--seed", 4)
     assert found["metrics"] == direct["metrics"]

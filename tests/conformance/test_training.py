@@ -13,10 +13,10 @@ from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, hit_rate, mak
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out
+from transcf.data.splits import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
-from transcf.errors import NotFittedError
-from transcf.evaluation import Validation
+from transcf.errors import EvaluationError, NotFittedError
+from transcf.evaluation import Validation, evaluate
 from transcf.experiments.judging import Judging
 from transcf.experiments.runs import Contender, run
 from transcf.learning.fitting import Fit, Held
@@ -104,6 +104,30 @@ def test_the_test_part_is_not_there_while_settings_are_chosen(name: str, split: 
     blind = run(contender, replace(split, test=nothing), judging, [0])
     assert blind.chosen == whole.chosen
     assert digest(blind.model) == digest(whole.model)
+
+
+@EVERY_MODEL
+def test_refit_is_a_fresh_fit_on_the_union_up_to_the_chosen_epoch(name: str, split: Split) -> None:
+    """Bit for bit: nothing is left of the fit that chose the epoch."""
+    model = make(name, **few_epochs(name)).fit(split.train, Validation.of(split))
+    chosen = model.best_epoch_
+    model.refit(split.before_test)
+    epochs = trail(make(name, **few_epochs(name)), split.before_test, None)
+    assert digest(model) == epochs[(chosen or 1) - 1]
+    assert model.best_epoch_ == chosen
+    assert model.report_["interactions"] == len(split.train) + len(split.validation)
+
+
+@EVERY_MODEL
+def test_a_model_that_has_seen_one_event_after_the_cut_is_caught(name: str) -> None:
+    cut = temporal_cut(synthesize(users=60, items=40, interactions=900, seed=1))
+    event = np.arange(len(cut.test)) == 3
+    quick = {"epochs": 1} if name in ITERATIVE else {}
+    model = make(name, **quick).fit(cut.before_test)
+    assert evaluate(model, cut, "forward").users
+    model.fit(Interactions.joined(cut.before_test, cut.test.select(event)))
+    with pytest.raises(EvaluationError, match="fitted on 1 of the test interactions"):
+        evaluate(model, cut, "forward")
 
 
 class KilledError(Exception):

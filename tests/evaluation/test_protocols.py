@@ -9,7 +9,7 @@ import pytest
 from tests.evaluation.scorers import TableScorer, random_split
 
 from transcf.data.candidates import draw_candidates
-from transcf.data.splits import leave_one_out
+from transcf.data.splits import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, EvaluationError, NotFittedError, ParameterError
 from transcf.evaluation import (
@@ -47,7 +47,7 @@ def test_means_and_errors_are_those_of_the_users(split) -> None:
 
 def test_coverage_and_popularity_are_those_of_the_lists(split) -> None:
     scorer = scorer_for(split)
-    found = evaluate(scorer, split, at=(4,))
+    found = evaluate(scorer, split, "strict-no-refit", at=(4,))
     known = split.known_items("test")
     counts = np.bincount(split.train.item_rows, minlength=30)
     shown = {}
@@ -64,7 +64,7 @@ def test_nothing_is_skipped_in_silence() -> None:
     for seed in range(20):
         split = random_split(seed, density=0.1)
         rankable = np.bincount(split.train.item_rows, minlength=30) > 0
-        found = evaluate(scorer_for(split), split)
+        found = evaluate(scorer_for(split), split, "strict-no-refit")
         trained = split.train.by_user.counts > 0
         idle = (split.test.by_user.counts > 0) & ~trained
         assert found.skipped.get(NO_HISTORY, 0) == idle.sum()
@@ -73,9 +73,9 @@ def test_nothing_is_skipped_in_silence() -> None:
         assert not {KNOWN_TARGET, NO_CANDIDATES} & set(found.skipped)
 
 
-@pytest.mark.parametrize("protocol", ["strict", "paper"])
+@pytest.mark.parametrize("protocol", ["strict", "strict-no-refit", "paper"])
 def test_only_users_with_training_interactions_are_ranked(protocol) -> None:
-    """User 3 is known by validation items alone: nothing was learned about them."""
+    """User 3 is known by validation items alone, from which only refitted models have learned."""
     split = random_split(3)
     train = split.train.select(split.train.user_rows != 3)
     split = draw_candidates(replace(split, train=train), n=8)
@@ -83,22 +83,21 @@ def test_only_users_with_training_interactions_are_ranked(protocol) -> None:
     assert len(split.test.by_user.row(3))
     for part in ("validation", "test"):
         found = evaluate(scorer_for(split), split, protocol, part=part)
-        assert 3 not in found.per_user["user_id"]
-        assert found.skipped[NO_HISTORY] == 1
+        is_learned = part == "test" and protocol == "strict"
+        assert (3 in found.per_user["user_id"]) == is_learned
+        assert found.skipped.get(NO_HISTORY, 0) == (not is_learned)
 
 
 def test_a_model_is_not_judged_by_what_it_was_fitted_on(split) -> None:
     both = split.known_items("test")
     everything = replace(scorer_for(split), name="greedy")
     everything.users_, everything.items_ = split.train.users, split.train.items
-    for seen, part, count in (
-        (both, "validation", len(split.validation)),
-        (split.touched_items(), "test", len(split.test)),
+    for seen, part, count, mend in (
+        (both, "validation", len(split.validation), "split.train"),
+        (split.touched_items(), "test", len(split.test), "split.before_test"),
     ):
         everything.seen_ = seen
-        with pytest.raises(
-            EvaluationError, match=f"{count} of the {part} .* fit it on split.train"
-        ):
+        with pytest.raises(EvaluationError, match=f"{count} of the {part} .* fit it on {mend}"):
             evaluate(everything, split, part=part)
     everything.seen_ = both  # validation data may be learned from once all is chosen
     assert evaluate(everything, split).users
@@ -195,16 +194,23 @@ def test_evaluate_splits_whatever_fit_takes(tmp_path) -> None:
     table = log.to_frame()
     path = tmp_path / "events.parquet"
     table.write_parquet(path)
-    split = leave_one_out(log)
-    model = EASE().fit(split.train)
-    expected = evaluate(model, split).metrics
-    for data in (log, table, table.to_pandas(), path, str(path)):
-        assert evaluate(model, data).metrics == expected
+    for protocol, split in (("forward", temporal_cut(log)), ("strict", leave_one_out(log))):
+        model = EASE().fit(split.before_test)
+        expected = evaluate(model, split).metrics
+        usual = None if protocol == "forward" else protocol
+        for data in (log, table, table.to_pandas(), path, str(path)):
+            found = evaluate(model, data, usual)
+            assert (found.metrics, found.protocol) == (expected, protocol)
     sampled = evaluate(model, table, "paper").metrics
     assert sampled == evaluate(model, draw_candidates(split), "paper").metrics
     greedy = EASE().fit(table)
-    with pytest.raises(EvaluationError, match=r"fitted on 60 of the test .*leave_one_out"):
+    with pytest.raises(EvaluationError, match=r"fitted on 90 of the test .*temporal_cut"):
         evaluate(greedy, table)
+    with pytest.raises(EvaluationError, match=r"fitted on 60 of the test .*leave_one_out"):
+        evaluate(greedy, table, "strict")
+    untimed = evaluate(EASE().fit(leave_one_out(table.drop("timestamp")).before_test),
+                       table.drop("timestamp"))  # fmt: skip
+    assert untimed.protocol == "strict"
 
 
 def test_what_cannot_be_evaluated_gets_one_sentence(split) -> None:

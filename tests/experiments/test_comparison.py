@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import wilcoxon
 
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out
+from transcf.data.splits import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.errors import NotFittedError, ParameterError
 from transcf.evaluation import Validation, evaluate
@@ -21,6 +21,7 @@ from transcf.experiments.comparison import Comparison, compare, compare_models, 
 from transcf.experiments.judging import Judging
 from transcf.experiments.report import Table, table_of, write_report
 from transcf.experiments.runs import Contender, run
+from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
 from transcf.models.popularity import Popularity
 from transcf.models.random import Random
@@ -54,14 +55,14 @@ def test_settings_are_those_that_are_best_on_validation_data(
     best = max(figures, key=figures.__getitem__)
     assert tuned.chosen == {"regularization": best}
     assert tuned.validation == pytest.approx(figures[best])
-    direct = evaluate(EASE(regularization=best).fit(split.train), split)
+    direct = evaluate(EASE(regularization=best).fit(split.before_test), split)
     assert tuned.summary()["N@10"]["mean"] == pytest.approx(direct.metrics["N@10"].mean)
 
 
 def test_seeds_are_run_where_they_change_something(found: Comparison, split: Split) -> None:
     assert [len(done.evaluations) for done in found.runs] == [1, 2, 1]
     means = [
-        evaluate(Random(random_state=seed).fit(split.train), split).metrics["H@10"].mean
+        evaluate(Random(random_state=seed).fit(split.before_test), split).metrics["H@10"].mean
         for seed in (0, 1)
     ]
     assert found.summaries["random"]["H@10"]["mean"] == pytest.approx(np.mean(means))
@@ -129,7 +130,7 @@ def test_compare_takes_names_pairs_and_objects(by_library: Comparison, split: Sp
         "popularity", "inverse-popularity", "random", "ease (1)", "itemknn", "ease (2)",
     ]  # fmt: skip
     for name, strength in (("ease (1)", 5.0), ("ease (2)", 50.0)):
-        direct = evaluate(EASE(regularization=strength).fit(split.train), split, at=(5,))
+        direct = evaluate(EASE(regularization=strength).fit(split.before_test), split, at=(5,))
         found = by_library.summaries[name]["MRR@5"]
         assert found["mean"] == pytest.approx(direct.metrics["MRR@5"].mean)
     assert by_library.metric == "MRR@5"
@@ -264,10 +265,19 @@ def test_progress_is_reported_step_by_step(split: Split) -> None:
     steps: list[str] = []
     contender = Contender("mine", "transcf", {"epochs": 2, "dim": 4}, [{}, {"dim": 8}])
     run(contender, split, Judging("strict"), [0, 1], steps.append)
+
+    def refit(seed: int) -> list[str]:
+        """The epochs before the best one are run again on more data."""
+        step = f"mine, seed {seed}, refit"
+        epochs = [s for s in steps if s.startswith(f"{step}, epoch")]
+        assert epochs == [f"{step}, epoch {n + 1}" for n in range(len(epochs))]
+        assert len(epochs) in (1, 2)
+        return [step, *epochs]
+
     assert steps == [
         "mine, setting 1 of 2", "mine, setting 1 of 2, epoch 1", "mine, setting 1 of 2, epoch 2",
         "mine, setting 2 of 2", "mine, setting 2 of 2, epoch 1", "mine, setting 2 of 2, epoch 2",
-        "mine, seed 1", "mine, seed 1, epoch 1", "mine, seed 1, epoch 2",
+        *refit(0), "mine, seed 1", "mine, seed 1, epoch 1", "mine, seed 1, epoch 2", *refit(1),
     ]  # fmt: skip
 
 
@@ -306,3 +316,32 @@ def test_an_interruption_ends_it_with_what_is_there(
     assert "interrupted" in str(found.failures["ease"])
     with pytest.raises(KeyboardInterrupt):
         compare_models("data", contenders[2:], split, Judging("strict"), "N@10")
+
+
+@pytest.mark.parametrize(("protocol", "make"), [("forward", temporal_cut), (None, leave_one_out)])
+def test_the_judged_model_has_learned_from_train_and_validation(protocol: str, make: Any) -> None:
+    split = make(synthesize(users=200, items=60, interactions=3000, seed=1))
+    params = {"dim": 8, "validate_every": 1, "epochs": 4}
+    choices = [{"learning_rate": 0.001}, {"learning_rate": 0.2}]
+    done = run(Contender("bpr", "bpr", params, choices), split, Judging(protocol), [0, 1])
+    chosen = [BPR(**params, **choice, random_state=0).fit(split.train, Validation.of(split))
+              for choice in choices]  # fmt: skip
+    judge = Validation.of(split)
+    best = max(range(2), key=lambda number: judge(chosen[number]))
+    assert done.chosen == choices[best]
+    epochs = chosen[best].best_epoch_
+    fresh = BPR(**{**params, "epochs": epochs}, **choices[best], random_state=0)
+    fresh.fit(split.before_test)
+    np.testing.assert_array_equal(done.model.item_vectors_, fresh.item_vectors_)
+    first = done.evaluations[0]
+    assert first.metrics == evaluate(fresh, split).metrics
+    assert first.protocol == ("strict" if protocol is None else protocol)
+    other = BPR(**params, **choices[best], random_state=1).fit(split.train, judge)
+    assert done.validation == pytest.approx((judge(chosen[best]) + judge(other)) / 2)
+
+
+def test_the_old_way_is_there_under_its_name(split: Split) -> None:
+    done = run(Contender("ease", "ease"), split, Judging("strict-no-refit"), [0])
+    direct = evaluate(EASE().fit(split.train), split)
+    assert done.evaluations[0].protocol == direct.protocol == "strict-no-refit"
+    assert done.evaluations[0].metrics == direct.metrics

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transcf.data import leave_one_out, synthesize
+from transcf.data import k_core, leave_one_out, synthesize, temporal_cut
 from transcf.data.split import Split
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation, evaluate
@@ -40,7 +40,8 @@ def test_runs_hold_the_metrics_of_their_part_and_the_validation_figure(folder, p
     (found,) = run_study(study(folder, part=part))
     popular, random = found.runs
     split = Split.load(folder)
-    expected = evaluate(Popularity().fit(split.train), split, part=part, at=(3, 7)).metrics
+    train = split.before_test if part == "test" else split.train
+    expected = evaluate(Popularity().fit(train), split, "strict", part=part, at=(3, 7)).metrics
     for name in ("H@7", "N@3"):
         assert popular.summary()[name]["mean"] == pytest.approx(expected[name].mean)
     judge = Validation.of(split)
@@ -67,7 +68,9 @@ def test_pairs_are_tested_by_a_metric_that_no_column_shows(folder) -> None:
     assert found.tests.select("model_a", "model_b").rows() == [("popularity", "random")]
     split = Split.load(folder)
     means = [
-        evaluate(Random(random_state=seed).fit(split.train), split, at=(5,)).metrics["MRR@5"].mean
+        evaluate(Random(random_state=seed).fit(split.before_test), split, at=5)
+        .metrics["MRR@5"]
+        .mean
         for seed in (0, 1)
     ]
     assert found.tests["mean_b"].item() == pytest.approx(sum(means) / 2)
@@ -110,6 +113,8 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
         ({"models": [{"params": {}}]}, "A model of the study has no name: add it"),
         ({"models": [{"name": 3}]}, "name = 3: give text"),
         ({"datasets": [{"name": "ciao", "k": 5}]}, "has 'k', which is none of name, core"),
+        ({"datasets": [{"name": "ciao", "protocols": ["lax"]}]}, "protocol=.lax."),
+        ({"datasets": [{"name": "ciao", "protocols": "paper"}]}, "protocols = .paper.*a list"),
         ({"seed": 5}, "The study has 'seed', which is none of title"),
         ({"paired_tests": "N@0"}, "no metric 'N@0'"),
         ({"part": "train"}, "part = 'train'"),
@@ -171,3 +176,22 @@ def test_a_part_of_a_study_is_the_same_as_in_the_whole(folder) -> None:
         whole.only(None, ["random"])
     with pytest.raises(ParameterError, match="no dataset 'elsewhere'"):
         whole.only(["elsewhere"], None)
+
+
+def test_a_dataset_names_its_own_protocols(tmp_path) -> None:
+    path = tmp_path / "events.parquet"
+    log = synthesize(users=60, items=40, interactions=900, seed=1)
+    log.to_frame().write_parquet(path)
+    datasets = [{"name": str(path), "core": 3, "protocols": ["forward", "strict"]},
+                {"name": str(path)}]  # fmt: skip
+    plan = study("", protocol="strict-no-refit", datasets=datasets, seeds=1)
+    found = list(run_study(plan))
+    names = ["forward", "strict", "strict-no-refit"]
+    assert [each.judging.protocol for each in found] == names
+    core = k_core(log, 3, 3)
+    splits = [temporal_cut(core), leave_one_out(core), leave_one_out(log)]
+    for each, split, name in zip(found, splits, names, strict=True):
+        train = split.train if name.endswith("no-refit") else split.before_test
+        expected = evaluate(Popularity().fit(train), split, name, at=(3, 7)).metrics
+        assert each.summaries["popularity"]["N@3"]["mean"] == pytest.approx(expected["N@3"].mean)
+        assert each.split == split.how
