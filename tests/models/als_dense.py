@@ -43,24 +43,28 @@ def _solve(
 
 
 def dense_ials(R: np.ndarray, weight: float, regularization: float, nu: float) -> Dense:
-    """iALS: `(s - 1)^2 + w s^2 = (1 + w) (s - 1 / (1 + w))^2 + w / (1 + w)` where R is 1."""
+    """iALS: `r (s - 1)^2 + w s^2 = (r + w) (s - r / (r + w))^2 + r w / (r + w)`.
+
+    R holds how much pairs count, 0 where they were not observed.
+    """
     users, items = np.count_nonzero(R.sum(1)), np.count_nonzero(R.sum(0))
     return Dense(
         weights=weight + R,
-        targets=R / (1 + weight),
-        constant=R.sum() * weight / (1 + weight),
+        targets=R / (R + weight),
+        constant=float((R * weight / (R + weight)).sum()),
         user_ridges=regularization * (R.sum(axis=1) + weight * items) ** nu,
         item_ridges=regularization * (R.sum(axis=0) + weight * users) ** nu,
     )
 
 
 def dense_eals(R: np.ndarray, weight: float, power: float, regularization: float) -> Dense:
-    counts = R.sum(axis=0)
+    """eALS; R as above."""
+    counts = (R > 0).sum(axis=0)
     c = np.array([f**power if f else 0.0 for f in counts])
     c *= weight / c.sum()
     return Dense(
-        weights=np.where(R > 0, 1.0, c),
-        targets=R,
+        weights=np.where(R > 0, R, c),
+        targets=(R > 0).astype(np.float64),
         constant=0.0,
         user_ridges=np.full(len(R), regularization),
         item_ridges=np.full(len(counts), regularization),

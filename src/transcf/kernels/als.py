@@ -3,16 +3,17 @@
 Fix one side (the *others*, say the items) and every row of the other side (a user) has a quadratic
 of its own,
 
-    x' (s G + sum_j v_j y_j y_j' + ridge I) x - 2 x' sum_j y_j
+    x' (s G + sum_j v_j y_j y_j' + ridge I) x - 2 x' sum_j w_j y_j
 
 where G is a weighted sum of y y' over all others and j runs over those that the row interacted
-with. Rows are independent, and every sum runs in an order that the data fix, so results never
+with; w_j is how much the interaction counts, and v_j what is left of that beside the pair's part in
+G. Rows are independent, and every sum runs in an order that the data fix, so results never
 depend on threads. Vectors live in flat arrays of rows whose width is a multiple of `LANES`, with
 zeros behind the last number.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,9 +40,10 @@ class Side(NamedTuple):
         indptr: interactions by row, CSR, (n_rows + 1,) int64.
         indices: (nnz,) int32, which others.
         shares: s, the factor of G, (n_rows,).
-        weights: the row's factor of v, (n_rows,).
-        other_weights: the other's factor of v, (n_others,).
+        weights: the row's factor of v where w is 1, (n_rows,).
+        other_weights: the other's factor of it, (n_others,).
         ridges: (n_rows,).
+        targets: w, (nnz,); empty where all interactions count 1.
     """
 
     cuts: Array
@@ -52,6 +54,25 @@ class Side(NamedTuple):
     weights: Array
     other_weights: Array
     ridges: Array
+    targets: Array
+
+
+@inlined
+def pair_weights(
+    targets: Array, entry: int, weight: float, other_weight: float, one: Any
+) -> tuple[Any, Any]:
+    """Return w and v of an interaction: v is w less the pair's part in G, and 1 less that is known.
+
+    Args:
+        targets: w of all interactions, or empty.
+        entry: which one.
+        weight: the row's factor of v where w is 1.
+        other_weight: the other's factor of it.
+        one: 1 in the type of the vectors.
+    """
+    if len(targets) == 0:
+        return one, weight * other_weight
+    return targets[entry], weight * other_weight + (targets[entry] - one)
 
 
 def add_grams(vectors: Array, width: int, weights: Array, cuts: Array, grams: Array) -> None:
@@ -126,7 +147,8 @@ def _conjugate_blocks(
     first: int, end: int,
 ) -> None:  # fmt: skip
     """The blocks first..end-1 of `conjugate_gradient`."""
-    cuts, rows, indptr, indices, shares, weights, other_weights, ridges = side
+    cuts, rows, indptr, indices, shares, weights, other_weights, ridges, targets = side
+    one = others.dtype.type(1)
     x, r = np.zeros(BATCH * width, others.dtype), np.zeros(BATCH * width, others.dtype)
     p, q = np.zeros(BATCH * width, others.dtype), np.zeros(BATCH * width, others.dtype)
     squares = np.zeros(BATCH, np.float64)
@@ -139,11 +161,8 @@ def _conjugate_blocks(
             _multiply_batch(gram, width, x, q)
             for n in range(len(batch)):
                 row, at = batch[n], n * width
-                neighbors = indices[indptr[row] : indptr[row + 1]]
                 _finish_base(width, shares[row], ridges[row], x, q, at)
-                losses[row] = _residual(
-                    neighbors, others, width, weights[row], other_weights, x, q, r, at
-                )
+                losses[row] = _residual(side, row, others, width, x, q, r, at)
                 copy(p, at, r, at, width)
                 squares[n] = dot(r, at, r, at, width)
             for _ in range(steps):
@@ -151,10 +170,12 @@ def _conjugate_blocks(
                 for n in range(len(batch)):
                     row, at = batch[n], n * width
                     if squares[n] > _SOLVED:
-                        neighbors = indices[indptr[row] : indptr[row + 1]]
                         _finish_base(width, shares[row], ridges[row], p, q, at)
-                        for j in neighbors:
-                            weight = weights[row] * other_weights[j]
+                        for entry in range(indptr[row], indptr[row + 1]):
+                            j = indices[entry]
+                            _, weight = pair_weights(
+                                targets, entry, weights[row], other_weights[j], one
+                            )
                             near = weight * dot(others, j * width, p, at, width)
                             add_scaled(q, at, others, j * width, width, near)
                         gain, squares[n] = _step(x, r, p, q, at, width, squares[n])
@@ -192,19 +213,24 @@ def _finish_base(width: int, share: float, ridge: float, x: Array, q: Array, at:
 
 @inlined
 def _residual(
-    neighbors: Array, others: Array, width: int, weight: float, other_weights: Array, x: Array,
-    q: Array, r: Array, at: int,
-) -> float:  # fmt: skip
+    side: Side, row: int, others: Array, width: int, x: Array, q: Array, r: Array, at: int
+) -> float:
     """Set r = b - A x, given q = (s G + ridge I) x; returns the row's part of the loss at x."""
     loss = np.float64(dot(x, at, q, at, width))
     for k in range(at, at + width, LANES):
         store(r, k, zeros(load(q, k)) - load(q, k))
+    _, _, indptr, indices, _, weights, other_weights, _, targets = side
     one = others.dtype.type(1)
-    for j in neighbors:
+    for entry in range(indptr[row], indptr[row + 1]):
+        j = indices[entry]
+        target, weight = pair_weights(targets, entry, weights[row], other_weights[j], one)
         score = dot(others, j * width, x, at, width)
-        pull = one - weight * other_weights[j] * score
+        pull = target - weight * score
         add_scaled(r, at, others, j * width, width, pull)
-        loss += one - score - score * pull
+        if len(targets) == 0:  # where multiplying by 1 would change how sums are put together
+            loss += one - score - score * pull
+        else:
+            loss += target - target * score - score * pull
     return loss
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from transcf.threads import share
 
 from . import Array, compiled, inlined
-from .als import Side
+from .als import Side, pair_weights
 from .lanes import LANES, load, sum_lanes, zeros
 from .rows import add_scaled, dot
 
@@ -66,7 +66,8 @@ def _descend_blocks(
     first: int, end: int,
 ) -> None:  # fmt: skip
     """The blocks first..end-1 of `descend_rows`."""
-    _, _, indptr, indices, shares, weights, other_weights, ridges = side
+    _, _, indptr, indices, shares, weights, other_weights, ridges, targets = side
+    one = others.dtype.type(1)
     rows = side.rows[side.cuts[first] : side.cuts[end]]
     longest = 0
     for row in rows:
@@ -75,8 +76,9 @@ def _descend_blocks(
     for row in rows:
         neighbors = indices[indptr[row] : indptr[row + 1]]
         for j in range(len(neighbors)):
-            room.targets[j] = 1
-            room.weights[j] = weights[row] * other_weights[neighbors[j]]
+            room.targets[j], room.weights[j] = pair_weights(
+                targets, indptr[row] + j, weights[row], other_weights[neighbors[j]], one
+            )
         length = gather(neighbors, others, width, dim, room)
         x = vectors[row * width : (row + 1) * width]
         losses[row] = descend(x, dim, length, gram, shares[row], ridges[row], room)

@@ -7,7 +7,7 @@ import numpy as np
 from transcf.threads import share
 
 from . import Array, compiled, inlined
-from .als import Side
+from .als import Side, pair_weights
 from .lanes import LANES, fill, load, store
 from .rows import add_scaled, dot
 
@@ -15,7 +15,7 @@ from .rows import add_scaled, dot
 def solve_rows(
     side: Side, others: Array, width: int, gram: Array, vectors: Array, losses: Array
 ) -> None:
-    """Solve `(s G + sum_j v_j y_j y_j' + ridge I) x = sum_j y_j` for every row.
+    """Solve `(s G + sum_j v_j y_j y_j' + ridge I) x = sum_j w_j y_j` for every row.
 
     Args: as `conjugate_gradient`, but vectors are out only: NaN where a matrix is not positive
         definite.
@@ -30,18 +30,22 @@ def _solve_blocks(
     first: int, end: int,
 ) -> None:  # fmt: skip
     """The blocks first..end-1 of `solve_rows`."""
-    cuts, rows, indptr, indices, shares, weights, other_weights, ridges = side
+    cuts, rows, indptr, _, shares, _, _, ridges, targets = side
     # The right-hand side is one more column of the matrix: factorizing it solves half the system.
     stride = width + LANES
     matrix = np.zeros(width * stride, others.dtype)
     for n in range(cuts[first], cuts[end]):
         row = rows[n]
-        neighbors = indices[indptr[row] : indptr[row + 1]]
         _set_base(matrix, width, gram, shares[row], ridges[row])
-        _add_outer(neighbors, others, width, weights[row], other_weights, matrix)
+        _add_outer(side, row, others, width, matrix)
         _factorize(matrix, width)
         gain = _substitute(matrix, width, vectors[row * width : (row + 1) * width])
-        losses[row] = len(neighbors) - gain
+        counted = np.float64(indptr[row + 1] - indptr[row])
+        if len(targets) > 0:
+            counted = np.float64(0)
+            for entry in range(indptr[row], indptr[row + 1]):
+                counted += targets[entry]
+        losses[row] = counted - gain
 
 
 @inlined
@@ -57,26 +61,31 @@ def _set_base(matrix: Array, width: int, gram: Array, share: float, ridge: float
 
 
 @inlined
-def _add_outer(
-    neighbors: Array, others: Array, width: int, weight: float, other_weights: Array, matrix: Array
-) -> None:
-    """Add v y y' and y of every neighbour, four at a time: the matrix passes by once for four."""
-    stride, zero = width + LANES, others.dtype.type(0)
-    for first in range(0, len(neighbors), 4):
-        left = len(neighbors) - first
+def _add_outer(side: Side, row: int, others: Array, width: int, matrix: Array) -> None:
+    """Add v y y' and w y of every neighbour, four at a time: the matrix passes by once for four."""
+    _, _, indptr, indices, _, weights, other_weights, _, targets = side
+    zero, one = others.dtype.type(0), others.dtype.type(1)
+    stride, weight, end = width + LANES, weights[row], indptr[row + 1]
+    for first in range(indptr[row], end, 4):
+        left = end - first
         # Where fewer than four are left, the first stands in for the others, with weight zero.
-        h = neighbors[first]
-        i = neighbors[first + 1] if left > 1 else h
-        j = neighbors[first + 2] if left > 2 else h
-        m = neighbors[first + 3] if left > 3 else h
-        u, v = weight * other_weights[h], weight * other_weights[i]
-        w, x = weight * other_weights[j], weight * other_weights[m]
+        second = first + 1 if left > 1 else first
+        third = first + 2 if left > 2 else first
+        fourth = first + 3 if left > 3 else first
+        h, i, j, m = indices[first], indices[second], indices[third], indices[fourth]
+        e, u = pair_weights(targets, first, weight, other_weights[h], one)
+        f, v = pair_weights(targets, second, weight, other_weights[i], one)
+        g, w = pair_weights(targets, third, weight, other_weights[j], one)
+        o, x = pair_weights(targets, fourth, weight, other_weights[m], one)
         for k in range(width):
             a, b = others[h * width + k], others[i * width + k] if left > 1 else zero
             c = others[j * width + k] if left > 2 else zero
             d = others[m * width + k] if left > 3 else zero
             at = k * stride
-            matrix[at + width] += (a + b) + (c + d)
+            if len(targets) == 0:  # where multiplying by 1 would change how sums are put together
+                matrix[at + width] += (a + b) + (c + d)
+            else:
+                matrix[at + width] += (e * a + f * b) + (g * c + o * d)
             a, b, c, d = fill(u * a), fill(v * b), fill(w * c), fill(x * d)
             for start in range(k // LANES * LANES, width, LANES):
                 ab = a * load(others, h * width + start) + b * load(others, i * width + start)

@@ -75,7 +75,8 @@ class Visits(NamedTuple):
 
     Somebody may come several times, with `skipped` positives in earlier visits. `own` and `drawn`,
     (n_visits + 1,), count the users' items and the negatives from the epoch's first visit on;
-    `at_once` visits are a batch.
+    `at_once` visits are a batch. `places` are the positives of all visits, by their place among the
+    user's items, or empty: then all are taken in turn, from a random one on.
     """
 
     users: Array
@@ -83,6 +84,7 @@ class Visits(NamedTuple):
     own: Array
     drawn: Array
     at_once: int
+    places: Array
 
 
 class Scratch(NamedTuple):
@@ -123,17 +125,25 @@ def _draw(rows: Array, active: Array, drawn: Array, state: np.uint64) -> None:
         drawn[n] = item
 
 
+@inlined
+def _place(number: int, count: int, places: Array) -> int:
+    """Where a positive is among the user's items: as was chosen, or all of them in turn."""
+    if len(places) > 0:
+        return places[number]
+    return number % count
+
+
 @inner
 def _visit_pairs(
     rates: VisitRates, vectors: Vectors, own_history: Array, own_items: Array, own_bias: Array,
     drawn: Array, changes: Array, bias_changes: Array, working: Array, scales: Array, dim: int,
-    first: int,
+    first: int, places: Array,
 ) -> float:  # fmt: skip
     """Learn that s_ui - s_uj is 1, both scores from the history without i; returns the loss."""
     count, rate, loss = len(own_bias), rates.learning_rate, 0.0
     many, scale = scales.dtype.type(count - 1), scales[count - 1]
     for n in range(len(drawn)):
-        place, j = (first + n // rates.negatives) % count, drawn[n]
+        place, j = _place(first + n // rates.negatives, count, places), drawn[n]
         i = dim * place
         if n % rates.negatives == 0:
             leave_out(working, own_history, i, dim)
@@ -156,14 +166,14 @@ def _visit_pairs(
 def _visit_points(
     rates: VisitRates, vectors: Vectors, own_history: Array, own_items: Array, own_bias: Array,
     drawn: Array, changes: Array, bias_changes: Array, working: Array, scales: Array, dim: int,
-    first: int,
+    first: int, places: Array,
 ) -> float:  # fmt: skip
     """Learn that s_ui is 1 for the user's items and s_uj is 0 for others; returns the loss."""
     count, rate, loss = len(own_bias), rates.learning_rate, 0.0
     number = scales.dtype.type
     for n in range(len(drawn)):
         if n % rates.negatives == 0:
-            place = (first + n // rates.negatives) % count
+            place = _place(first + n // rates.negatives, count, places)
             i = dim * place
             leave_out(working, own_history, i, dim)
             score = scales[count - 1] * dot(working, 2 * dim, own_items, i, dim)
@@ -202,6 +212,8 @@ def _visit(
     rows = people.indices[people.indptr[user] : people.indptr[user + 1]]
     state = advance(stream(seed, epoch, TRAINING, user))
     first = below(mix(state), len(rows)) + skipped
+    if len(visits.places) > 0:
+        first = visits.drawn[v] // rates.negatives
     if skipped > 0:  # other negatives than before
         state = stream(seed, epoch, TRAINING, user + skipped * (len(people.indptr) - 1))
     d, d_end = visits.drawn[v] - visits.drawn[begin], visits.drawn[v + 1] - visits.drawn[begin]
@@ -219,12 +231,12 @@ def _visit(
     if rates.pairwise:
         loss = _visit_pairs(
             rates, vectors, own_history, own_items, own_bias, drawn, changes, bias_changes,
-            working, scales, dim, first,
+            working, scales, dim, first, visits.places,
         )  # fmt: skip
     else:
         loss = _visit_points(
             rates, vectors, own_history, own_items, own_bias, drawn, changes, bias_changes,
-            working, scales, dim, first,
+            working, scales, dim, first, visits.places,
         )  # fmt: skip
     end_history(working, vectors.history, vectors.items, own_history, own_items, rows, dim)
     for n in range(len(rows)):

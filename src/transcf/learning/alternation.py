@@ -20,6 +20,7 @@ from transcf.kernels.als_elements import descend_rows
 from transcf.kernels.als_exact import solve_rows
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.learning.gram import weighted_gram
+from transcf.learning.weights import EVEN, weights_in_order
 from transcf.storage.tensors import Arrays
 from transcf.training.trainable import EpochStats
 
@@ -34,9 +35,11 @@ _BLOCKS = 64
 class Objective:
     """What is minimised over user vectors x and item vectors y, with s_ui = x_u . y_i.
 
-    `sum over observed (u, i) of (1 - s_ui)^2 - spared_i s_ui^2
+    `sum over observed (u, i) of w_ui (1 - s_ui)^2 - spared_i s_ui^2
     + sum over all (u, i) of missing_i s_ui^2
     + sum over u of user_ridges_u |x_u|^2 + sum over i of item_ridges_i |y_i|^2`
+
+    where w_ui, how much an interaction counts, is given with the interactions.
 
     Attributes:
         missing: Weight of an item among all pairs, (n_items,); 0 where it has no interactions.
@@ -50,15 +53,20 @@ class Objective:
     user_ridges: Array
     item_ridges: Array
 
-    def user_side(self, by_user: Csr, width: int, dtype: npt.DTypeLike) -> Side:
+    def user_side(
+        self, by_user: Csr, width: int, dtype: npt.DTypeLike, weights: Array = EVEN
+    ) -> Side:
         """The quadratics of users, with the items of each; G weighs items by `missing`."""
         ones = np.ones(by_user.n_rows)
-        return _side(by_user, width, dtype, (ones, ones, 1 - self.spared, self.user_ridges))
+        constants = (ones, ones, 1 - self.spared, self.user_ridges, weights)
+        return _side(by_user, width, dtype, constants)
 
-    def item_side(self, by_item: Csr, width: int, dtype: npt.DTypeLike) -> Side:
+    def item_side(
+        self, by_item: Csr, width: int, dtype: npt.DTypeLike, weights: Array = EVEN
+    ) -> Side:
         """The quadratics of items, with the users of each; in G all users weigh 1."""
         ones = np.ones(by_item.n_columns)
-        constants = (self.missing, 1 - self.spared, ones, self.item_ridges)
+        constants = (self.missing, 1 - self.spared, ones, self.item_ridges, weights)
         return _side(by_item, width, dtype, constants)
 
 
@@ -66,8 +74,9 @@ def _side(rows: Csr, width: int, dtype: npt.DTypeLike, constants: tuple[Array, .
     active = np.flatnonzero(rows.counts).astype(np.int32)
     work = np.concatenate([[0], np.cumsum(rows.counts[active] + width)])
     cuts = np.searchsorted(work, np.linspace(0, work[-1], _BLOCKS + 1))
-    shares, weights, other_weights, ridges = (values.astype(dtype) for values in constants)
-    return Side(cuts, active, rows.indptr, rows.indices, shares, weights, other_weights, ridges)
+    return Side(
+        cuts, active, rows.indptr, rows.indices, *(values.astype(dtype) for values in constants)
+    )
 
 
 def cholesky() -> RowSolver:
@@ -104,6 +113,8 @@ class Alternation:
         users: Where to start, (n_users, dim) float32 or float64; rows without interactions
             become zero.
         items: The same for items, (n_items, dim).
+        weights: How much interactions count, (nnz,) in the order of `by_user`, and again in that of
+            `by_item`; empty where all count 1.
     """
 
     def __init__(
@@ -114,13 +125,14 @@ class Alternation:
         solver: RowSolver,
         users: Array,
         items: Array,
+        weights: tuple[Array, Array] = (EVEN, EVEN),
     ) -> None:
         """Copy the start into padded rows."""
         self._dim, dtype = users.shape[1], users.dtype
         self._width = padded_width(self._dim)
         self._solver, self._objective = solver, objective
-        self._user_side = objective.user_side(by_user, self._width, dtype)
-        self._item_side = objective.item_side(by_item, self._width, dtype)
+        self._user_side = objective.user_side(by_user, self._width, dtype, weights[0])
+        self._item_side = objective.item_side(by_item, self._width, dtype, weights[1])
         self._missing, self._ones = objective.missing.astype(dtype), np.ones(len(users), dtype)
         self._users = padded(users * (by_user.counts > 0)[:, None])
         self._items = padded(items * (by_item.counts > 0)[:, None])
@@ -167,14 +179,20 @@ class Alternation:
 class LeastSquaresGuests:
     """People who come later, placed exactly where the objective wants them; items stay.
 
+    Ages and ratings of their events are not known: only places in a history make them count more or
+    less, and they count 1 on average over it.
+
     Args:
         items: (n_items, dim).
         objective: From the lengths of histories, (n,), to what is minimised.
+        recency: How much later items of a history count.
     """
 
-    def __init__(self, items: Array, objective: Callable[[Array], Objective]) -> None:
-        """Keep both."""
-        self._items, self._objective = items, objective
+    def __init__(
+        self, items: Array, objective: Callable[[Array], Objective], recency: float = 0.0
+    ) -> None:
+        """Keep them."""
+        self._items, self._objective, self._recency = items, objective, recency
 
     @cached_property
     def _fixed(self) -> tuple[Array, Array]:
@@ -191,7 +209,9 @@ class LeastSquaresGuests:
         """
         (items, gram), dtype = self._fixed, self._items.dtype
         dim, width = self._items.shape[1], padded_width(self._items.shape[1])
-        side = self._objective(histories.counts).user_side(histories.matrix, width, dtype)
+        weights = self._weights(histories)[histories.by_item] if self._recency else EVEN
+        goal = self._objective(histories.counts)
+        side = goal.user_side(histories.matrix, width, dtype, weights)
         vectors = aligned_zeros((len(histories) * width,), dtype)
         solve_rows(side, items, width, gram, vectors, np.zeros(len(histories)))
         if not np.isfinite(vectors).all():
@@ -201,10 +221,19 @@ class LeastSquaresGuests:
             )
         return unpadded(vectors, width, dim)
 
+    def _weights(self, histories: Histories) -> Array:
+        """How much the events of histories count, in their order, (n_events,)."""
+        weights = weights_in_order(histories, self._recency)
+        people = np.repeat(np.arange(len(histories)), histories.counts)
+        sums = np.bincount(people, weights, len(histories))
+        scaled: Array = weights * (histories.counts / np.maximum(1, sums))[people]
+        return scaled
+
     def terms(self, history: Rows, vector: Array) -> npt.NDArray[np.float64]:
         """Return what each item adds to the product of a person's vector with another: (n,).
 
-        The vector is `A^-1 (sum of y_j over the history)`, so the item j adds `y_j . A^-1 vector`.
+        The vector is `A^-1 (sum of w_j y_j over the history)`, so the item j adds
+        `w_j y_j . A^-1 vector`.
 
         Raises:
             DivergenceError: The ridge is too small.
@@ -214,10 +243,11 @@ class LeastSquaresGuests:
         goal = self._objective(np.array([len(history)]))
         owned = self._items[history].astype(np.float64)
         matrix = gram.reshape(width, width)[:dim, :dim].astype(np.float64)
-        matrix += (owned.T * (1 - goal.spared[history])) @ owned
+        weights = self._weights(Histories.of([history], len(self._items)))
+        matrix += (owned.T * (weights - goal.spared[history])) @ owned
         matrix.flat[:: dim + 1] += goal.user_ridges[0]
         try:
-            terms: npt.NDArray[np.float64] = owned @ np.linalg.solve(matrix, vector)
+            terms: npt.NDArray[np.float64] = weights * (owned @ np.linalg.solve(matrix, vector))
         except np.linalg.LinAlgError as error:
             raise DivergenceError(
                 "The history has no single best vector: regularization is too small for least "

@@ -13,13 +13,10 @@ from transcf.data.ids import Rows
 from transcf.learning.contributions import Contributions
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
-from transcf.learning.weights import weights_in_order
+from transcf.learning.weights import EVEN, weights_in_order
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
 from transcf.storage.tensors import Arrays, stored
-
-#: Weights of events that all count the same.
-EVEN: Scores = np.empty(0, np.float32)
 
 
 class ItemWeights(Learned):

@@ -20,7 +20,8 @@ from transcf.learning.ages import by_age
 from transcf.learning.settings import setting, settings
 from transcf.learning.trend import TrendSettings
 
-_NO_ARRAY: Array = np.empty(0, np.float32)
+#: Weights of events that all count the same.
+EVEN: Array = np.empty(0, np.float32)
 
 
 @settings()
@@ -88,7 +89,8 @@ class EventWeights:
             factors.append(_by_rating(log, settings.confidence))
             between = True
         raw = np.prod(factors, axis=0) if factors else np.empty(0)
-        return cls(log, raw, between)
+        # Weights that are all equal are none: what is learned is the same to the bit.
+        return cls(log, raw if len(raw) and np.ptp(raw) > 0 else np.empty(0), between)
 
     @property
     def is_even(self) -> bool:
@@ -99,7 +101,7 @@ class EventWeights:
     def overall(self) -> Array:
         """(n_events,) float32, 1 on average over the log; empty where all weigh the same."""
         if self.is_even:
-            return _NO_ARRAY
+            return EVEN
         scaled: Array = (self.raw / self.raw.mean()).astype(np.float32)
         return scaled
 
@@ -107,14 +109,14 @@ class EventWeights:
     def of_item_entries(self) -> Array:
         """The same in the order of `log.by_item`."""
         if self.is_even:
-            return _NO_ARRAY
+            return EVEN
         return self.overall[np.argsort(self.log.item_rows, kind="stable")]
 
     @cached_property
     def within_users(self) -> Array:
         """(n_events,) float32, 1 on average over each user; empty where all weigh the same."""
         if self.is_even:
-            return _NO_ARRAY
+            return EVEN
         scaled: Array = self.raw / np.repeat(self._means, self.log.by_user.counts)
         return scaled.astype(np.float32)
 
@@ -128,6 +130,20 @@ class EventWeights:
             return np.ones(self.log.n_users)
         scaled: Array = self._means / self.raw.mean()
         return scaled
+
+    @property
+    def sums_of_users(self) -> Array:
+        """(n_users,): the sum of each user's `overall`; numbers of events where all weigh alike."""
+        if self.is_even:
+            return self.log.by_user.counts
+        return np.bincount(self.log.user_rows, self.overall, self.log.n_users)
+
+    @property
+    def sums_of_items(self) -> Array:
+        """(n_items,): the same for items."""
+        if self.is_even:
+            return self.log.by_item.counts
+        return np.bincount(self.log.item_rows, self.overall, self.log.n_items)
 
     @property
     def _means(self) -> Array:

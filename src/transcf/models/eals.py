@@ -16,6 +16,7 @@ from transcf.learning.families import LeastSquaresSettings
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.growth import Growth
 from transcf.learning.online import OnlineRule, OnlineState, learn_log
+from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
 from transcf.storage.tensors import checked
 
@@ -47,7 +48,9 @@ class EALSSettings(LeastSquaresSettings):
     online_steps: int = setting(
         1, "Updates of the user and the item of each new interaction in `partial_fit`.", low=1
     )
-    w_new: float = setting(4.0, "Weight of a new interaction; those of `fit` weigh 1.", above=0)
+    w_new: float = setting(
+        4.0, "Weight of a new interaction; those of `fit` weigh 1 on average.", above=0
+    )
 
 
 class EALS(Recommender[EALSSettings]):
@@ -56,15 +59,19 @@ class EALS(Recommender[EALSSettings]):
     Formula: `score(u, i) = x_u . y_i`. With S the observed pairs and f_i the interactions of item
     i, minimise
 
-        sum over (u, i) in S of (x_u . y_i - 1)^2
+        sum over (u, i) in S of w_ui (x_u . y_i - 1)^2
         + sum over (u, i) not in S of c_i (x_u . y_i)^2
         + regularization * (sum over u of |x_u|^2 + sum over i of |y_i|^2)
         where c_i = unobserved_weight * f_i^popularity_power / sum over j of f_j^popularity_power
 
+    and w_ui is 1 unless `recency`, `half_life` or `confidence` weigh events (1 on average over all
+    of them).
+
     An epoch goes once through the numbers of every x_u and then of every y_i, each set to its
     minimum while all others stay: O(dim^2) per row and O(dim) per interaction, where an exact
     solution takes O(dim^3) per row. `partial_fit` takes in new interactions as they arrive.
-    People the model was not fitted on get the exact solution for their history.
+    People the model was not fitted on get the exact solution for their history; if it was fitted on
+    timed data, `recency` weighs their events, 1 on average over each history.
 
     Reference: He, Zhang, Kan and Chua, "Fast matrix factorization for online recommendation with
     implicit feedback" (SIGIR 2016).
@@ -74,7 +81,7 @@ class EALS(Recommender[EALSSettings]):
         item_vectors_: y, (n_items, dim) float32.
         item_weights_: c, (n_items,) float32.
         interaction_weights_: Weight of each seen item of each user, (n_interactions,) float32;
-            empty until `partial_fit`: all weigh 1.
+            empty where all weigh 1, until `partial_fit`.
 
     Example:
         >>> import polars as pl
@@ -101,11 +108,13 @@ class EALS(Recommender[EALSSettings]):
         settings, by_user, by_item = self.settings, fit.train.by_user, fit.train.by_item
         generator = np.random.default_rng(settings.random_state)
         sizes = (fit.train.n_users, fit.train.n_items)
-        start = first_vectors(sizes, settings.dim, _START, generator, drawn_in=np.float32)
+        users, items = first_vectors(sizes, settings.dim, _START, generator, drawn_in=np.float32)
         weights = weights_of_items(settings, by_item.counts)
         goal = objective(settings.regularization, weights, by_user.counts)
-        alternation = Alternation(by_user, by_item, goal, elementwise(settings.dim), *start)
-        extras = {"item_weights": weights, "interaction_weights": np.empty(0, np.float32)}
+        events = EventWeights.of(fit.train, settings)
+        own, solver = (events.overall, events.of_item_entries), elementwise(settings.dim)
+        alternation = Alternation(by_user, by_item, goal, solver, users, items, own)
+        extras = {"item_weights": weights, "interaction_weights": own[0]}
         return fit.run(
             alternation, settings, lambda tensors, *rest: self._restore(tensors | extras, *rest)
         )
@@ -117,7 +126,8 @@ class EALS(Recommender[EALSSettings]):
         size = len(known.seen.indices) if given is not None and len(given) else 0
         own = checked(arrays, "interaction_weights", np.float32, (size,))
         goal = partial(objective, settings.regularization, weights)
-        guests = LeastSquaresGuests(vectors[1], goal)
+        recency = settings.recency if known.timed else 0.0
+        guests = LeastSquaresGuests(vectors[1], goal, recency)
         extras = {"item_weights": weights, "interaction_weights": own}
         return Factors(known, self.name, *vectors, guests, extras=extras)
 

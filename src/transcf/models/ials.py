@@ -19,6 +19,7 @@ from transcf.learning.alternation import (
 from transcf.learning.factors import Factors, stored_factors
 from transcf.learning.families import LeastSquaresSettings
 from transcf.learning.first_vectors import first_vectors
+from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
 
 
@@ -48,15 +49,20 @@ class IALS(Recommender[IALSSettings]):
     Formula: `score(u, i) = x_u . y_i`. With S the observed pairs, N_u the items of u, N_i the
     users of i, and U and I the users and items with interactions, minimise
 
-        sum over (u, i) in S of (x_u . y_i - 1)^2
+        sum over (u, i) in S of w_ui (x_u . y_i - 1)^2
         + unobserved_weight * sum over u in U and i in I of (x_u . y_i)^2
-        + regularization * sum over u of (|N_u| + unobserved_weight |I|)^nu |x_u|^2
-        + regularization * sum over i of (|N_i| + unobserved_weight |U|)^nu |y_i|^2
+        + regularization * sum over u of (W_u + unobserved_weight |I|)^nu |x_u|^2
+        + regularization * sum over i of (W_i + unobserved_weight |U|)^nu |y_i|^2
+
+    where w_ui is 1 unless `recency`, `half_life` or `confidence` weigh events (1 on average over
+    all of them), W_u the sum of w_ui over N_u, and W_i that over N_i: numbers of events if all
+    weigh 1.
 
     An epoch solves (or improves) all x_u with the y_i fixed, then all y_i. With "cholesky" every
     row is solved exactly in O(dim^3); with "cg" by steps of conjugate gradient that begin at the
     row's last vector, O(dim^2) each, which is quicker and comes as far after a few epochs. People
-    the model was not fitted on get the exact solution for their history.
+    the model was not fitted on get the exact solution for their history; if it was fitted on timed
+    data, `recency` weighs their events, 1 on average over each history.
 
     Reference: Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets"
     (ICDM 2008); Rendle, Krichene, Zhang and Koren, "Revisiting the performance of iALS on item
@@ -85,22 +91,25 @@ class IALS(Recommender[IALSSettings]):
         settings, by_user, by_item = self.settings, fit.train.by_user, fit.train.by_item
         sizes, scale = (fit.train.n_users, fit.train.n_items), 0.1 / float(np.sqrt(settings.dim))
         generator = np.random.default_rng(settings.random_state)
-        start = first_vectors(sizes, settings.dim, scale, generator, drawn_in=np.float32)
+        users, items = first_vectors(sizes, settings.dim, scale, generator, drawn_in=np.float32)
         is_exact = settings.solver == "cholesky"
         solver = cholesky() if is_exact else conjugate(settings.cg_steps)
-        goal = objective(settings, by_item.counts, by_user.counts)
-        alternation = Alternation(by_user, by_item, goal, solver, *start)
+        events = EventWeights.of(fit.train, settings)
+        goal = objective(settings, events.sums_of_items, events.sums_of_users)
+        weights = events.overall, events.of_item_entries
+        alternation = Alternation(by_user, by_item, goal, solver, users, items, weights)
         return fit.run(alternation, settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: IALSSettings) -> Learned:
         vectors = stored_factors(arrays, known, settings.dim)
         goal = partial(objective, settings, known.item_counts)
-        guests = LeastSquaresGuests(vectors[1], goal)
+        recency = settings.recency if known.timed else 0.0
+        guests = LeastSquaresGuests(vectors[1], goal, recency)
         return Factors(known, self.name, *vectors, guests)
 
 
 def objective(settings: IALSSettings, item_counts: Array, user_counts: Array) -> Objective:
-    """What is minimised, given the interactions of each item and of each user."""
+    """What is minimised, given how much the interactions of each item and of each user count."""
     weight = settings.unobserved_weight
     users, items = np.count_nonzero(user_counts), np.count_nonzero(item_counts)
     return Objective(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -59,20 +59,41 @@ class UnseenItems:
         return drawn
 
 
-class SampledInteractions:
-    """Every interaction once in an epoch, in random order, with items that its user lacks."""
+class Sampled(NamedTuple):
+    """What an epoch shows.
 
-    def __init__(self, by_user: Csr) -> None:
+    Attributes:
+        users: (n,) int32.
+        items: (n, 1 + negatives) int32, the user's own first.
+        weights: (n,) float32, how much the user's own count; empty where all count 1.
+    """
+
+    users: Rows
+    items: Rows
+    weights: npt.NDArray[np.float32]
+
+
+class SampledInteractions:
+    """Every interaction once in an epoch, in random order, with items that its user lacks.
+
+    Args:
+        by_user: The interactions.
+        weights: How much each counts, (nnz,) float32; empty where all count 1.
+    """
+
+    def __init__(self, by_user: Csr, weights: npt.NDArray[np.float32]) -> None:
         """Prepare the draws."""
         self._unseen = UnseenItems(by_user)
         users = by_user.entry_rows
         # Who has everything gives nothing to tell apart.
         useful = self._unseen.lacking[users] > 0
         self._users, self._items = users[useful], by_user.indices[useful]
+        self._weights = weights[useful] if len(weights) else weights
 
-    def draw(self, seed: int, epoch: int, negatives: int) -> tuple[Rows, Rows]:
-        """Return users (n,) and their items (n, 1 + negatives), the user's own first; int32."""
+    def draw(self, seed: int, epoch: int, negatives: int) -> Sampled:
+        """Draw what an epoch shows."""
         order = generator(seed, epoch, ORDER).permutation(len(self._users))
         drawn = self._unseen.draw(self._users, negatives, generator(seed, epoch, NEGATIVES))
         items = np.hstack([self._items[:, None], drawn])
-        return self._users[order], items[order]
+        weights = self._weights[order] if len(self._weights) else self._weights
+        return Sampled(self._users[order], items[order], weights)

@@ -12,6 +12,7 @@ from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.contributions import LEFT_OUT
 from transcf.learning.factors import Factors, stored_bias, stored_factors
 from transcf.learning.neural.library import find_device
+from transcf.learning.weights import EventWeights
 from transcf.models.cdae.settings import CDAESettings
 from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import Scores
@@ -33,8 +34,10 @@ class CDAE(Recommender[CDAESettings]):
         -t log sigmoid(s) - (1 - t) log(1 - sigmoid(s))       or       (s - t)^2
 
     plus `regularization` times the squares of V_u once, of every W_i in the sum, and of W'_i and
-    b'_i of every pair, by Adam. A step moves the rows of its batch only, each with its own moments
-    and its own count of steps.
+    b'_i of every pair, by Adam. Where `recency`, `half_life` or `confidence` weigh events, the loss
+    of a pair with t = 1 is multiplied with the weight of its event, 1 on average; the sum stays
+    plain. A step moves the rows of its batch only, each with its own moments and its own count of
+    steps.
 
     The score is an inner product with h_u, so ranking is exact and needs no torch. People the
     model was not fitted on get an h of their own items, with the mean V_u of all users
@@ -65,7 +68,8 @@ class CDAE(Recommender[CDAESettings]):
         device = find_device(self.name, self.settings.device)
         from transcf.models.cdae.training import CDAETraining
 
-        training = CDAETraining(fit.train.by_user, self.settings, device)
+        counts = EventWeights.of(fit.train, self.settings).overall
+        training = CDAETraining(fit.train.by_user, self.settings, device, counts)
         return fit.run(training, self.settings, self._snapshot)
 
     def _snapshot(self, tensors: Arrays, known: Known, settings: CDAESettings) -> Learned:

@@ -11,6 +11,7 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
 from transcf.data.csr import Csr
+from transcf.kernels import Array
 from transcf.learning import Arrays
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.neural.draws import (
@@ -24,6 +25,7 @@ from transcf.learning.neural.draws import (
 from transcf.learning.neural.library import one_thread
 from transcf.learning.neural.products import pair_products
 from transcf.learning.neural.rows import DenseParameters, RowTable, Taken, distinct, pull, put
+from transcf.learning.weights import EVEN
 from transcf.models.cdae.settings import CDAESettings, Loss
 from transcf.training.trainable import EpochStats
 
@@ -36,12 +38,14 @@ class Batch(NamedTuple):
         places: (m,) of each interaction of theirs, the place of its user in `users`.
         items: (m, 1 + negatives) item rows, the user's own first.
         kept: (m,) interactions that the input has.
+        counts: (m,) how much each interaction counts; empty where all count 1.
     """
 
     users: torch.Tensor
     places: torch.Tensor
     items: torch.Tensor
     kept: torch.Tensor
+    counts: torch.Tensor
 
 
 class Gradients(NamedTuple):
@@ -80,6 +84,7 @@ def pair_loss(
     outputs: torch.Tensor,
     places: torch.Tensor,
     items: torch.Tensor,
+    counts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Loss of all pairs, for each user.
 
@@ -89,21 +94,35 @@ def pair_loss(
         outputs: [W', b'] of items, (n_outputs, d + 1).
         places: (m,) whose the interactions are, rows of `states`.
         items: (m, 1 + negatives) the interaction's item and its negatives, rows of `outputs`.
+        counts: (m,) how much the interactions count; all 1 if None.
     """
     biases = outputs[:, -1].index_select(0, items.flatten()).view(items.shape)
     scores = pair_products(states, outputs[:, :-1], places, items) + biases
     truth = torch.zeros_like(scores)
     truth[:, 0] = 1
     compare = binary_cross_entropy_with_logits if loss == "logistic" else mse_loss
-    return compare(scores, truth, reduction="sum") / len(states)
+    if counts is None:
+        return compare(scores, truth, reduction="sum") / len(states)
+    losses = compare(scores, truth, reduction="none")
+    return (torch.dot(losses[:, 0], counts) + losses[:, 1:].sum()) / len(states)
 
 
 class CDAETraining:
-    """The autoencoder's parameters, as the loop wants them."""
+    """The autoencoder's parameters, as the loop wants them.
 
-    def __init__(self, by_user: Csr, settings: CDAESettings, device: torch.device) -> None:
+    Args:
+        by_user: The interactions.
+        settings: The model's.
+        device: Where to train.
+        counts: How much each interaction counts, (nnz,) float32; empty where all count 1.
+    """
+
+    def __init__(
+        self, by_user: Csr, settings: CDAESettings, device: torch.device, counts: Array = EVEN
+    ) -> None:
         """Draw the first values."""
         self._settings, self._device, self._by_user = settings, device, by_user
+        self._counts = counts
         self._unseen = UnseenItems(by_user)
         # Who has nothing or everything gives no pairs to tell apart.
         self._useful = np.flatnonzero((by_user.counts > 0) & (self._unseen.lacking > 0))
@@ -145,12 +164,13 @@ class CDAETraining:
         negatives = self._unseen.draw(np.repeat(users, counts), settings.negatives, rng)
         items = np.hstack([by_user.indices[entries][:, None], negatives])
         kept = drawing(NOISE).random(len(entries)) >= settings.dropout
+        weights = self._counts[entries] if len(self._counts) else self._counts
         for start in range(0, len(users), settings.batch_size):
             stop = min(start + settings.batch_size, len(users))
             some = slice(ends[start] - counts[start], ends[stop - 1])
             places = np.repeat(np.arange(stop - start), counts[start:stop])
             shown = items[some].astype(np.int64)
-            parts = (users[start:stop], places, shown, kept[some])
+            parts = (users[start:stop], places, shown, kept[some], weights[some])
             yield Batch(*(put(part, self._device) for part in parts))
 
     def _step(self, batch: Batch) -> torch.Tensor:
@@ -178,7 +198,8 @@ class CDAETraining:
             1 / (1 - settings.dropout),
         )
         places = out_places.view(batch.items.shape)
-        loss = pair_loss(settings.loss, states, outputs.values, batch.places, places)
+        counts = batch.counts if len(batch.counts) else None
+        loss = pair_loss(settings.loss, states, outputs.values, batch.places, places, counts)
         leaves = [nodes.values, inputs.values, outputs.values, bias]
         to_nodes, to_inputs, to_outputs, to_bias = torch.autograd.grad(loss, leaves)
         weight = settings.regularization / users

@@ -40,6 +40,10 @@ class FISM(Recommender[FISMSettings]):
     ranking; here the share of ones among the samples, m = 1 / (1 + negatives), the same for all
     users, takes its place, so that a user has no parameters.
 
+    Where `recency`, `half_life` or `confidence` weigh events, an event is taken as i in proportion
+    to its weight among those of its user, and a user has samples in proportion to the mean of
+    theirs if the weights compare users (by age or rating); histories stay plain.
+
     Somebody new is ranked exactly as a user with the same items would be. Users who have every item
     teach nothing, since there is no j.
 

@@ -6,10 +6,11 @@ from typing import Literal
 
 from transcf.learning import setting, settings
 from transcf.learning.families import FactorSettings, IterationSettings
+from transcf.learning.weights import WeightSettings
 
 
 @settings(learning_rate=0.02, init_scale=0.03)
-class FISMSettings(FactorSettings, IterationSettings):
+class FISMSettings(FactorSettings, IterationSettings, WeightSettings):
     """Hyper-parameters of FISM."""
 
     loss: Literal["auc", "rmse"] = setting(
@@ -22,7 +23,8 @@ class FISMSettings(FactorSettings, IterationSettings):
     bias_regularization: float = setting(0.01, "L2 weight of the biases.", low=0)
     samples_per_user: int | None = setting(
         None,
-        "How many of the user's items are taken as i in an epoch; None takes each once.",
+        "How many of the user's items are taken as i in an epoch; None takes each once, or, where "
+        "events weigh more or less, as many as there are.",
         low=1,
     )
     negatives: int = setting(20, "Items j for every i.", low=1, high=1000)

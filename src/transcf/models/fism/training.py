@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
 from transcf.learning import Arrays
 from transcf.learning.first_vectors import first_vectors
+from transcf.learning.weights import EventWeights
 from transcf.models.fism.settings import FISMSettings
 from transcf.training.trainable import EpochStats
 
@@ -35,7 +36,7 @@ class Training:
         """Draw the first vectors."""
         self._settings = settings
         self._at_once = visitors_at_once(train, settings) if at_once is None else at_once
-        self._by_user = train.by_user
+        self._by_user, self._chances = train.by_user, Chances.of(train, settings)
         active = np.flatnonzero(train.by_item.counts).astype(np.int32)
         self._people = People(train.by_user.indptr, train.by_user.indices, active)
         counts = train.by_user.counts
@@ -79,11 +80,14 @@ class Training:
         Negatives move after a visit, by the sum of what each of their draws asked for. Whoever
         lacks few items would draw each many times: they come several times instead.
         """
-        settings = self._settings
+        settings, chances = self._settings, self._chances
         users = deal_items(self._visitors, settings.random_state, number)
         own = self._by_user.counts[users]
         each = settings.samples_per_user
         positives = own if each is None else np.full_like(own, each)
+        rng = np.random.default_rng((settings.random_state, number))
+        if chances is not None:
+            positives = chances.positives(users, positives, rng)
         most = np.maximum(1, (len(self._people.active) - own) // settings.negatives)
         times = -(-positives // most)
         who = np.repeat(np.arange(len(users)), times)
@@ -92,8 +96,13 @@ class Training:
         order = np.argsort(turn, kind="stable")
         who, turn = who[order], turn[order]
         skipped = turn * most[who]
-        drawn = settings.negatives * np.minimum(most[who], positives[who] - skipped)
-        return Visits(users[who], skipped, _offsets(own[who]), _offsets(drawn), self._at_once)
+        taken = np.minimum(most[who], positives[who] - skipped)
+        places = np.empty(0, np.int32)
+        if chances is not None:
+            starts = rng.random(len(users))[who]
+            places = chances.places(users[who], positives[who], starts, skipped, taken)
+        offsets = _offsets(own[who]), _offsets(settings.negatives * taken)
+        return Visits(users[who], skipped, *offsets, self._at_once, places)
 
     def _rates(self, dtype: np.dtype[Any]) -> VisitRates:
         settings, number = self._settings, dtype.type
@@ -152,6 +161,67 @@ class Training:
             items=padded(tensors["item_vectors"]),
             bias=tensors["item_bias"].copy(),
         )
+
+
+class Chances(NamedTuple):
+    """How often events are taken as positives, where they weigh more or less.
+
+    Attributes:
+        indptr: Where the events of each user begin, (n_users + 1,).
+        sums: Weights, 1 on average over each user, added up over all events, (n_events,) float64.
+        of_users: How much users count, 1 on average over the events, (n_users,).
+    """
+
+    indptr: Array
+    sums: Array
+    of_users: Array
+
+    @classmethod
+    def of(cls, train: Interactions, settings: FISMSettings) -> Chances | None:
+        """Weigh the events of a log; None where all weigh the same."""
+        events = EventWeights.of(train, settings)
+        if events.is_even:
+            return None
+        sums = np.cumsum(events.within_users, dtype=np.float64)
+        return cls(train.by_user.indptr, sums, events.of_users)
+
+    def positives(self, users: Array, usual: Array, rng: np.random.Generator) -> Array:
+        """How many positives users have in an epoch: the usual number times how much they count.
+
+        What is left of a whole number is the chance of one more.
+        """
+        whole: Array = np.floor(usual * self.of_users[users] + rng.random(len(users)))
+        return whole.astype(np.int64)
+
+    def places(
+        self, users: Array, positives: Array, starts: Array, skipped: Array, taken: Array
+    ) -> Array:
+        """Choose the positives of visits, by their places among the user's items.
+
+        The weights of a user's events lie on a line, end to end, and the positives are evenly
+        spaced points on it from a random one on: an event is taken as often as its share of the
+        weights says, to the next whole number up or down.
+
+        Args:
+            users: Of each visit, (n,).
+            positives: All of the user's in this epoch, (n,).
+            starts: Where the user's first one is, as a share of the line, (n,).
+            skipped: How many are in earlier visits, (n,).
+            taken: How many are in this one, (n,).
+
+        Returns:
+            (taken.sum(),) int32.
+        """
+        begins, ends = self.indptr[users], self.indptr[users + 1]
+        before = np.where(begins > 0, self.sums[begins - 1], 0.0)
+        line = self.sums[ends - 1] - before
+        visit = np.repeat(np.arange(len(users)), taken)
+        turn = np.arange(len(visit)) - _offsets(taken)[visit] + skipped[visit]
+        share = (starts[visit] + turn / positives[visit]) % 1.0
+        entries = np.searchsorted(self.sums, before[visit] + share * line[visit], side="right")
+        # Rounding may lead over either end.
+        places: Array = np.clip(entries - begins[visit], 0, (ends - begins)[visit] - 1)
+        return places.astype(np.int32)
 
 
 def visitors_at_once(train: Interactions, settings: FISMSettings) -> int:

@@ -9,6 +9,7 @@ from transcf.learning.factors import Factors, stored_factors
 from transcf.learning.guests import HistoryMap
 from transcf.learning.neural.graph import normalized, smooth
 from transcf.learning.neural.library import find_device
+from transcf.learning.weights import EventWeights
 from transcf.models.lightgcn.settings import LightGCNSettings
 from transcf.models.recommender import Recommender, made_from
 from transcf.storage.tensors import checked
@@ -27,8 +28,10 @@ class LightGCN(Recommender[LightGCNSettings]):
 
         -log sigmoid(x_u . y_i - x_u . y_j) + regularization (|e_u|^2 + |e_i|^2 + |e_j|^2)
 
-    Every batch goes through the whole graph, there and back: an epoch takes `interactions^2 /
-    batch_size` work. Ranking needs neither torch nor the graph.
+    Where `recency`, `half_life` or `confidence` weigh events, the logarithm is multiplied with the
+    weight of (u, i), 1 on average; the graph stays plain. Every batch goes through the whole graph,
+    there and back: an epoch takes `interactions^2 / batch_size` work. Ranking needs neither torch
+    nor the graph.
 
     People the model was not fitted on get what their items would send them, brought to the
     scale of the trained users (who also have a vector of their own) by least squares.
@@ -56,7 +59,8 @@ class LightGCN(Recommender[LightGCNSettings]):
         device = find_device(self.name, self.settings.device)
         from transcf.models.lightgcn.training import LightGCNTraining
 
-        training = LightGCNTraining(fit.train.by_user, self.settings, device)
+        counts = EventWeights.of(fit.train, self.settings).overall
+        training = LightGCNTraining(fit.train.by_user, self.settings, device, counts)
         return fit.run(training, self.settings, self._snapshot)
 
     def _snapshot(self, tensors: Arrays, known: Known, settings: LightGCNSettings) -> Learned:

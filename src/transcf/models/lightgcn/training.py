@@ -10,12 +10,14 @@ import torch
 from torch.nn.functional import softplus
 
 from transcf.data.csr import Csr
+from transcf.kernels import Array
 from transcf.learning import Arrays
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.neural.draws import INIT, SampledInteractions, generator
 from transcf.learning.neural.graph import normalized
 from transcf.learning.neural.library import one_thread
 from transcf.learning.neural.rows import DenseParameters, put
+from transcf.learning.weights import EVEN
 from transcf.models.lightgcn.settings import LightGCNSettings
 from transcf.training.trainable import EpochStats
 
@@ -44,19 +46,37 @@ class Graph:
         return u * share, i * share
 
 
-def triple_loss(users: torch.Tensor, own: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Mean of `-log sigmoid(x . y - x . z)` over smoothed vectors, all (n, d)."""
-    return softplus((users * (other - own)).sum(dim=1)).mean()
+def triple_loss(
+    users: torch.Tensor,
+    own: torch.Tensor,
+    other: torch.Tensor,
+    counts: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Mean of `-log sigmoid(x . y - x . z)` over smoothed vectors, all (n, d).
+
+    Where there are `counts`, (n,), they say how much each triple counts.
+    """
+    losses = softplus((users * (other - own)).sum(dim=1))
+    return losses.mean() if counts is None else (losses * counts).mean()
 
 
 class LightGCNTraining:
-    """The vectors before smoothing, as the loop wants them."""
+    """The vectors before smoothing, as the loop wants them.
 
-    def __init__(self, by_user: Csr, settings: LightGCNSettings, device: torch.device) -> None:
+    Args:
+        by_user: The interactions.
+        settings: The model's.
+        device: Where to train.
+        counts: How much each interaction counts, (nnz,) float32; empty where all count 1.
+    """
+
+    def __init__(
+        self, by_user: Csr, settings: LightGCNSettings, device: torch.device, counts: Array = EVEN
+    ) -> None:
         """Draw the first values."""
         self._settings, self._device = settings, device
         self._graph = Graph(by_user, settings.layers, device)
-        self._interactions = SampledInteractions(by_user)
+        self._interactions = SampledInteractions(by_user, counts)
         users, items = first_vectors(
             (by_user.n_rows, by_user.n_columns),
             settings.dim,
@@ -69,23 +89,29 @@ class LightGCNTraining:
 
     def run_epoch(self, number: int) -> EpochStats:
         """Show every interaction once, with one item that its user does not have."""
-        users, items = self._interactions.draw(self._settings.random_state, number, 1)
-        triples = [put(rows, self._device) for rows in (users, *items.T)]
+        users, items, weights = self._interactions.draw(self._settings.random_state, number, 1)
+        parts = [put(values, self._device) for values in (users, *items.T, weights)]
         loss, length = torch.zeros((), device=self._device), self._settings.batch_size
         with one_thread():
             for start in range(0, len(users), length):
-                some = [rows[start : start + length].long() for rows in triples]
-                loss += self._step(*some) * len(some[0])
+                who, own, other, counts = (values[start : start + length] for values in parts)
+                loss += self._step(who.long(), own.long(), other.long(), counts) * len(who)
         return EpochStats(float(loss) / max(1, len(users)), len(users))
 
-    def _step(self, users: torch.Tensor, own: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    def _step(
+        self, users: torch.Tensor, own: torch.Tensor, other: torch.Tensor, counts: torch.Tensor
+    ) -> torch.Tensor:
         """Learn from triples of rows; returns their loss."""
-        loss, gradients = self.gradients(users, own, other)
+        loss, gradients = self.gradients(users, own, other, counts if len(counts) else None)
         self._vectors.step(gradients)
         return loss
 
     def gradients(
-        self, users: torch.Tensor, own: torch.Tensor, other: torch.Tensor
+        self,
+        users: torch.Tensor,
+        own: torch.Tensor,
+        other: torch.Tensor,
+        counts: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Return the loss of triples of rows, and what it and the regularization ask for."""
         values = self._vectors.values
@@ -93,7 +119,7 @@ class LightGCNTraining:
             smooth_users, smooth_items = self._graph.smooth(values["users"], values["items"])
         pairs = [(smooth_users, users), (smooth_items, own), (smooth_items, other)]
         leaves = [table.index_select(0, rows).requires_grad_() for table, rows in pairs]
-        loss = triple_loss(*leaves)
+        loss = triple_loss(leaves[0], leaves[1], leaves[2], counts)
         to_users, to_own, to_other = torch.autograd.grad(loss, leaves)
         with torch.no_grad():
             at_users = torch.zeros_like(smooth_users).index_add_(0, users, to_users)

@@ -7,6 +7,7 @@ import numpy as np
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.factors import stored_factors
 from transcf.learning.neural.library import find_device
+from transcf.learning.weights import EventWeights
 from transcf.models.neumf.scores import GMF, Tower
 from transcf.models.neumf.settings import NeuMFSettings
 from transcf.models.neumf.weights import served
@@ -29,10 +30,12 @@ class NeuMF(Recommender[NeuMFSettings]):
         -t log sigmoid(s) - (1 - t) log(1 - sigmoid(s))
             + regularization (|p|^2 + |p'|^2 + |q|^2 + |q'|^2)
 
-    with Adam. For the first `pretrain` epochs GMF and MLP learn apart; they are then joined with
-    half of the say each, and trained as one model. (Scores of an epoch before that are the mixed
-    ones.) A step moves the vectors of its batch only, each with its own moments and its own count
-    of steps; after a pre-training the moments start anew.
+    with Adam. Where `recency`, `half_life` or `confidence` weigh events, the loss of a pair with
+    t = 1 is multiplied with the weight of its event, 1 on average. For the first `pretrain` epochs
+    GMF and MLP learn apart; they are then joined with half of the say each, and trained as one
+    model. (Scores of an epoch before that are the mixed ones.) A step moves the vectors of its
+    batch only, each with its own moments and its own count of steps; after a pre-training the
+    moments start anew.
 
     GMF is ranked by the exact top-k engine. The others send every user through the tower with
     every item, without torch and in little memory; it takes its time where items are many.
@@ -66,7 +69,8 @@ class NeuMF(Recommender[NeuMFSettings]):
         device = find_device(self.name, self.settings.device)
         from transcf.models.neumf.training import NeuMFTraining
 
-        training = NeuMFTraining(fit.train.by_user, self.settings, device)
+        counts = EventWeights.of(fit.train, self.settings).overall
+        training = NeuMFTraining(fit.train.by_user, self.settings, device, counts)
         return fit.run(training, self.settings, self._snapshot)
 
     def _snapshot(self, tensors: Arrays, known: Known, settings: NeuMFSettings) -> Learned:

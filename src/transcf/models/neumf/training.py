@@ -9,11 +9,13 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from transcf.data.csr import Csr
+from transcf.kernels import Array
 from transcf.learning import Arrays
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.neural.draws import INIT, SampledInteractions, generator
 from transcf.learning.neural.library import one_thread
 from transcf.learning.neural.rows import DenseParameters, RowTable, Taken, distinct, pull, put
+from transcf.learning.weights import EVEN
 from transcf.models.neumf.settings import NeuMFSettings
 from transcf.models.neumf.weights import initial_weights, mixed
 from transcf.training.trainable import EpochStats
@@ -57,6 +59,7 @@ def batch_loss(
     weights: Weights,
     *,
     joined: bool,
+    counts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Mean cross entropy of pairs whose first item is the user's own.
 
@@ -67,6 +70,7 @@ def batch_loss(
         weights: All that is neither a user's nor an item's.
         joined: Whether both parts add up to one answer; else each has to answer alone, which
             trains two models at once that share nothing.
+        counts: (n,) how much the pairs with the user's own item count; all 1 if None.
     """
     cut = settings.gmf_width
     answers = []
@@ -78,17 +82,30 @@ def batch_loss(
         answers = [torch.stack(answers).sum(dim=0)]
     truth = torch.zeros_like(answers[0])
     truth[:, 0] = 1
-    losses = [binary_cross_entropy_with_logits(answer, truth) for answer in answers]
+    each = None
+    if counts is not None:
+        each = torch.ones_like(truth)
+        each[:, 0] = counts
+    losses = [binary_cross_entropy_with_logits(answer, truth, each) for answer in answers]
     return torch.stack(losses).sum()
 
 
 class NeuMFTraining:
-    """Users, items and weights, as the loop wants them."""
+    """Users, items and weights, as the loop wants them.
 
-    def __init__(self, by_user: Csr, settings: NeuMFSettings, device: torch.device) -> None:
+    Args:
+        by_user: The interactions.
+        settings: The model's.
+        device: Where to train.
+        counts: How much each interaction counts, (nnz,) float32; empty where all count 1.
+    """
+
+    def __init__(
+        self, by_user: Csr, settings: NeuMFSettings, device: torch.device, counts: Array = EVEN
+    ) -> None:
         """Draw the first values."""
         self._settings, self._device = settings, device
-        self._interactions = SampledInteractions(by_user)
+        self._interactions = SampledInteractions(by_user, counts)
         rng, rate = generator(settings.random_state, 0, INIT), settings.learning_rate
         sizes, width = (by_user.n_rows, by_user.n_columns), settings.width
         first = first_vectors(sizes, width, settings.init_scale, rng, drawn_in=np.float32)
@@ -102,24 +119,27 @@ class NeuMFTraining:
         if not self._joined and number > settings.pretrain:
             self._join()
         shown = self._interactions.draw(settings.random_state, number, settings.negatives)
-        users, items = (put(rows, self._device) for rows in shown)
+        users, items, counts = (put(rows, self._device) for rows in shown)
         step = max(1, settings.batch_size // (1 + settings.negatives))
         loss = torch.zeros((), device=self._device)
         with one_thread():
             for start in range(0, len(users), step):
                 some = slice(start, start + step)
-                loss += self._step(users[some].long(), items[some].long()) * len(users[some])
+                batch = users[some].long(), items[some].long(), counts[some]
+                loss += self._step(*batch) * len(users[some])
         return EpochStats(float(loss) / max(1, len(users)), items.numel())
 
-    def _step(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+    def _step(self, users: torch.Tensor, items: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         """Learn from users (n,) and their items (n, 1 + negatives); returns the loss."""
-        found = self.gradients(users, items)
+        found = self.gradients(users, items, counts if len(counts) else None)
         self._users.step(*found.users)
         self._items.step(*found.items)
         self._weights.step(found.weights)
         return found.loss
 
-    def gradients(self, users: torch.Tensor, items: torch.Tensor) -> Gradients:
+    def gradients(
+        self, users: torch.Tensor, items: torch.Tensor, counts: torch.Tensor | None = None
+    ) -> Gradients:
         """Return the mean loss of users (n,) with their items (n, 1 + negatives), and its pull."""
         user_rows, user_places, user_counts = distinct(users)
         item_rows, item_places, item_counts = distinct(items.flatten())
@@ -128,7 +148,9 @@ class NeuMFTraining:
         of_users = taken_users.values.index_select(0, user_places)
         of_items = taken_items.values.index_select(0, item_places).view(*items.shape, -1)
         weights = self._weights.values
-        loss = batch_loss(self._settings, of_users, of_items, weights, joined=self._joined)
+        loss = batch_loss(
+            self._settings, of_users, of_items, weights, joined=self._joined, counts=counts
+        )
         leaves = [taken_users.values, taken_items.values, *weights.values()]
         to_users, to_items, *to_weights = torch.autograd.grad(loss, leaves)
         weight = self._settings.regularization / items.numel()
