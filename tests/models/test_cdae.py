@@ -130,10 +130,14 @@ def test_an_epoch_shows_every_interaction_and_drops_some_of_the_input(log: Inter
 
 
 @pytest.mark.parametrize("loss", ["logistic", "square"])
+@pytest.mark.parametrize("weighted", [False, True])
 def test_gradients_are_those_of_the_written_loss_with_its_squares(
-    log: Interactions, loss: str
+    log: Interactions, loss: str, weighted: bool
 ) -> None:
-    training = CDAETraining(log.by_user, made(loss=loss, regularization=0.3), CPU)
+    table = np.random.default_rng(4).gamma(1.0, 1.0, (log.n_users, log.n_items))
+    counts = table[log.user_rows, log.item_rows].astype(np.float32)[: len(log) * weighted]
+    own = made(loss=loss, regularization=0.3)
+    training = CDAETraining(log.by_user, own, CPU, counts)
     training.run_epoch(1)
     widths = {"nodes.rows": 5, "inputs.rows": 5, "outputs.rows": 6}
     tables = {name: training.tensors()[name][:, :width] for name, width in widths.items()}
@@ -151,7 +155,11 @@ def test_gradients_are_those_of_the_written_loss_with_its_squares(
         t[:, 0] = 1
         p = torch.sigmoid(s)
         entropy = -t * torch.log(p) - (1 - t) * torch.log(1 - p)
-        errors = errors + (entropy if loss == "logistic" else (s - t) ** 2).sum()
+        each = entropy if loss == "logistic" else (s - t) ** 2
+        if weighted:
+            own_weights = torch.from_numpy(table[user, shown[:, 0].numpy()])
+            each = torch.hstack([own_weights[:, None] * each[:, :1], each[:, 1:]])
+        errors = errors + each.sum()
         parts = nodes[user], inputs[seen], outputs[shown]
         squares = squares + sum(part.square().sum() for part in parts)
     whole = (errors + 0.3 * squares) / len(batch.users)

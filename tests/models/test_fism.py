@@ -53,7 +53,8 @@ def few_people() -> Interactions:
     pairs = [(user, item) for user, size in enumerate((1, 2, 3, 5, 7)) for item in range(size)]
     users, items = np.array([*pairs, (5, 7)], np.int32).T
     ids = IdMap(pl.Series(range(6))), IdMap(pl.Series(range(8)))
-    whole = Interactions.from_rows(*ids, users, items)
+    times = np.random.default_rng(1).permutation(len(users))
+    whole = Interactions.from_rows(*ids, users, items, timestamps=times)
     return whole.select(whole.user_rows < 5)
 
 
@@ -72,6 +73,8 @@ def visits_of(training: Training, epoch: int) -> list[list[Sample]]:
         lists = drawn[visits.drawn[v] : visits.drawn[v + 1]].reshape(-1, h.negatives).tolist()
         first = first_place(h.random_state, epoch, user, len(own)) + visits.skipped[v]
         places = [(first + n) % len(own) for n in range(len(lists))]
+        if len(visits.places):
+            places = visits.places[visits.drawn[v] // h.negatives :][: len(lists)].tolist()
         everything.append([Sample(own, own[n], js) for n, js in zip(places, lists, strict=True)])
     return everything
 
@@ -123,14 +126,14 @@ def trained(settings: FISMSettings) -> tuple[Training, Tensors, Tensors, float]:
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("negatives", [1, 3])
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("alpha", "recency"), [(0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.5, 3.0)])
 def test_a_small_step_follows_the_gradient_of_the_written_loss(
-    loss: str, negatives: int, alpha: float
+    loss: str, negatives: int, alpha: float, recency: float
 ) -> None:
     rate = 1e-9
     settings = made(
         loss=loss, alpha=alpha, learning_rate=rate, regularization=0.3, bias_regularization=0.2,
-        negatives=negatives, random_state=4,
+        negatives=negatives, random_state=4, recency=recency,
     )  # fmt: skip
     training, at, after, reported = trained(settings)
     samples = [sample for visit in visits_of(training, 1) for sample in visit]
@@ -294,3 +297,53 @@ def test_whoever_lacks_few_items_comes_several_times() -> None:
     # With the default of 20 negatives the summed steps would overshoot if all came at once.
     losses = FISM(epochs=20).fit(dense).history_["loss"]
     assert losses[-1] < losses[0]
+
+
+def times_taken(log: Interactions, settings: FISMSettings, epochs: int) -> np.ndarray:
+    """How often each event is a positive in each epoch, (epochs, n_events)."""
+    training = Training(log, settings)
+    counts = np.zeros((epochs, len(log)))
+    for epoch in range(epochs):
+        visits = training._visits(epoch)
+        taken = np.diff(visits.drawn) // settings.negatives
+        entries = np.repeat(log.by_user.indptr[visits.users], taken) + visits.places
+        np.add.at(counts[epoch], entries, 1)
+    return counts
+
+
+@pytest.mark.parametrize("samples", [None, 7])
+def test_later_events_are_taken_more_often(log: Interactions, samples: int | None) -> None:
+    counts = times_taken(log, made(recency=2.0, samples_per_user=samples), 300)
+    expected = np.empty(len(log))
+    for user in range(log.n_users):
+        mine = np.flatnonzero(log.user_rows == user)
+        order = np.lexsort((log.item_rows[mine], log.timestamps[mine]))
+        weights = np.exp(2.0 * (np.arange(1, len(mine) + 1) / len(mine) - 1))
+        expected[mine[order]] = weights / weights.sum() * (samples or len(mine))
+    # In every epoch as often as the weights say, to the next whole number.
+    assert (counts >= np.floor(expected - 1e-6)).all()
+    assert (counts <= np.ceil(expected + 1e-6)).all()
+    share = expected - np.floor(expected)
+    error = np.sqrt(np.maximum(share * (1 - share), 1e-4) / len(counts))
+    assert (np.abs(counts.mean(axis=0) - expected) < 6 * error).all()
+
+
+def test_users_with_recent_events_have_more_samples(log: Interactions) -> None:
+    counts = times_taken(log, made(half_life=0.2), 400)
+    ages = 1 - np.searchsorted(np.sort(log.timestamps), log.timestamps, side="right") / len(log)
+    weights = 0.5 ** (ages / 0.2)
+    expected = weights / weights.mean()
+    of_users = np.bincount(log.user_rows, expected)
+    found = np.bincount(log.user_rows, counts.mean(axis=0))
+    assert of_users.max() > 1.3 * log.by_user.counts[of_users.argmax()]
+    np.testing.assert_allclose(found, of_users, atol=0.2)
+    np.testing.assert_allclose(counts.mean(axis=0), expected, atol=6 * 0.5 / 20)
+
+
+def test_events_that_weigh_the_same_are_all_taken_once(log: Interactions) -> None:
+    assert not len(Training(log, made())._visits(1).places)
+    rated = Interactions.from_rows(
+        log.users, log.items, log.user_rows, log.item_rows,
+        ratings=np.full(len(log), 3.0, np.float32),
+    )  # fmt: skip
+    assert not len(Training(rated, made(confidence="ratings", recency=1.0))._visits(1).places)

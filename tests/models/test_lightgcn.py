@@ -50,7 +50,8 @@ def test_smoothing_is_the_mean_of_matrix_powers(log: Interactions, layers: int) 
     np.testing.assert_allclose(np.vstack([part.numpy() for part in by_torch]), expected, atol=1e-6)
 
 
-def test_gradients_are_those_of_the_dense_loss(log: Interactions) -> None:
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_are_those_of_the_dense_loss(log: Interactions, weighted: bool) -> None:
     settings = LightGCNSettings(
         dim=4, layers=3, learning_rate=0.01, regularization=0.05, batch_size=64, init_scale=0.5
     )
@@ -63,10 +64,12 @@ def test_gradients_are_those_of_the_dense_loss(log: Interactions) -> None:
     i, j = torch.from_numpy(rng.integers(0, log.n_items, (2, 40)))
     x = torch.from_numpy(dense_mean(log, 3)) @ e
     own, other = i + log.n_users, j + log.n_users
-    likelihood = -torch.log(torch.sigmoid((x[u] * (x[own] - x[other])).sum(dim=1))).mean()
+    counts = torch.from_numpy(rng.gamma(1.0, 1.0, 40)) if weighted else torch.ones(40)
+    logs = torch.log(torch.sigmoid((x[u] * (x[own] - x[other])).sum(dim=1)))
+    likelihood = -(counts * logs).mean()
     squares = sum(e[rows].square().sum() for rows in (u, own, other)) / 40
     (expected,) = torch.autograd.grad(likelihood + 0.05 * squares, e)
-    loss, found = training.gradients(u, i, j)
+    loss, found = training.gradients(u, i, j, counts.float() if weighted else None)
     assert float(loss) == pytest.approx(float(likelihood.detach()), rel=1e-5)
     together = torch.vstack([found["users"], found["items"]]).double()
     torch.testing.assert_close(together, expected, atol=1e-6, rtol=1e-4)

@@ -85,7 +85,10 @@ def test_guests_with_the_history_of_a_user_get_scores_like_theirs(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("joined", [True, False])
-def test_the_loss_is_the_formula_and_its_gradient_is_right(form: str, joined: bool) -> None:
+@pytest.mark.parametrize("counts", [None, [0.2, 2.0, 1.0, 0.8]])
+def test_the_loss_is_the_formula_and_its_gradient_is_right(
+    form: str, joined: bool, counts: list[float] | None
+) -> None:
     settings, rng = made(form=form, dim=2, layers=3), np.random.default_rng(1)
     weights = {
         name: value + 0.1 * rng.normal(size=value.shape)
@@ -96,7 +99,8 @@ def test_the_loss_is_the_formula_and_its_gradient_is_right(form: str, joined: bo
 
     def value(users: torch.Tensor, items: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
         by_name = dict(zip(weights, rest, strict=True))
-        return batch_loss(settings, users, items, by_name, joined=joined)
+        own = None if counts is None else torch.tensor(counts, dtype=torch.float64)
+        return batch_loss(settings, users, items, by_name, joined=joined, counts=own)
 
     assert torch.autograd.gradcheck(value, parts, fast_mode=True)
     apart = [form] if joined or form != "neumf" else ["gmf", "mlp"]
@@ -105,7 +109,8 @@ def test_the_loss_is_the_formula_and_its_gradient_is_right(form: str, joined: bo
     for part in apart:
         cut = slice(None) if part == form else slice(2) if part == "gmf" else slice(2, None)
         p = 1 / (1 + np.exp(-logits(part, 2, left[:, cut], right[:, cut], weights)))
-        expected -= np.mean(truth * np.log(p) + (1 - truth) * np.log(1 - p))
+        likelihood = np.repeat(counts or [1.0] * 4, 3) * truth * np.log(p)
+        expected -= np.mean(likelihood + (1 - truth) * np.log(1 - p))
     assert value(*parts).item() == pytest.approx(expected)
 
 

@@ -16,9 +16,10 @@ from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.learning.learned import Learned
-from transcf.learning.neural.draws import UnseenItems, generator
+from transcf.learning.neural.draws import SampledInteractions, UnseenItems, generator
 from transcf.learning.neural.products import pair_products
 from transcf.learning.neural.rows import DenseParameters, RowTable, distinct, pull
+from transcf.learning.weights import EVEN
 from transcf.models.registry import available, create
 from transcf.training import FitOptions
 from transcf.training.trainable import Epoch
@@ -252,3 +253,14 @@ def test_pair_products_and_their_gradients() -> None:
     found = torch.autograd.grad((products * weights).sum(), [left, right])
     wanted = torch.autograd.grad((expected * weights).sum(), [left, right])
     torch.testing.assert_close(found, wanted)
+
+
+def test_weights_stay_with_their_interactions(log: Interactions) -> None:
+    table = np.random.default_rng(0).random((log.n_users, log.n_items)).astype(np.float32)
+    weights = table[log.user_rows, log.item_rows]
+    shown = SampledInteractions(log.by_user, weights).draw(seed=3, epoch=2, negatives=2)
+    np.testing.assert_array_equal(shown.weights, table[shown.users, shown.items[:, 0]])
+    plain = SampledInteractions(log.by_user, EVEN).draw(seed=3, epoch=2, negatives=2)
+    np.testing.assert_array_equal(shown.users, plain.users)
+    np.testing.assert_array_equal(shown.items, plain.items)
+    assert not len(plain.weights)
