@@ -27,13 +27,17 @@ def use_one_thread() -> None:
     _limited.enter_context(use_threads(1))
 
 
-def in_turn(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Run everybody once to warm up, then in turn; median seconds of each."""
+def in_turn(
+    contestants: dict[str, Callable[[], object]],
+    repeats: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
+    """Run everybody once to warm up, then in turn; median seconds of each by a clock."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(repeats + 1):
         for name, run in contestants.items():
-            start = time.perf_counter()
+            start = clock()
             run()
             if turn:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(clock() - start)
     return {name: statistics.median(values) for name, values in seconds.items()}

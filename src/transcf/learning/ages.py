@@ -40,8 +40,8 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
         second = _MICROSECONDS if log.times_are_dates else 1
         ages = (times.max(initial=0) - times) / (_DAY * second)
     else:
-        earlier = np.searchsorted(np.sort(times), times, side="right")
-        ages = 1 - earlier / max(1, len(times))
+        _, place, events = np.unique(times, return_inverse=True, return_counts=True)
+        ages = 1 - np.cumsum(events)[place] / max(1, len(times))
     weights: Array = np.exp2(-ages / half_life)
     # What is too old to count at all would leave users whose weights have no mean.
     return np.maximum(weights, np.finfo(np.float32).tiny)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import scipy.sparse as sp
 
 from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
@@ -110,7 +111,9 @@ class EventWeights:
         """The same in the order of `log.by_item`."""
         if self.is_even:
             return EVEN
-        return self.overall[np.argsort(self.log.item_rows, kind="stable")]
+        matrix = self.log.by_user.to_scipy(np.float32, self.overall)
+        entries: Array = sp.csc_array(matrix).data  # columns are counted out, in linear time
+        return entries
 
     @cached_property
     def within_users(self) -> Array:
