@@ -87,7 +87,7 @@ def compare(
 ) -> None:
     """Fit and judge several models on the same split, and test their differences."""
     from transcf.data.sources import open_split
-    from transcf.experiments.comparison import compare_models
+    from transcf.experiments.comparison import compare_models, suited_to
 
     judging = read_judging(protocol, ties, part, at, beyond)
     metric = judging.usual_metric if metric is None else metric
@@ -97,6 +97,7 @@ def compare(
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
     reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     split = open_split(data, protocol, seed=seed, **reading)
+    contenders = suited_to(split, contenders, budget)
     numbers = range(seed, seed + seeds)
     with show_steps(len(contenders), "models") as steps:
         found = compare_models(

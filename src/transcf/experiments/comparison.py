@@ -31,6 +31,8 @@ from transcf.tuning import settings_to_try
 Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]
 #: Always in a table: what a figure is worth shows only next to these.
 TRIVIAL_BASELINES = ("popularity", "inverse-popularity", "random")
+#: What is in every table of data with times besides.
+TIMED_BASELINE = "recent-popularity"
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +185,7 @@ def compare(
     for contender in contenders:
         contender.check()
     split = as_split(data, protocol, seed=seed)
+    contenders = suited_to(split, contenders, budget, trivial_baselines=trivial_baselines)
     name = dataset or (str(data) if isinstance(data, str | Path) else "data")
     numbers = range(seed, seed + seeds)
     return compare_models(name, contenders, split, judging, metric, numbers, on_progress)
@@ -212,6 +215,30 @@ def contenders_of(
         there = {contender.model for contender in named} | {contender.name for contender in named}
         named = [Contender.of(name) for name in TRIVIAL_BASELINES if name not in there] + named
     return [replace(c, choices=settings_to_try(c.model, budget, c.params)) for c in named]
+
+
+def suited_to(
+    split: Split, contenders: Sequence[Contender], budget: str, *, trivial_baselines: bool = True
+) -> list[Contender]:
+    """Let contenders try what events with times offer, and add the floor of such data.
+
+    Without times they stay as they are. The floor's half-life is chosen among all that are worth
+    trying, whatever the budget.
+    """
+    if split.train.timestamps is None:
+        return list(contenders)
+    drawn = [
+        replace(c, choices=settings_to_try(c.model, budget, c.params, timed=True))
+        for c in contenders
+        if c.model != TIMED_BASELINE
+    ]
+    floor = [c for c in contenders if c.model == TIMED_BASELINE]
+    if not floor and trivial_baselines:
+        floor = [Contender.of(TIMED_BASELINE)]
+    return [
+        *(replace(c, choices=settings_to_try(c.model, "large", c.params)) for c in floor),
+        *drawn,
+    ]
 
 
 def run_all(

@@ -41,7 +41,7 @@ class DatasetPlan:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """One model of a study; `grid` lists values to choose from on validation data.
+    """One model of a study; `grid` lists values to choose from on validation data ("none": None).
 
     `label` stands for it in the table, its name if there is none.
     """
@@ -75,7 +75,11 @@ class ModelPlan:
     def choices(self) -> list[dict[str, Any]]:
         """Every combination of the grid; one empty combination without a grid."""
         return [
-            dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())
+            {
+                name: None if value == "none" else value
+                for name, value in zip(self.grid, values, strict=True)
+            }
+            for values in product(*self.grid.values())
         ]
 
 
