@@ -80,7 +80,7 @@ class Split:
         """
         return str(self.recipe.get("how") or self.recipe.get("rule") or "not said")
 
-    @cached_property
+    @property
     def before_test(self) -> Interactions:
         """Train and validation together: what a model learns from once all is chosen.
 
@@ -90,9 +90,13 @@ class Split:
             >>> evaluate(EASE().fit(split.before_test), split).protocol
             'forward'
         """
-        return Interactions.joined(self.train, self.validation)
+        return self._before_test
 
     @cached_property
+    def _before_test(self) -> Interactions:
+        return Interactions.joined(self.train, self.validation)
+
+    @property
     def is_cut(self) -> bool:
         """Whether the log was cut in time: no part has an event before the end of an earlier one.
 

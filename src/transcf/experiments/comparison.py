@@ -292,8 +292,8 @@ def compare_models(
 
     Example:
         >>> contenders, split = contenders_of(["ease", "itemknn"]), as_split("synthetic")
-        >>> compare_models("mine", contenders, split, Judging("strict"), "N@10").best("N@10")
-        'ease'
+        >>> compare_models("mine", contenders, split, Judging(), "N@10").best("N@10")
+        'itemknn'
     """
     judging = judging.on(split)
     runs, failures = run_all(contenders, split, judging, seeds, on_progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Self, get_args
 
-from transcf.data.sources import usual_protocol
+from transcf.data.sources import check_split, usual_protocol
 from transcf.data.split import Split
 from transcf.errors import ParameterError, is_word, shown
 from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
@@ -49,12 +49,18 @@ class Judging:
     def on(self, split: Split) -> Self:
         """Return the rules for a split: the protocol that is usual there, unless one is named.
 
+        Raises:
+            EvaluationError: The named one asks for another kind of split.
+
         Example:
             >>> from transcf import open_split
             >>> Judging().on(open_split("synthetic")).protocol
             'forward'
         """
-        return replace(self, protocol=self.protocol or usual_protocol(split))
+        if self.protocol is None:
+            return replace(self, protocol=usual_protocol(split))
+        check_split(split, self.protocol)
+        return self
 
     def check_metric(self, metric: str) -> None:
         """Raise a `ParameterError` unless the figures will have the metric."""
