@@ -7,7 +7,7 @@ user together with their items in the block. Negatives come from the block, too.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -172,10 +172,11 @@ def draw_own(word: np.uint64, draws: Draws, visit: Visit) -> int:
     if len(shares) == 0:
         return draws.slots[begin + below(word, count)]
     wanted = upper_half(word) * shares[begin + count - 1]
-    entry = begin
-    while entry < begin + count - 1 and shares[entry] <= wanted:
-        entry += 1
-    return draws.slots[entry]
+    place: Any = begin
+    # All of them, for where to stop cannot be foretold: a wrong guess costs more than some sums.
+    for entry in range(begin, begin + count - 1):
+        place += np.int64(shares[entry] <= wanted)
+    return draws.slots[place]
 
 
 @inlined

@@ -8,6 +8,7 @@ import numpy as np
 
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array, aligned_zeros
+from transcf.kernels.fism_places import choose_places
 from transcf.kernels.fism_visits import People, Scratch, Vectors, VisitRates, Visits, run_visits
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
@@ -99,8 +100,11 @@ class Training:
         taken = np.minimum(most[who], positives[who] - skipped)
         places = np.empty(0, np.int32)
         if chances is not None:
-            starts = rng.random(len(users))[who]
-            places = chances.places(users[who], positives[who], starts, skipped, taken)
+            places, starts = np.empty(taken.sum(), np.int32), rng.random(len(users))
+            choose_places(
+                self._people.indptr, chances.weights, users[who], positives[who], starts[who],
+                skipped, taken, places,
+            )  # fmt: skip
         offsets = _offsets(own[who]), _offsets(settings.negatives * taken)
         return Visits(users[who], skipped, *offsets, self._at_once, places)
 
@@ -167,23 +171,18 @@ class Chances(NamedTuple):
     """How often events are taken as positives, where they weigh more or less.
 
     Attributes:
-        indptr: Where the events of each user begin, (n_users + 1,).
-        sums: Weights, 1 on average over each user, added up over all events, (n_events,) float64.
+        weights: Of each event among those of its user, (n_events,) float32.
         of_users: How much users count, 1 on average over the events, (n_users,).
     """
 
-    indptr: Array
-    sums: Array
+    weights: Array
     of_users: Array
 
     @classmethod
     def of(cls, train: Interactions, settings: FISMSettings) -> Chances | None:
         """Weigh the events of a log; None where all weigh the same."""
         events = EventWeights.of(train, settings)
-        if events.is_even:
-            return None
-        sums = np.cumsum(events.within_users, dtype=np.float64)
-        return cls(train.by_user.indptr, sums, events.of_users)
+        return None if events.is_even else cls(events.within_users, events.of_users)
 
     def positives(self, users: Array, usual: Array, rng: np.random.Generator) -> Array:
         """How many positives users have in an epoch: the usual number times how much they count.
@@ -192,36 +191,6 @@ class Chances(NamedTuple):
         """
         whole: Array = np.floor(usual * self.of_users[users] + rng.random(len(users)))
         return whole.astype(np.int64)
-
-    def places(
-        self, users: Array, positives: Array, starts: Array, skipped: Array, taken: Array
-    ) -> Array:
-        """Choose the positives of visits, by their places among the user's items.
-
-        The weights of a user's events lie on a line, end to end, and the positives are evenly
-        spaced points on it from a random one on: an event is taken as often as its share of the
-        weights says, to the next whole number up or down.
-
-        Args:
-            users: Of each visit, (n,).
-            positives: All of the user's in this epoch, (n,).
-            starts: Where the user's first one is, as a share of the line, (n,).
-            skipped: How many are in earlier visits, (n,).
-            taken: How many are in this one, (n,).
-
-        Returns:
-            (taken.sum(),) int32.
-        """
-        begins, ends = self.indptr[users], self.indptr[users + 1]
-        before = np.where(begins > 0, self.sums[begins - 1], 0.0)
-        line = self.sums[ends - 1] - before
-        visit = np.repeat(np.arange(len(users)), taken)
-        turn = np.arange(len(visit)) - _offsets(taken)[visit] + skipped[visit]
-        share = (starts[visit] + turn / positives[visit]) % 1.0
-        entries = np.searchsorted(self.sums, before[visit] + share * line[visit], side="right")
-        # Rounding may lead over either end.
-        places: Array = np.clip(entries - begins[visit], 0, (ends - begins)[visit] - 1)
-        return places.astype(np.int32)
 
 
 def visitors_at_once(train: Interactions, settings: FISMSettings) -> int:
