@@ -145,10 +145,13 @@ def describe(kind: type) -> str:
         rule, default = entry.metadata["rule"], entry.default
         allowed = "" if isinstance(rule, Flag) else f" ({rule}; default {default!r})"
         text = f"{entry.name}: {entry.metadata['meaning']}{allowed or f' (default {default!r})'}"
-        first, other = " " * 4, " " * 8
-        lines.append(
-            textwrap.fill(
-                text, 92, break_on_hyphens=False, initial_indent=first, subsequent_indent=other
-            )
+        # A value such as "log-ratings" stays whole, as somebody will type it.
+        wrapped = textwrap.fill(
+            text,
+            92,
+            initial_indent=" " * 4,
+            subsequent_indent=" " * 8,
+            break_on_hyphens=False,
         )
+        lines.append(wrapped)
     return "\n".join(["Args:", *lines])
