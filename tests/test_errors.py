@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transcf.errors import DataError, TransCFError, UnknownIdError, is_word, shown, shown_path
+from transcf.errors import DataError, TransCFError, UnknownIdError, brief, is_word, shown
 
 
 def test_errors_are_one_line_whatever_they_quote() -> None:
@@ -27,8 +27,13 @@ def test_values_that_cannot_show_themselves() -> None:
             raise RuntimeError
 
     assert shown(Shy()) == "a Shy that is too long to show"
-    assert shown_path("x" * 5000).endswith("xxx")
-    assert len(shown_path("x" * 5000)) < 100
+
+
+def test_long_words_are_cut() -> None:
+    text = str(DataError(f"There is no file {'x' * 5000}.csv: check the path."))
+    assert text.endswith("x.csv: check the path.")
+    assert len(text) < 150
+    assert brief("x" * 379) == "x" * 379, "a long path stays whole"
 
 
 def test_words_are_compared_as_words() -> None:

@@ -6,10 +6,13 @@ line prints it as it stands.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 #: The longest that a value is shown.
-_SHOWN, _LONGEST_PATH = 80, 400
+_SHOWN = 80
+#: What quotes somebody's data rather than a name.
+_LONG_WORD = re.compile(r"(\S{60})\S{300,}(\S{20})")
 
 
 def shown(value: object) -> str:
@@ -27,15 +30,14 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
-def shown_path(path: object) -> str:
-    """Write a path as messages show it: whole, unless it is too long for any system.
+def brief(text: str) -> str:
+    r"""Bring a message into one line, and cut words that are longer than any name is.
 
     Example:
-        >>> shown_path("a/b"), len(shown_path("x" * 5000))
-        ('a/b', 83)
+        >>> brief("There is no\nfile."), len(brief("There is no " + "x" * 5000))
+        ('There is no file.', 95)
     """
-    text = str(path)
-    return text if len(text) <= _LONGEST_PATH else f"{text[:60]}...{text[-20:]}"
+    return _LONG_WORD.sub(r"\1...\2", " ".join(text.splitlines()))
 
 
 def is_word(value: object, words: Iterable[str]) -> bool:
@@ -53,7 +55,7 @@ class TransCFError(Exception):
 
     def __str__(self) -> str:
         """Return the sentence in one line, whatever names and values it quotes."""
-        return " ".join(super().__str__().splitlines())
+        return brief(super().__str__())
 
 
 class DataError(TransCFError, ValueError):
@@ -73,7 +75,7 @@ class UnknownIdError(TransCFError, KeyError):
 
     def __str__(self) -> str:
         """Return the sentence itself: a KeyError would show it quoted."""
-        return " ".join(str(self.args[0]).splitlines()) if self.args else ""
+        return brief(str(self.args[0])) if self.args else ""
 
 
 class EvaluationError(TransCFError, ValueError):

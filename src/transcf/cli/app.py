@@ -29,7 +29,7 @@ from transcf.cli import (
     study,
 )
 from transcf.cli._options import INTERRUPTED
-from transcf.errors import TransCFError, shown_path
+from transcf.errors import TransCFError, brief
 from transcf.legend import ERROR, help_text
 
 
@@ -65,8 +65,8 @@ def _in_options(sentence: str) -> str:
 def _sentence(error: TransCFError | OSError) -> str:
     """Return what an error says; those of the system name the file and the reason."""
     if isinstance(error, TransCFError) or not error.filename or not error.strerror:
-        return str(error)
-    return f"{shown_path(error.filename)} cannot be used: {error.strerror}."
+        return brief(str(error))
+    return brief(f"{error.filename} cannot be used: {error.strerror}.")
 
 
 def _show_notes() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from transcf.errors import ModelFileError, shown_path
+from transcf.errors import ModelFileError
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class OpenFolder:
         try:
             self._handles.append(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY))
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-            raise ModelFileError(f"There is no model folder {shown_path(self.path)}.") from error
+            raise ModelFileError(f"There is no model folder {self.path}.") from error
         except OSError as error:
             raise _unreadable(self.path, error) from error
         return self
@@ -135,4 +135,4 @@ def read_steadily(folder: Path, read: Callable[[OpenFolder], T]) -> T:
 
 
 def _unreadable(path: Path, error: OSError) -> ModelFileError:
-    return ModelFileError(f"{shown_path(path)} cannot be read: {error.strerror or error}.")
+    return ModelFileError(f"{path} cannot be read: {error.strerror or error}.")
