@@ -373,3 +373,12 @@ def test_a_folder_without_end(tmp_path, monkeypatch):
 
 def test_bars_beyond_all_floats():
     assert "it must be a number" in sentence(read_interactions, RATED, min_rating=10**400)
+
+
+def test_a_quoted_line_end_in_the_first_line(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text('"two\nlines"\t1\r\nbob\t2\r\n', newline="")
+    log = read_interactions(path, header=False)
+    assert pairs_of(log) == [("bob", 2), ("two\nlines", 1)]
+    path.write_text('user::item\n"ann::1\nbob::2\n')
+    assert pairs_of(read_interactions(path)) == [('"ann', 1), ("bob", 2)]

@@ -1,6 +1,7 @@
 """Splits against brute force, and what must hold for all of them."""
 
 from datetime import date
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from transcf.data import (
     paper_filter,
     random_ratio,
     read_interactions,
+    synthesize,
     temporal_cut,
 )
 from transcf.data.sources import as_split
@@ -271,3 +273,10 @@ def test_parameters_of_other_kinds_are_refused():
             temporal_cut(log, 2, validation=moment)
     with pytest.raises(ParameterError, match="an integer of at least 1"):
         draw_candidates(leave_one_out(log), 2**63)
+
+
+def test_shares_of_any_kind_of_number():
+    log = synthesize(users=20, items=20, interactions=100)
+    split = random_ratio(log, Fraction(1, 5), validation=np.float32(0.25))
+    assert (len(split.test), len(split.validation)) == (20, 25)
+    assert split.recipe["test"] == 0.2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 
@@ -47,3 +48,11 @@ def test_text_is_read_by_the_rule(rule: Number | Choice | Flag, text: str, value
 def test_bad_text_is_refused(rule: Number | Flag, text: str) -> None:
     with pytest.raises(ParameterError, match="p="):
         parse("M", "p", text, {"p": rule})
+
+
+def test_numbers_that_no_array_takes() -> None:
+    for wrong in (Fraction(1, 3), 2**63, -(10**400)):
+        assert not Number().allows(wrong)
+    assert not Number(whole=True).allows(2**63)
+    assert Number(whole=True).allows(2**63 - 1)
+    assert Number().allows(1e300)

@@ -136,14 +136,14 @@ class _Text:
         above = _BLANK_LINES.match(start)
         blank = above.end() if above else 0
         skipped = start[:blank].count(b"\n")
-        first = start[blank:].split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")
+        first = _first_line(start[blank:], quoted=True)
         separator = form.separator or max(_SEPARATORS, key=first.count)
         text = cls(path, content, separator, header=form.header, skipped=skipped)
         if blank or (not form.header and start_of(content).startswith(_BOM)):
             text = replace(text, content=_bytes(content).removeprefix(_BOM)[blank:])
         if len(separator.encode()) > 1:
             text = text._with_stand_in()
-            first = first.replace(separator, text.separator)
+            first = _first_line(start[blank:], quoted=False).replace(separator, text.separator)
         if form.header:
             text._check_header(first)
         return text
@@ -288,6 +288,16 @@ def start_of(content: Content, size: int = 1 << 16) -> bytes:
         return content[:size]
     with content.open("rb") as file:
         return file.read(size)
+
+
+def _first_line(start: bytes, *, quoted: bool) -> str:
+    """Return the first line, with the ends of lines that are quoted in it."""
+    lines = start.split(b"\n")
+    many = 1
+    while quoted and many < len(lines) and b"".join(lines[:many]).count(b'"') % 2:
+        many += 1
+    whole = many if many < len(lines) else 1  # a quote that is never closed is no quote
+    return b"\n".join(lines[:whole]).decode("utf-8", "replace").rstrip("\r")
 
 
 def _bytes(content: Content) -> bytes:

@@ -134,6 +134,7 @@ def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: 
     log = as_interactions(log)
     for name, share in (("test", test), ("validation", validation)):
         _check_share(name, share)
+    test, validation = float(test), float(validation)
     if test + validation >= 1:
         raise ParameterError(f"test={test} and validation={validation} leave nothing to train on.")
     order = np.argsort(event_keys(log.by_user.indptr, log.item_rows, check_seed(seed)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral, Rational, Real
 from typing import TypeAlias
 
 from transcf.errors import ParameterError, is_word, shown
@@ -41,11 +41,10 @@ class Number:
             return self.optional
         if isinstance(value, bool) or not isinstance(value, Integral if self.whole else Real):
             return False
-        try:
-            number = int(value) if self.whole and isinstance(value, Integral) else float(value)
-        except OverflowError:  # an integer beyond all floats
-            return False
-        if abs(number) > _LARGEST if self.whole else not math.isfinite(number):
+        if isinstance(value, Rational) and not isinstance(value, Integral):
+            return False  # arrays cannot take a fraction
+        number = int(value) if isinstance(value, Integral) else float(value)
+        if abs(number) > _LARGEST if isinstance(number, int) else not math.isfinite(number):
             return False
         return (number > self.low if self.above else number >= self.low) and number <= self.high
 
