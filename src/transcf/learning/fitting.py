@@ -126,6 +126,7 @@ class Fit:
         digest.update(self.train.by_user.indptr.tobytes())
         digest.update(self.train.by_user.indices.tobytes())
         digest.update(self.known.histories.items.tobytes())
-        if self.train.timestamps is not None:
-            digest.update(self.train.timestamps.tobytes())
+        for column in (self.train.timestamps, self.train.ratings):  # what events may count by
+            if column is not None:
+                digest.update(column.tobytes())
         return f"{type(settings).__name__}-{digest.hexdigest()}"
