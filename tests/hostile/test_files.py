@@ -123,9 +123,9 @@ def text_files(draw: st.DrawFn) -> TextFile:
         options |= {role: places[role] for role in ("user", "item")}
         options |= {"rating": places["rating"]} if "rating" in places else {}
         options |= {"timestamp": places["time"]} if "time" in places else {}
-    first = next((line for line in text.lstrip("\r\n").split(end) if line), "")
-    found = max(_oracle.SEPARATORS, key=first.count)
-    if found != separator or draw(st.booleans()):
+    # Names of columns leave no doubt about the separator; data may hold others.
+    others = [mark for mark in _oracle.SEPARATORS if mark != separator]
+    if (not header and any(mark in text for mark in others)) or draw(st.booleans()):
         options["separator"] = separator
     if "rating" in columns and draw(st.booleans()):
         options["min_rating"] = draw(st.sampled_from([-math.inf, 0, 3, 4.5]))

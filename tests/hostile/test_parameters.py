@@ -188,7 +188,8 @@ def listed(ids: Any) -> list[Any]:
     """One id or several, as a list."""
     if isinstance(ids, np.ndarray):
         return np.atleast_1d(ids).tolist()
-    return [ids] if isinstance(ids, str | int | np.integer) else list(ids)
+    several = [ids] if isinstance(ids, str | int | np.integer) else list(ids)
+    return [value for value in several if not isinstance(value, bool)]  # no number is meant
 
 
 def expected_list(name: str, user: str, how: dict[str, Any]) -> list[Any]:
