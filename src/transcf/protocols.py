@@ -80,4 +80,5 @@ def full_ranking(*, cut: bool, refit: bool) -> Protocol:
 def help_on_protocols() -> str:
     """Name all protocols for `--help`."""
     listed = "; ".join(f"{entry.name} ({entry.meaning})" for entry in PROTOCOLS.values())
-    return f"{listed}. Unless given: forward where the log has times, else strict."
+    usual = "forward where the log has times and a cut leaves enough users, else strict"
+    return f"{listed}. Unless given: {usual}."

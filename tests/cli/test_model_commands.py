@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import Result
 
@@ -123,9 +124,10 @@ def test_compare_has_the_floor_and_the_test(answer: Answer, log_file: Path) -> N
         "compare", log_file, "--no-files", "--models", "ease", "--set", "ease.regularization=5"
     )
     names = [entry["model"] for entry in found["models"]]
-    assert names == ["popularity", "inverse-popularity", "random", "ease"]
+    floor = ["popularity", "inverse-popularity", "random", "recent-popularity"]
+    assert names == [*floor, "ease"]
     assert found["models"][-1]["parameters"]["regularization"] == 5
-    assert len(found["tests"]) == 6
+    assert len(found["tests"]) == 10
     assert {"model_a", "model_b", "difference", "p_holm"} <= set(found["tests"][0])
 
 
@@ -190,8 +192,8 @@ def test_compare_runs_a_model_once_whatever_its_capitals(answer: Answer, log_fil
     models = ("--models", "EASE, ease,transcf_DOT", "--set", "transcf-dot.epochs=1")
     found = answer("compare", log_file, "--no-files", *models, *settings)
     names = [entry["model"] for entry in found["models"]]
-    assert names == ["popularity", "inverse-popularity", "random", "ease", "transcf-dot"]
-    assert found["models"][3]["parameters"]["regularization"] == 5
+    assert names[-3:] == ["recent-popularity", "ease", "transcf-dot"]
+    assert found["models"][4]["parameters"]["regularization"] == 5
 
 
 @pytest.fixture
@@ -244,14 +246,29 @@ def test_an_interrupted_fit_can_be_resumed(
     assert stopped.exit_code == 130
     assert "--resume" in stopped.stderr
     assert kept.is_dir()
+    assert not folder.exists(), "what was learned from a part of the events is no model for use"
     resumed = command("fit", log_file, *small, "--out", folder, "--resume", "--json")
     assert resumed.stderr == ""
     assert json.loads(resumed.stdout)["best_epoch"] == whole["best_epoch"]
     assert not kept.exists()
     tensors = [path / "model.safetensors" for path in (folder, tmp_path / "whole")]
     assert tensors[0].read_bytes() == tensors[1].read_bytes()
-    anew = command("fit", log_file, *small, "--out", folder, "--resume", "--json")
+    again = ("--resume", "--overwrite", "--json")
+    anew = command("fit", log_file, *small, "--out", folder, *again)
     assert "holds no checkpoint" in anew.stderr
+
+
+def test_events_that_ratings_leave_out_are_counted(
+    command: Command, log_file: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "rated.csv"
+    bad = pl.when(pl.int_range(pl.len()) < 3).then(0.0).otherwise(pl.col("rating"))
+    pl.read_csv(log_file).with_columns(rating=bad).write_csv(file)
+    words = {"evaluate": (), "fit": ("--out", tmp_path / "model"), "compare": ("--no-files",)}
+    for name, more in words.items():
+        chosen = ("--models", "ease") if name == "compare" else ("--model", "ease")
+        said = command(name, file, *chosen, *more).stderr
+        assert "3 events with ratings of 0 or below left out (--min-rating)" in said, name
 
 
 @pytest.mark.parametrize("model", ["ease", "bpr"])

@@ -127,14 +127,15 @@ def by_library(split: Split) -> Comparison:
 
 def test_compare_takes_names_pairs_and_objects(by_library: Comparison, split: Split) -> None:
     assert [done.name for done in by_library.runs] == [
-        "popularity", "inverse-popularity", "random", "ease (1)", "itemknn", "ease (2)",
+        "popularity", "inverse-popularity", "random", "recent-popularity", "ease (1)", "itemknn",
+        "ease (2)",
     ]  # fmt: skip
     for name, strength in (("ease (1)", 5.0), ("ease (2)", 50.0)):
         direct = evaluate(EASE(regularization=strength).fit(split.before_test), split, at=(5,))
         found = by_library.summaries[name]["MRR@5"]
         assert found["mean"] == pytest.approx(direct.metrics["MRR@5"].mean)
     assert by_library.metric == "MRR@5"
-    assert len(by_library.tests) == 15
+    assert len(by_library.tests) == 21
 
 
 def test_a_comparison_prints_as_its_table(by_library: Comparison) -> None:
@@ -142,11 +143,11 @@ def test_a_comparison_prints_as_its_table(by_library: Comparison) -> None:
     table = table_of(by_library)
     assert repr(by_library) == str(by_library)
     assert lines[0] == table.title
-    assert [line[: line.find("  ")] for line in lines[1:8]] == [
+    assert [line[: line.find("  ")] for line in lines[1:9]] == [
         "model", *(done.name for done in by_library.runs),
     ]  # fmt: skip
-    assert len(set(map(len, lines[1:8]))) == 1
-    assert lines[8:] == list(table.notes)
+    assert len(set(map(len, lines[1:9]))) == 1
+    assert lines[9:] == list(table.notes)
     nothing = Comparison("data", Judging("strict"), "N@10", [], {"bad": ValueError("reasons")})
     assert str(nothing) == "data: no model was run\nmodel\nbad is missing: reasons"
 

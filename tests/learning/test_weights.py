@@ -135,6 +135,7 @@ def test_weighted_itemknn_counts_users_of_the_target_by_weight(log: Interactions
 @pytest.mark.parametrize("name", ITEM_MODELS)
 def test_histories_are_weighted_when_items_are_scored(name: str, log: Interactions) -> None:
     _, Y = matrices(log)
+    Y /= Y.max(axis=1, keepdims=True)
     model = create(name, **ITEM_MODELS[name], **BOTH).fit(log)
     weights = model.weights_ if name == "ease" else model.weights_.toarray()
     users = np.arange(log.n_users, dtype=np.int32)
@@ -160,6 +161,18 @@ def test_explanations_of_weighted_histories_add_up(name: str, log: Interactions,
         found = one.explain(user, item, top=100)
         total = sum(entry.effect for entry in found.effects) + found.rest
         assert total == pytest.approx(found.score, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ITEM_MODELS)
+def test_guests_and_users_of_one_history_are_scored_alike(name: str, log: Interactions) -> None:
+    """With a trend the scale of scores matters, too."""
+    model = create(name, **ITEM_MODELS[name], recency=4.0, trend=1.0).fit(log)
+    for row in range(0, log.n_users, 7):
+        history = log.items.ids(log.histories[row]).to_list()
+        wanted = model.recommend(log.users.series[row], k=8)
+        found = model.recommend_for(history, k=8)
+        assert found["item_id"].to_list() == wanted["item_id"].to_list()
+        np.testing.assert_allclose(found["score"], wanted["score"], rtol=1e-4)
 
 
 # -- trend -----------------------------------------------------------------------------------

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+
+if TYPE_CHECKING:
+    from transcf.data.report import Report
 
 #: The `--json` flag of every command; with it, stdout holds JSON and nothing else.
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
@@ -43,6 +46,17 @@ def print_table(
     console.print(table)
     for note in notes:
         console.print(note)
+
+
+def say_left_out(report: Report) -> None:
+    """Say which events were left out of DATA for their ratings, if any, beside the output."""
+    from transcf.data.report import counted
+
+    for step in report.steps:
+        if step.name.startswith("leave out ratings") and step.counts.get("interactions"):
+            count = counted(step.counts["interactions"], "event")
+            name = step.name.removeprefix("leave out ")
+            typer.echo(f"transcf: {count} with {name} left out (--min-rating).", err=True)
 
 
 def print_facts(title: str, facts: Mapping[str, object]) -> None:

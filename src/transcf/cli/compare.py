@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
+    INTERRUPTED,
     Beyond,
     Columns,
     Data,
@@ -28,7 +29,7 @@ from transcf.cli._options import (
     read_judging,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table
+from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out
 from transcf.cli._progress import show_steps
 from transcf.errors import MissingExtraError, ParameterError
 
@@ -97,6 +98,7 @@ def compare(
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
     reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     split = open_split(data, protocol, seed=seed, **reading)
+    say_left_out(split.train.report)
     contenders = suited_to(split, contenders, budget)
     numbers = range(seed, seed + seeds)
     with show_steps(len(contenders), "models") as steps:
@@ -109,6 +111,8 @@ def compare(
         print_comparison(found)
     if files:
         _write(found, out)
+    if found.is_interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 def print_comparison(comparison: Comparison) -> None:

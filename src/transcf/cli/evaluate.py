@@ -29,7 +29,7 @@ from transcf.cli._options import (
     read_judging,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table
+from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out
 from transcf.errors import DataError, ParameterError
 from transcf.protocols import protocol_named
 
@@ -93,6 +93,7 @@ def evaluate(
         judging = read_judging(protocol, ties, part, at, beyond)
         reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
         split = open_split(data, judging.protocol, seed=seed, **reading)
+        say_left_out(split.train.report)
         numbers = range(seed, seed + seeds)
         contender = Contender(model, model, params)
         dataset, done = data, run(contender, split, judging, numbers, with_validation=as_json)

@@ -26,7 +26,7 @@ from transcf.cli._options import (
     parse_reading,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_facts, print_json
+from transcf.cli._output import JsonFlag, print_facts, print_json, say_left_out
 from transcf.protocols import protocol_named
 
 
@@ -64,7 +64,7 @@ def fit(
     """Choose a model's epoch on held-out events of DATA, fit it on all events, and save it.
 
     Models that train in epochs leave checkpoints beside the folder until they are done. Ctrl-C
-    saves the best epoch so far, keeps the checkpoint for --resume, and ends with 130.
+    saves no model, keeps the checkpoint for --resume, and ends with 130.
     """
     from transcf.data.sources import open_log_and_split, usual_protocol
     from transcf.evaluation import Validation
@@ -73,12 +73,12 @@ def fit(
     from transcf.storage.folders import check_replaceable
     from transcf.training.options import FitOptions
 
-    overwrite = overwrite or resume  # an interrupted run has saved what it had
     params = read_params(model, settings, preset, data)
     made = Contender(model, model, params).make(seed)
     check_replaceable(out.absolute(), overwrite=overwrite)
     reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     log, split = open_log_and_split(data, protocol, seed=seed, **reading)
+    say_left_out(log.report)
     protocol = protocol or usual_protocol(split)
     validation = Validation.of(split, protocol)
     checkpoints = out.with_name(f"{out.name}.checkpoint")
@@ -93,6 +93,13 @@ def fit(
     else:
         made.fit(split.train, validation, options)
         done = f"the training part ({split.how})"
+    if made.report_.get("ending") == "interrupted":
+        # What it has learned so far is of a part of the events, or not long enough: no model.
+        typer.echo(
+            "transcf: interrupted, no model is saved; the same command with --resume goes on.",
+            err=True,
+        )
+        raise typer.Exit(INTERRUPTED)
     if hold_out:
         made.report_["split"] = split.how
     made.report_ |= {"fitted_on": done, "held_out": hold_out}
@@ -105,7 +112,4 @@ def fit(
         print_json({**facts, "parameters": made.get_params()})
     else:
         print_facts(f"Saved {out}", {**facts, **made.get_params()})
-    if made.report_.get("ending") == "interrupted":
-        typer.echo("transcf: interrupted; the same command with --resume goes on.", err=True)
-        raise typer.Exit(INTERRUPTED)
     shutil.rmtree(checkpoints, ignore_errors=True)

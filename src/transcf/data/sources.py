@@ -6,6 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
+
 from transcf.data.candidates import draw_candidates
 from transcf.data.interactions import Interactions
 from transcf.data.locations import find_folder, resolve
@@ -18,6 +20,9 @@ from transcf.data.splits import leave_one_out, temporal_cut
 from transcf.data.storage import is_saved_split, load_saved_split
 from transcf.errors import DataError, EvaluationError, ParameterError
 from transcf.protocols import Protocol, full_ranking, protocol_named
+
+#: Users that a cut has to leave on both sides to be the usual way: a number, or a share of all.
+_ENOUGH_USERS, _ENOUGH_SHARE = 100, 0.1
 
 
 def open_split(
@@ -37,7 +42,8 @@ def open_split(
     Args:
         spec: As for `open_data`.
         protocol: A name of `transcf.protocols.PROTOCOLS`. None stands for "forward" where a log
-            has times that leave somebody to judge after a cut, and for "strict" elsewhere.
+            has times and enough users (100, or a tenth) can be judged after a cut, and for
+            "strict" elsewhere.
         seed: Of the random split and of the candidates.
         reading: As for `open_data`.
     """
@@ -147,7 +153,7 @@ def _split(log: Interactions, protocol: Protocol | None, seed: int) -> Split:
 
 
 def _usual_cut(log: Interactions) -> Split | None:
-    """Cut a log in time if it has times, and if somebody can be judged on both sides of the cut."""
+    """Cut a log in time if it has times, and if enough users can be judged on both sides."""
     if log.timestamps is None:
         return None
     try:
@@ -155,13 +161,15 @@ def _usual_cut(log: Interactions) -> Split | None:
     except DataError:  # as of a log whose events are all of one moment
         return None
     sides = ((split.train, split.validation), (split.before_test, split.test))
-    return split if all(_somebody_known(*side) for side in sides) else None
+    enough = max(1, min(_ENOUGH_USERS, _ENOUGH_SHARE * np.count_nonzero(log.by_user.counts)))
+    return split if all(_judged(*side) >= enough for side in sides) else None
 
 
-def _somebody_known(before: Interactions, after: Interactions) -> bool:
-    """Whether a later event is one of a user and an item that there were before."""
+def _judged(before: Interactions, after: Interactions) -> int:
+    """Count users with a later event of an item, both of which there were before."""
     users, items = before.by_user.counts > 0, before.by_item.counts > 0
-    return bool((users[after.user_rows] & items[after.item_rows]).any())
+    known = users[after.user_rows] & items[after.item_rows]
+    return len(np.unique(after.user_rows[known]))
 
 
 def _folder(source: str | Path) -> Path | None:

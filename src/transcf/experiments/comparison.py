@@ -22,7 +22,7 @@ from transcf.evaluation.results import number_repeats
 from transcf.evaluation.significance import LEVEL
 from transcf.experiments.judging import Judging
 from transcf.experiments.report import table_of
-from transcf.experiments.runs import Contender, ModelSpec, OnProgress, Run, run
+from transcf.experiments.runs import TIMED_BASELINE, Contender, ModelSpec, OnProgress, Run, run
 from transcf.models.recommender import Recommender
 from transcf.models.registry import distinct
 from transcf.tuning import settings_to_try
@@ -31,8 +31,6 @@ from transcf.tuning import settings_to_try
 Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]
 #: Always in a table: what a figure is worth shows only next to these.
 TRIVIAL_BASELINES = ("popularity", "inverse-popularity", "random")
-#: What is in every table of data with times besides.
-TIMED_BASELINE = "recent-popularity"
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +170,7 @@ def compare(
         >>> log = synthesize(users=200, items=60, interactions=3000, seed=1)
         >>> found = compare([EASE(regularization=50.0), "itemknn"], log)
         >>> [done.name for done in found.runs]
-        ['popularity', 'inverse-popularity', 'random', 'ease', 'itemknn']
+        ['popularity', 'inverse-popularity', 'random', 'recent-popularity', 'ease', 'itemknn']
         >>> found.best("N@10")
         'ease'
     """
@@ -227,17 +225,22 @@ def suited_to(
     """
     if split.train.timestamps is None:
         return list(contenders)
-    drawn = [
-        replace(c, choices=settings_to_try(c.model, budget, c.params, timed=True))
-        for c in contenders
-        if c.model != TIMED_BASELINE
-    ]
-    floor = [c for c in contenders if c.model == TIMED_BASELINE]
-    if not floor and trivial_baselines:
-        floor = [Contender.of(TIMED_BASELINE)]
+    there = {name for contender in contenders for name in (contender.model, contender.name)}
+    listed = list(contenders)
+    if trivial_baselines and TIMED_BASELINE not in there:
+        trivial = sum(contender.model in TRIVIAL_BASELINES for contender in contenders)
+        listed.insert(trivial, Contender.of(TIMED_BASELINE))
     return [
-        *(replace(c, choices=settings_to_try(c.model, "large", c.params)) for c in floor),
-        *drawn,
+        replace(
+            contender,
+            choices=settings_to_try(
+                contender.model,
+                "large" if contender.model == TIMED_BASELINE else budget,
+                contender.params,
+                timed=True,
+            ),
+        )
+        for contender in listed
     ]
 
 

@@ -14,7 +14,7 @@ from transcf.errors import MissingExtraError
 from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.significance import LEVEL
 from transcf.evaluation.validation import validation_metric
-from transcf.experiments.runs import Run
+from transcf.experiments.runs import TIMED_BASELINE, Run
 from transcf.legend import ERROR, legend
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _notes(comparison: Comparison, shown: Sequence[str]) -> list[str]:
         f"Best: *; p: {metric} against {comparison.best(metric)}, Wilcoxon signed-rank with Holm's "
         f"correction for all pairs; = not told apart from the best at {LEVEL}."
     )
-    tried = max(done.tried for done in comparison.runs)
+    tried = max((run.tried for run in comparison.runs if run.name != TIMED_BASELINE), default=1)
     if tried > 1:
         tests += f" Settings: the best of at most {tried} on validation data"
         tests += f" ({validation_metric(comparison.judging.protocol)})."

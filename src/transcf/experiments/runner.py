@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from transcf.data.catalog import load_split
 from transcf.data.filters import k_core
@@ -16,6 +16,7 @@ from transcf.experiments.judging import Judging
 from transcf.experiments.runs import Contender, OnProgress
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
 from transcf.learning.presets import preset
+from transcf.learning.rules import Number, Rule
 from transcf.models.registry import model_class
 from transcf.protocols import protocol_named
 
@@ -74,7 +75,17 @@ def _contender(plan: ModelPlan, dataset: DatasetPlan) -> Contender:
         if plan.preset is None
         else preset(model_class(plan.name).__name__, plan.preset, dataset.name)
     )
-    return Contender(plan.label or plan.name, plan.name, named | plan.params, plan.choices())
+    rules = model_class(plan.name).rules()
+    choices = [
+        {name: _value(value, rules.get(name)) for name, value in choice.items()}
+        for choice in plan.choices()
+    ]
+    return Contender(plan.label or plan.name, plan.name, named | plan.params, choices)
+
+
+def _value(value: Any, rule: Rule | None) -> Any:
+    """Read "none" as None where a number is asked for: TOML has no word for it."""
+    return None if value == "none" and isinstance(rule, Number) else value
 
 
 def _split(dataset: DatasetPlan, protocol: str) -> Split:

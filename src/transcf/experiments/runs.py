@@ -23,6 +23,8 @@ OnProgress: TypeAlias = Callable[[str], None]
 
 #: Times in the report of a fit: the whole, and parts of it.
 _CLOCKS = ("seconds", "training_seconds", "validation_seconds")
+#: The floor that is in every table of data with times.
+TIMED_BASELINE = "recent-popularity"
 #: What every table of sampled figures has to say.
 SAMPLED_NOTE = (
     "Sampled candidates favour models that rank rare items first: compare with inverse-popularity "

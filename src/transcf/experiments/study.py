@@ -41,9 +41,10 @@ class DatasetPlan:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """One model of a study; `grid` lists values to choose from on validation data ("none": None).
+    """One model of a study; `grid` lists values to choose from on validation data.
 
-    `label` stands for it in the table, its name if there is none.
+    `label` stands for it in the table, its name if there is none. "none" in place of a number
+    stands for None.
     """
 
     name: str
@@ -75,11 +76,7 @@ class ModelPlan:
     def choices(self) -> list[dict[str, Any]]:
         """Every combination of the grid; one empty combination without a grid."""
         return [
-            {
-                name: None if value == "none" else value
-                for name, value in zip(self.grid, values, strict=True)
-            }
-            for values in product(*self.grid.values())
+            dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())
         ]
 
 

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from transcf.data.interactions import Interactions
+from transcf.errors import ParameterError
 from transcf.kernels import Array
 
 AgeUnit: TypeAlias = Literal["auto", "days", "events"]
@@ -28,6 +29,9 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
         half_life: Age at which an event counts half, in days or as a share of the log's events.
         unit: Which of the two.
 
+    Raises:
+        ParameterError: A half-life of more than all events; days were meant.
+
     Example:
         >>> from transcf import synthesize
         >>> float(by_age(synthesize(), half_life=0.1).max())
@@ -38,8 +42,13 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
         return np.ones(len(log))
     if unit == "days" or (unit == "auto" and log.times_are_dates):
         second = _MICROSECONDS if log.times_are_dates else 1
-        ages = (times.max(initial=0) - times) / (_DAY * second)
+        ages = (times.max() - times) / (_DAY * second) if len(times) else np.zeros(0)
     else:
+        if half_life > 1:
+            raise ParameterError(
+                f"half_life={half_life:g} counts in shares of the log's events here, as its times "
+                'are no dates: give a share such as 0.1, or say age_in="days".'
+            )
         _, place, events = np.unique(times, return_inverse=True, return_counts=True)
         ages = 1 - np.cumsum(events)[place] / max(1, len(times))
     weights: Array = np.exp2(-ages / half_life)

@@ -26,8 +26,8 @@ class ItemWeights(Learned):
         known: What the model keeps of its training data.
         name: What tables call the model.
         weights: (n_items, n_items) float32, dense or sparse, from a user's items to scored ones.
-        events: How much each event of the training data counts, (n_events,) float32 in the order
-            of `known.seen`; empty where all count the same.
+        events: How much each event of the training data counts in its user's history, (n_events,)
+            float32 in the order of `known.seen`, 1 at most; empty where all count the same.
         recency: How much later items of other people's histories count.
         likeness: Similarities of items by row, where they are not these weights.
     """

@@ -70,8 +70,10 @@ class Shifted(Learned):
         return replace(found, rest=found.rest + float(self.offset[item]))
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
-        """Say what the inner one says."""
-        return self.inner.remarks(user, history, item, top)
+        """Say what the inner one says, and what is added."""
+        said, added = self.inner.remarks(user, history, item, top), float(self.offset[item])
+        words = f"Recent popularity changes the score by {added:+.3g}, whoever is asked."
+        return Remarks((*said.words, words), said.facts | {"trend": added})
 
     def item_similarity(self) -> Scorer:
         """Return that of the inner one."""

@@ -35,11 +35,12 @@ class TrendSettings:
         "How much recent popularity adds to scores: 1 as much as the model itself. It needs "
         "timestamps.",
         low=0,
+        high=1000,
     )
     trend_half_life: float | None = setting(
         None,
-        "Age at which an event counts half for the trend; None takes 30 days, or 5 % of the log's "
-        "events.",
+        "Age at which an event counts half for the trend, in days or as a share of the log's "
+        "events (`age_in`); None takes 30 days, or 5 % of the events.",
         above=0,
     )
     age_in: AgeUnit = setting("auto", f"What half-lives count in: {UNITS}.")

@@ -85,7 +85,10 @@ class Problem:
         """
         sizes = np.diff(self.user_indptr)
         samples = sizes.astype(np.float64) if per_user is None else (sizes > 0) * float(per_user)
-        return samples * self.users if len(self.users) else samples
+        if not len(self.users):
+            return samples
+        scale = 1.0 if per_user is None else self.users[sizes > 0].mean()
+        return samples * self.users / scale
 
 
 class Dealer:

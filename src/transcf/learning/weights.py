@@ -39,8 +39,8 @@ class WeightSettings(TrendSettings):
     )
     half_life: float | None = setting(
         None,
-        "Age at which an event counts half, whoever it is of. None counts all ages alike, and so "
-        "does a log without timestamps.",
+        "Age at which an event counts half, whoever it is of, in days or as a share of the log's "
+        "events (`age_in`). None counts all ages alike, and so does a log without timestamps.",
         above=0,
     )
     confidence: Literal["none", "ratings", "log-ratings"] = setting(
@@ -105,6 +105,19 @@ class EventWeights:
             return EVEN
         scaled: Array = (self.raw / self.raw.mean()).astype(np.float32)
         return scaled
+
+    @cached_property
+    def in_histories(self) -> Array:
+        """(n_events,) float32, 1 for the weightiest of each user; empty where all weigh the same.
+
+        For scores that are sums over a history: nobody's are small only because it is old.
+        """
+        if self.is_even:
+            return EVEN
+        counts = self.log.by_user.counts
+        largest = np.maximum.reduceat(self.raw, self.log.by_user.indptr[:-1][counts > 0])
+        scaled: Array = self.raw / np.repeat(largest, counts[counts > 0])
+        return scaled.astype(np.float32)
 
     @cached_property
     def of_item_entries(self) -> Array:

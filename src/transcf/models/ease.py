@@ -47,7 +47,7 @@ class EASE(Recommender[EASESettings]):
 
     Where events have weights (Y the same matrix with weights in place of ones), targets and the
     scored history are weighted, inputs are not: minimise `|Y - X B|^2 + ...`, so that
-    `B = P C - P diag(P C) / diag(P)` with `C = X'Y`, and `score(u, .) = Y_u B`.
+    `B = P C - P diag(P C) / diag(P)` with `C = X'Y`, and `score(u, .) = Y_u B / max(Y_u)`.
 
     Needs a dense (n_items, n_items) matrix: 12 bytes per cell while fitting in float64 (8 in
     float32), 4 bytes afterwards.
@@ -83,7 +83,9 @@ class EASE(Recommender[EASESettings]):
                 f"(the matrix has no inverse in {self.settings.precision}): choose a value nearer "
                 "to the default, or precision='float64'."
             )
-        return ItemWeights(fit.known, self.name, weights, events.overall, self.settings.recency)
+        return ItemWeights(
+            fit.known, self.name, weights, events.in_histories, self.settings.recency
+        )
 
     def _restore(self, arrays: Arrays, known: Known, settings: EASESettings) -> Learned:
         weights, events = stored_dense(arrays, known), stored_events(arrays, known)

@@ -36,7 +36,8 @@ class ItemKNN(Recommender[ItemKNNSettings]):
     `s_ij = |N_i and N_j| / (sqrt(|N_i| |N_j|) + shrinkage)`, kept for the `n_neighbors` items j
     that are most similar to i (equal ones: the smaller item id) and never for j = i; then
     `score(u, i) = sum of s_ij over the items j of u`. Where events have weights, users of i count
-    by those in `|N_i and N_j|`, and the items of u by theirs in the score; norms stay as they are.
+    by those in `|N_i and N_j|`, and the items of u by theirs (over the largest of them) in the
+    score; norms stay as they are.
 
     Reference: Sarwar, Karypis, Konstan and Riedl, "Item-based collaborative filtering
     recommendation algorithms" (WWW 2001); Deshpande and Karypis, "Item-based top-N
@@ -67,7 +68,7 @@ class ItemKNN(Recommender[ItemKNNSettings]):
             shared = sp.csr_array(by_item[first:last] @ by_user)
             shared.sort_indices()
             blocks.append(self._nearest(shared, norms, first))
-        return self._made(by_history(blocks), fit.known, events.overall)
+        return self._made(by_history(blocks), fit.known, events.in_histories)
 
     def _restore(self, arrays: Arrays, known: Known, settings: ItemKNNSettings) -> Learned:
         return self._made(stored_sparse(arrays, known), known, stored_events(arrays, known))

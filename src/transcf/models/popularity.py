@@ -91,7 +91,8 @@ class RecentPopularitySettings:
 
     half_life: float | None = setting(
         None,
-        "Age at which an event counts half; None takes 30 days, or 5 % of the log's events.",
+        "Age at which an event counts half, in days or as a share of the log's events (`age_in`); "
+        "None takes 30 days, or 5 % of the events.",
         above=0,
     )
     age_in: AgeUnit = setting("auto", f"What it counts in: {UNITS}.")

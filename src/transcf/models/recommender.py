@@ -309,16 +309,21 @@ class Recommender(Answers, ABC, Generic[S]):
         learned = self._fitted()
         return learned.inner if isinstance(learned, Shifted) else learned
 
-    def _add(self, learned: Learned) -> Self:
-        """Take over what was learned with new interactions added.
+    def _growing(self) -> Learned:
+        """Return what was learned, to add interactions to it.
 
         Raises:
-            UnsupportedError: The model carries a trend beside its vectors.
+            UnsupportedError: Scores carry a trend, which would grow old.
         """
-        if isinstance(self.learned_, Shifted):
+        learned = self._own()
+        if isinstance(self.settings_, TrendSettings) and self.settings_.trend:
             raise UnsupportedError(
                 f"{self.name} cannot renew its trend without training: fit again, or without trend."
             )
+        return learned
+
+    def _add(self, learned: Learned) -> Self:
+        """Take over what was learned with new interactions added."""
         self.learned_, self.additions_ = learned, self.additions_ + 1
         self.report_ |= learned.known.facts() | {"additions": self.additions_}
         return self

@@ -43,7 +43,7 @@ class SLIM(Recommender[SLIMSettings]):
     `|X - X W|^2 / 2 + l1 sum(W) + l2 |W|^2 / 2` subject to `W >= 0` and `diag(W) = 0`; then
     `score(u, .) = X_u W`. Every column of W is a problem of its own, solved by coordinate descent
     to a change of 0.0001. Where events have weights, the target X becomes Y, the same matrix with
-    weights in place of ones, and `score(u, .) = Y_u W`.
+    weights in place of ones, and `score(u, .) = Y_u W / max(Y_u)`.
 
     Takes memory for the interactions and for the weights that are not zero.
 
@@ -94,7 +94,7 @@ class SLIM(Recommender[SLIMSettings]):
                 f"l1={settings.l1}.",
                 stacklevel=4,  # who called fit
             )
-        return ItemWeights(fit.known, self.name, weights, events.overall, settings.recency)
+        return ItemWeights(fit.known, self.name, weights, events.in_histories, settings.recency)
 
     def _restore(self, arrays: Arrays, known: Known, settings: SLIMSettings) -> Learned:
         weights, events = stored_sparse(arrays, known), stored_events(arrays, known)

@@ -20,6 +20,8 @@ BUDGETS = {"none": 1, "small": 3, "medium": 10, "large": 40}
 
 #: What models with such parameters may try besides, where events have times.
 _WITH_TIMES = "with times"
+#: Half-lives and their unit, which belong together.
+_UNITS = {"half_life", "trend_half_life", "age_in"}
 
 
 @cache
@@ -74,6 +76,8 @@ def settings_to_try(
         raise ParameterError(
             f"There is no budget {budget!r}; there are: {', '.join(map(repr, BUDGETS))}."
         )
+    if _UNITS & {*fixed}:
+        fixed = {*fixed, *_UNITS}  # a unit or a number by hand: the other would not fit
     space = {name: values for name, values in space_of(model, timed).items() if name not in fixed}
     total = math.prod(map(len, space.values()))
     defaults = create(model).get_params()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -128,8 +129,12 @@ class TransCF(Recommender[TransCFSettings]):
             >>> model.partial_fit(today).recommend("new", k=3).shape
             (3, 4)
         """
+        self._growing()
         log, learned = as_interactions(log), self._translated()
-        weights = EventWeights.of(log, self.settings_).within_users
+        by_place = replace(
+            self.settings_, recency=learned.recency, half_life=None, confidence="none"
+        )
+        weights = EventWeights.of(log, by_place).within_users
         if not len(weights):
             weights = np.ones(len(log), np.float32)
         return self._add(grow(learned, log, weights))
