@@ -134,13 +134,11 @@ def test_weighted_itemknn_counts_users_of_the_target_by_weight(log: Interactions
 
 @pytest.mark.parametrize("name", ITEM_MODELS)
 def test_histories_are_weighted_when_items_are_scored(name: str, log: Interactions) -> None:
-    _, Y = matrices(log)
-    Y /= Y.max(axis=1, keepdims=True)
+    Y = plain_weights(log, BOTH["recency"], np.inf)
     model = create(name, **ITEM_MODELS[name], **BOTH).fit(log)
     weights = model.weights_ if name == "ease" else model.weights_.toarray()
     users = np.arange(log.n_users, dtype=np.int32)
     np.testing.assert_allclose(model.score_block(users), Y @ weights, rtol=1e-4, atol=1e-5)
-    # A guest's ages are not known: the place in the history counts alone.
     history = log.histories[3]
     by_place = np.exp(2.0 * (np.arange(1, len(history) + 1) / len(history) - 1))
     guests = model.recommend_for(log.items.ids(history).to_list(), k=3)

@@ -169,8 +169,7 @@ def explanation(
             f"{whose} has item {item!r} already, so it is not recommended: include_seen=True "
             "explains it all the same."
         )
-    row = 0 if user is None else user[0]
-    found = learned.contributions(history, target, None if user is None else row)
+    found, row = learned.contributions(history, target), 0 if user is None else user[0]
     score = scorer.score_pairs(np.array([row], np.int32), np.array([target], np.int32))
     shown = _strongest(found.effects, int(top))
     rest = np.delete(found.shares, shown)

@@ -112,14 +112,14 @@ class Factors(Learned):
         people = user_side(self.geometry, self._guests(histories), self.bias is not None)
         return FormView(self.name, self.rankable, self._form.for_users(*people))
 
-    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
+    def contributions(self, history: Rows, item: int) -> Contributions:
         """Return what the items of a history do to where somebody with them is placed."""
         guests, vector = self._guests, self._weighted_item(self.items[item].astype(np.float64))
         rest = 0.0 if self.bias is None else float(self.bias[item])
         if isinstance(guests, SummingGuests) and self.geometry == "dot":
             return Contributions.of_terms(history, guests.terms(history, vector), rest)
         if not isinstance(guests, ChangingGuests):
-            return super().contributions(history, item, user)
+            return super().contributions(history, item)
         # By distance, too, a lead is linear in the person's vector x: |x|^2 is in both scores.
         places, average = guests.changed(history), self._weighted_item(self._average_item)
         leads = places @ (vector - average) * (1 if self.geometry == "dot" else 2)

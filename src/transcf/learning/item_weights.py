@@ -26,9 +26,7 @@ class ItemWeights(Learned):
         known: What the model keeps of its training data.
         name: What tables call the model.
         weights: (n_items, n_items) float32, dense or sparse, from a user's items to scored ones.
-        events: How much each event of the training data counts in its user's history, (n_events,)
-            float32 in the order of `known.seen`, 1 at most; empty where all count the same.
-        recency: How much later items of other people's histories count.
+        recency: How much later items of a history count, where it is in the order of time.
         likeness: Similarities of items by row, where they are not these weights.
     """
 
@@ -37,67 +35,58 @@ class ItemWeights(Learned):
         known: Known,
         name: str,
         weights: Scores | sp.csr_array,
-        events: Scores = EVEN,
         recency: float = 0.0,
         likeness: sp.csr_array | None = None,
     ) -> None:
         """Keep them."""
         super().__init__(known, name)
-        self.weights, self.events = weights, events
+        self.weights = weights
         self._recency = recency if known.timed else 0.0
         self._likeness = weights if likeness is None else likeness
 
     def arrays(self) -> Arrays:
-        """Return the weights, a sparse matrix in three arrays, and those of events if there are."""
-        events = {"event_weights": self.events} if len(self.events) else {}
+        """Return the weights, a sparse matrix in three arrays."""
         if isinstance(self.weights, np.ndarray):
-            return {"weights": self.weights, **events}
+            return {"weights": self.weights}
         return {
             "indptr": self.weights.indptr.astype(np.int64),
             "indices": self.weights.indices.astype(np.int32),
             "weights": self.weights.data,
-            **events,
         }
 
     def attributes(self) -> dict[str, Any]:
-        """Return the weights as one matrix, and those of events."""
-        return {"weights": self.weights, "event_weights": self.events}
+        """Return the weights as one matrix."""
+        return {"weights": self.weights}
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        seen = self.known.seen
-        values = self.events[seen.entries_of(users)] if len(self.events) else EVEN
-        return self._score(seen.take(users), values)
+        return self._score(self.known.histories, self.known.seen.take(users), users)
 
     def guests(self, histories: Histories) -> Scorer:
-        """Score people by their items, as users are; ages of their events are not known."""
+        """Score people by their items, as users are."""
         owned = histories.matrix
 
         def score(rows: Rows) -> Scores:
-            some, values = owned.take(rows), EVEN
-            if self._recency:
-                few = Histories.of([histories[row] for row in rows], histories.n_items)
-                values = weights_in_order(few, self._recency)[few.by_item]
-            return self._score(some, values)
+            return self._score(histories, owned.take(rows), rows)
 
         return BlockView(self.name, self.rankable, score)
 
-    def _score(self, owned: Csr, values: Scores) -> Scores:
+    def _score(self, histories: Histories, owned: Csr, rows: Rows) -> Scores:
+        """Score all items for some of the people with histories; `owned` are theirs as sets."""
+        values = EVEN
+        if self._recency:
+            few = Histories.of([histories[row] for row in rows], histories.n_items)
+            values = weights_in_order(few, self._recency)[few.by_item]
         scores = owned.to_scipy(values=values) @ self.weights
         return np.asarray(scores.toarray() if sp.issparse(scores) else scores)
 
-    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
+    def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the terms of the history's items in the score of another: they add up to it."""
         if isinstance(self.weights, np.ndarray):
             terms = self.weights[history, item]
         else:
             terms = self.weights[history][:, [item]].toarray().ravel()
-        values = np.ones(1)
-        if user is not None and len(self.events):
-            seen = self.known.seen
-            values = self.events[seen.indptr[user] + np.searchsorted(seen.row(user), history)]
-        elif user is None and self._recency:
-            values = weights_in_order(Histories.of([history], len(self.known.items)), self._recency)
+        values = weights_in_order(Histories.of([history], len(self.known.items)), self._recency)
         return Contributions.of_terms(history, terms.astype(np.float64) * values)
 
     def item_similarity(self) -> Scorer:
@@ -124,13 +113,6 @@ def stored_sparse(arrays: Arrays, known: Known) -> sp.csr_array:
     weights = sp.csr_array(entries, shape=(n_items, n_items))
     weights.check_format(full_check=True)
     return weights
-
-
-def stored_events(arrays: Arrays, known: Known) -> Scores:
-    """Check the weights of events of a file, where it has some."""
-    if "event_weights" not in arrays:
-        return EVEN
-    return stored(arrays, "event_weights", np.float32, (len(known.seen.indices),))
 
 
 def stored_dense(arrays: Arrays, known: Known) -> Scores:

@@ -120,10 +120,9 @@ class Learned(ABC):
             f"{self.name} places newcomers without any training: leave out steps={steps}."
         )
 
-    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
+    def contributions(self, history: Rows, item: int) -> Contributions:
         """Return what the items of a history, (n,) rows in order, do to the score of an item.
 
-        `user` is the row of whoever has it, or None for somebody known by the history alone.
         Kinds with a formula for it override this, and so do those that know that there is none.
         """
         return by_leaving_out(self.guests, self.known, history, item)

@@ -62,9 +62,9 @@ class Shifted(Learned):
         """Do the same after some steps of training."""
         return ShiftedView(self.inner.trained_guests(histories, steps), self.offset)
 
-    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
+    def contributions(self, history: Rows, item: int) -> Contributions:
         """Return what the inner one says; the offset is part of the rest."""
-        found = self.inner.contributions(history, item, user)
+        found = self.inner.contributions(history, item)
         if found.rest is None:
             return found
         return replace(found, rest=found.rest + float(self.offset[item]))

@@ -107,19 +107,6 @@ class EventWeights:
         return scaled
 
     @cached_property
-    def in_histories(self) -> Array:
-        """(n_events,) float32, 1 for the weightiest of each user; empty where all weigh the same.
-
-        For scores that are sums over a history: nobody's are small only because it is old.
-        """
-        if self.is_even:
-            return EVEN
-        counts = self.log.by_user.counts
-        largest = np.maximum.reduceat(self.raw, self.log.by_user.indptr[:-1][counts > 0])
-        scaled: Array = self.raw / np.repeat(largest, counts[counts > 0])
-        return scaled.astype(np.float32)
-
-    @cached_property
     def of_item_entries(self) -> Array:
         """The same in the order of `log.by_item`."""
         if self.is_even:

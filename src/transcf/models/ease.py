@@ -12,7 +12,7 @@ from scipy.linalg import lapack
 from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.item_weights import ItemWeights, stored_dense, stored_events
+from transcf.learning.item_weights import ItemWeights, stored_dense
 from transcf.learning.room import Room
 from transcf.learning.weights import EventWeights, WeightSettings
 from transcf.models.recommender import Recommender, made_from
@@ -45,9 +45,10 @@ class EASE(Recommender[EASESettings]):
     `P = (X'X + regularization I)^-1` the solution is `B_ij = -P_ij / P_jj` off the diagonal, and
     `score(u, .) = X_u B`.
 
-    Where events have weights (Y the same matrix with weights in place of ones), targets and the
-    scored history are weighted, inputs are not: minimise `|Y - X B|^2 + ...`, so that
-    `B = P C - P diag(P C) / diag(P)` with `C = X'Y`, and `score(u, .) = Y_u B / max(Y_u)`.
+    Where events have weights (Y the same matrix with weights in place of ones), targets are
+    weighted and inputs are not: minimise `|Y - X B|^2 + ...`, so that
+    `B = P C - P diag(P C) / diag(P)` with `C = X'Y`. A scored history is weighted by `recency`
+    alone: its ages would say little about what comes next.
 
     Needs a dense (n_items, n_items) matrix: 12 bytes per cell while fitting in float64 (8 in
     float32), 4 bytes afterwards.
@@ -83,13 +84,10 @@ class EASE(Recommender[EASESettings]):
                 f"(the matrix has no inverse in {self.settings.precision}): choose a value nearer "
                 "to the default, or precision='float64'."
             )
-        return ItemWeights(
-            fit.known, self.name, weights, events.in_histories, self.settings.recency
-        )
+        return ItemWeights(fit.known, self.name, weights, self.settings.recency)
 
     def _restore(self, arrays: Arrays, known: Known, settings: EASESettings) -> Learned:
-        weights, events = stored_dense(arrays, known), stored_events(arrays, known)
-        return ItemWeights(known, self.name, weights, events, settings.recency)
+        return ItemWeights(known, self.name, stored_dense(arrays, known), settings.recency)
 
 
 def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -10,10 +10,9 @@ import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.item_weights import ItemWeights, by_history, stored_events, stored_sparse
+from transcf.learning.item_weights import ItemWeights, by_history, stored_sparse
 from transcf.learning.weights import EventWeights, WeightSettings
 from transcf.models.recommender import Recommender, made_from
-from transcf.retrieval.scorer import Scores
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
 _BLOCK_ENTRIES = 2**23
@@ -36,8 +35,8 @@ class ItemKNN(Recommender[ItemKNNSettings]):
     `s_ij = |N_i and N_j| / (sqrt(|N_i| |N_j|) + shrinkage)`, kept for the `n_neighbors` items j
     that are most similar to i (equal ones: the smaller item id) and never for j = i; then
     `score(u, i) = sum of s_ij over the items j of u`. Where events have weights, users of i count
-    by those in `|N_i and N_j|`, and the items of u by theirs (over the largest of them) in the
-    score; norms stay as they are.
+    by those in `|N_i and N_j|`; norms stay as they are, and a scored history is weighted by
+    `recency` alone.
 
     Reference: Sarwar, Karypis, Konstan and Riedl, "Item-based collaborative filtering
     recommendation algorithms" (WWW 2001); Deshpande and Karypis, "Item-based top-N
@@ -68,15 +67,15 @@ class ItemKNN(Recommender[ItemKNNSettings]):
             shared = sp.csr_array(by_item[first:last] @ by_user)
             shared.sort_indices()
             blocks.append(self._nearest(shared, norms, first))
-        return self._made(by_history(blocks), fit.known, events.in_histories)
+        return self._made(by_history(blocks), fit.known)
 
     def _restore(self, arrays: Arrays, known: Known, settings: ItemKNNSettings) -> Learned:
-        return self._made(stored_sparse(arrays, known), known, stored_events(arrays, known))
+        return self._made(stored_sparse(arrays, known), known)
 
-    def _made(self, weights: sp.csr_array, known: Known, events: Scores) -> Learned:
+    def _made(self, weights: sp.csr_array, known: Known) -> Learned:
         # Row i of the likeness: the neighbours kept for item i.
         likeness = sp.csr_array(weights.T)
-        return ItemWeights(known, self.name, weights, events, self.settings.recency, likeness)
+        return ItemWeights(known, self.name, weights, self.settings.recency, likeness)
 
     def _nearest(
         self, shared: sp.csr_array, norms: npt.NDArray[np.float64], first: int

@@ -46,7 +46,7 @@ class ItemScores(Learned):
         """Give everybody the same."""
         return BlockView(self.name, self.rankable, self.score_block)
 
-    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
+    def contributions(self, history: Rows, item: int) -> Contributions:
         """Refuse: no history changes anything."""
         raise UnsupportedError(
             f"{self.name} cannot explain a score by what somebody has: it is the same for "

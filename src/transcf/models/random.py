@@ -97,7 +97,7 @@ class Streams(Learned):
         scores = _scores(_keys(self._seed, len(self.known.users), 1), items)
         return BlockView(self.name, self.rankable, lambda rows: np.tile(scores, (len(rows), 1)))
 
-    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
+    def contributions(self, history: Rows, item: int) -> Contributions:
         """Refuse: no history changes anything."""
         raise UnsupportedError(
             f"{self.name} cannot explain a score by what somebody has: it is drawn by chance; use "

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from transcf.kernels.elastic import elastic_weights
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.item_weights import ItemWeights, by_history, stored_events, stored_sparse
+from transcf.learning.item_weights import ItemWeights, by_history, stored_sparse
 from transcf.learning.weights import EventWeights, WeightSettings
 from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import block_length
@@ -43,7 +43,7 @@ class SLIM(Recommender[SLIMSettings]):
     `|X - X W|^2 / 2 + l1 sum(W) + l2 |W|^2 / 2` subject to `W >= 0` and `diag(W) = 0`; then
     `score(u, .) = X_u W`. Every column of W is a problem of its own, solved by coordinate descent
     to a change of 0.0001. Where events have weights, the target X becomes Y, the same matrix with
-    weights in place of ones, and `score(u, .) = Y_u W / max(Y_u)`.
+    weights in place of ones; a scored history is weighted by `recency` alone.
 
     Takes memory for the interactions and for the weights that are not zero.
 
@@ -94,8 +94,7 @@ class SLIM(Recommender[SLIMSettings]):
                 f"l1={settings.l1}.",
                 stacklevel=4,  # who called fit
             )
-        return ItemWeights(fit.known, self.name, weights, events.in_histories, settings.recency)
+        return ItemWeights(fit.known, self.name, weights, settings.recency)
 
     def _restore(self, arrays: Arrays, known: Known, settings: SLIMSettings) -> Learned:
-        weights, events = stored_sparse(arrays, known), stored_events(arrays, known)
-        return ItemWeights(known, self.name, weights, events, settings.recency)
+        return ItemWeights(known, self.name, stored_sparse(arrays, known), settings.recency)

@@ -167,7 +167,7 @@ class Tower(Learned):
             self.name, self.rankable, lambda rows: self._score(vectors[rows], sums[rows])
         )
 
-    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
+    def contributions(self, history: Rows, item: int) -> Contributions:
         """Return what the items of a history do to where somebody with them is placed."""
         places = self._place.changed(history).astype(np.float32)
         # The tower is not linear, so that no vector stands for the average item: some items do.

@@ -205,7 +205,7 @@ class Translated(Learned):
         active = self.known.active
         return relative_length(self.parameters.users[active], self.q[active])
 
-    def contributions(self, history: Rows, item: int, user: int | None = None) -> Contributions:
+    def contributions(self, history: Rows, item: int) -> Contributions:
         """Return what the items of a history do to where somebody with them is placed."""
         return explaining.contributions(self, history, item)
 
