@@ -231,7 +231,7 @@ AT = st.lists(st.integers(1, 40), min_size=1, max_size=3) | st.integers(1, 9) | 
 @cases("parameters", 0.03)
 @given(at=AT, odd=st.sampled_from(["", "", "protocol", "part", "ties"]), data=st.data())
 def test_evaluate(round_: int, at: Any, odd: str, data: st.DataObject) -> None:
-    words = {"protocol": ["strict", "strict", "paper", "paper-as-published"],
+    words = {"protocol": ["strict-no-refit", "strict-no-refit", "paper", "paper-as-published"],
              "part": ["test", "validation"],
              "ties": ["pessimistic", "realistic", "optimistic"]}  # fmt: skip
     protocol, part, ties = (
@@ -245,7 +245,7 @@ def test_evaluate(round_: int, at: Any, odd: str, data: st.DataObject) -> None:
     if isinstance(found, Refused):
         fine = isinstance(at, list) and at and {*map(type, at)} == {int} and min(at) > 0
         assert not (fine and not odd), found
-    elif f"{protocol} {ties} {part}" == "strict pessimistic test":
+    elif f"{protocol} {ties} {part}" == "strict-no-refit pessimistic test":
         lengths = [int(n) for n in np.atleast_1d(at)]
         ranks = held_out_ranks()
         for n in lengths:
