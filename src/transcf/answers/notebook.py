@@ -4,6 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from typing import Any
+
+from transcf.data.report import counted
+from transcf.learning.known import Known
+from transcf.learning.settings import fields_of
+
+
+def model_html(title: str, settings: Any, known: Known | None) -> str:
+    """Show a model by its hyper-parameters and their meanings, and what it was fitted on."""
+    note = "not fitted"
+    if known is not None:
+        sizes = counted(len(known.users), "user"), counted(len(known.items), "item")
+        note = f"fitted on {' and '.join(sizes)}"
+    return html_table(
+        title,
+        note,
+        (
+            (entry.name, getattr(settings, entry.name), entry.metadata["meaning"])
+            for entry in fields_of(type(settings))
+        ),
+    )
 
 
 def html_table(title: str, note: str, rows: Iterable[tuple[str, object, str]]) -> str:

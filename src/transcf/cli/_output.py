@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 if TYPE_CHECKING:
     from transcf.data.report import Report
+    from transcf.models.recommender import Recommender
 
 #: The `--json` flag of every command; with it, stdout holds JSON and nothing else.
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
@@ -50,13 +52,22 @@ def print_table(
 
 def say_left_out(report: Report) -> None:
     """Say which events were left out of DATA for their ratings, if any, beside the output."""
-    from transcf.data.report import counted
+    from transcf.data.liking import left_out
 
-    for step in report.steps:
-        if step.name.startswith("leave out ratings") and step.counts.get("interactions"):
-            count = counted(step.counts["interactions"], "event")
-            name = step.name.removeprefix("leave out ")
-            typer.echo(f"transcf: {count} with {name} left out (--min-rating).", err=True)
+    said = left_out(report)
+    if said:
+        typer.echo(f"transcf: {said} (--min-rating).", err=True)
+
+
+def show_saved(
+    model: Recommender[Any], folder: Path, as_json: bool, more: Mapping[str, object] | None = None
+) -> None:
+    """Say what a model is that was saved, and where."""
+    facts = {"model": model.name, "folder": str(folder), **(more or {}), **model.report_}
+    if as_json:
+        print_json({**facts, "parameters": model.get_params()})
+    else:
+        print_facts(f"Saved {folder}", {**facts, **model.get_params()})
 
 
 def print_facts(title: str, facts: Mapping[str, object]) -> None:

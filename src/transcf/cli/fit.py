@@ -26,7 +26,7 @@ from transcf.cli._options import (
     parse_reading,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_facts, print_json, say_left_out
+from transcf.cli._output import JsonFlag, say_left_out, show_saved
 from transcf.protocols import protocol_named
 
 
@@ -107,9 +107,5 @@ def fit(
     if reading:
         made.report_["reading"] = reading
     made.save(out, overwrite=overwrite)
-    facts = {"model": made.name, "folder": str(out), **made.report_}
-    if as_json:
-        print_json({**facts, "parameters": made.get_params()})
-    else:
-        print_facts(f"Saved {out}", {**facts, **made.get_params()})
+    show_saved(made, out, as_json)
     shutil.rmtree(checkpoints, ignore_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -21,11 +21,8 @@ from transcf.cli._options import (
     absolute_name,
     parse_reading,
 )
-from transcf.cli._output import JsonFlag, print_facts, print_json
+from transcf.cli._output import JsonFlag, show_saved
 from transcf.errors import ParameterError, UnsupportedError
-
-if TYPE_CHECKING:
-    from transcf.models.recommender import Recommender
 
 Model: TypeAlias = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)
@@ -90,7 +87,8 @@ def refit(
     model.report_["dataset"] = absolute_name(data)
     if reading:
         model.report_["reading"] = reading
-    _save(model, target, overwrite, {}, as_json)
+    model.save(target, overwrite=overwrite)
+    show_saved(model, target, as_json)
     shutil.rmtree(checkpoints, ignore_errors=True)
 
 
@@ -133,7 +131,8 @@ def partial_fit(
         f"new_{what}": model.report_[what] - before[what]
         for what in ("users", "items", "interactions")
     }
-    _save(model, target, overwrite, {"events": len(log), **added}, as_json)
+    model.save(target, overwrite=overwrite)
+    show_saved(model, target, as_json, {"events": len(log), **added})
 
 
 def _target(folder: Path, out: Path | None, overwrite: bool) -> Path:
@@ -147,14 +146,3 @@ def _target(folder: Path, out: Path | None, overwrite: bool) -> Path:
     target = folder if out is None else out
     check_replaceable(target.absolute(), overwrite=overwrite)
     return target
-
-
-def _save(
-    model: Recommender[Any], target: Path, overwrite: bool, facts: dict[str, Any], as_json: bool
-) -> None:
-    model.save(target, overwrite=overwrite)
-    shown = {"model": model.name, "folder": str(target), **facts, **model.report_}
-    if as_json:
-        print_json({**shown, "parameters": model.get_params()})
-    else:
-        print_facts(f"Saved {target}", {**shown, **model.get_params()})

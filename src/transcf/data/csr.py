@@ -49,16 +49,11 @@ class Csr:
 
     def take(self, rows: npt.NDArray[np.integer]) -> Csr:
         """Return some rows, in the given order, as a matrix of their own."""
-        indptr = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum(self.counts[rows], out=indptr[1:])
-        return Csr(indptr, self.indices[self.entries_of(rows)], self.n_columns)
-
-    def entries_of(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Return where the entries of some rows are, one row after the other."""
         counts = self.counts[rows]
-        before = np.cumsum(counts) - counts
-        starts: npt.NDArray[np.int64] = np.repeat(self.indptr[rows] - before, counts)
-        return np.arange(len(starts)) + starts
+        indptr = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(counts, out=indptr[1:])
+        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
+        return Csr(indptr, self.indices[entries], self.n_columns)
 
     def to_scipy(
         self, dtype: npt.DTypeLike = np.float32, values: npt.NDArray[np.floating] | None = None

@@ -49,6 +49,11 @@ class Histories:
         """Return the items of one person, oldest first."""
         return self.items[self.indptr[row] : self.indptr[row + 1]]
 
+    def take(self, rows: npt.NDArray[np.integer]) -> Histories:
+        """Return the histories of some people, in the given order."""
+        taken = Csr(self.indptr, self.items, self.n_items).take(rows)
+        return Histories(taken.indptr, taken.indices, self.n_items)
+
     @property
     def counts(self) -> npt.NDArray[np.int64]:
         """(n,) events of each."""

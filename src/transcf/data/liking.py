@@ -8,10 +8,13 @@ import numpy as np
 
 from transcf.data.columns import naming
 from transcf.data.interactions import Interactions
+from transcf.data.report import Report, counted
 from transcf.errors import DataError, ParameterError, shown
 
 #: A bar for ratings that everything meets, missing ratings too.
 ANY_RATING = -math.inf
+#: What reports call it, before the bar.
+_STEP = "leave out ratings "
 
 
 def liked(log: Interactions, min_rating: float | None = None) -> Interactions:
@@ -57,13 +60,29 @@ def liked(log: Interactions, min_rating: float | None = None) -> Interactions:
     fewer = log.select(kept, drop_ids=True)
     missing = int(np.isnan(log.ratings[~kept]).sum())
     report = log.report.then(
-        f"leave out ratings {bar}",
+        _STEP + bar,
         interactions=len(log) - len(fewer),
         **({"without_rating": missing} if missing else {}),
         users=log.n_users - fewer.n_users,
         items=log.n_items - fewer.n_items,
     )
     return fewer.with_report(report)
+
+
+def left_out(report: Report) -> str:
+    """Say how many events were left out for their ratings on the way; empty if none were.
+
+    Example:
+        >>> left_out(Report().then("leave out ratings below 3", interactions=2))
+        '2 events with ratings below 3 left out'
+    """
+    counts = {
+        step.name.removeprefix(_STEP): step.counts["interactions"]
+        for step in report.steps
+        if step.name.startswith(_STEP)
+    }
+    said = (f"{counted(n, 'event')} with ratings {bar} left out" for bar, n in counts.items())
+    return "; ".join(said)
 
 
 def check_bar(min_rating: float | None) -> None:

@@ -212,7 +212,7 @@ def contenders_of(
     if trivial_baselines:
         there = {contender.model for contender in named} | {contender.name for contender in named}
         named = [Contender.of(name) for name in TRIVIAL_BASELINES if name not in there] + named
-    return [replace(c, choices=settings_to_try(c.model, budget, c.params)) for c in named]
+    return [_with_choices(contender, budget) for contender in named]
 
 
 def suited_to(
@@ -231,17 +231,14 @@ def suited_to(
         trivial = sum(contender.model in TRIVIAL_BASELINES for contender in contenders)
         listed.insert(trivial, Contender.of(TIMED_BASELINE))
     return [
-        replace(
-            contender,
-            choices=settings_to_try(
-                contender.model,
-                "large" if contender.model == TIMED_BASELINE else budget,
-                contender.params,
-                timed=True,
-            ),
-        )
-        for contender in listed
+        _with_choices(c, "large" if c.model == TIMED_BASELINE else budget, timed=True)
+        for c in listed
     ]
+
+
+def _with_choices(contender: Contender, budget: str, *, timed: bool = False) -> Contender:
+    tried = settings_to_try(contender.model, budget, contender.params, timed=timed)
+    return replace(contender, choices=tried)
 
 
 def run_all(

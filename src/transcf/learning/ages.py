@@ -21,6 +21,11 @@ _DAY = 86_400  # seconds
 _MICROSECONDS = 1_000_000
 
 
+def counts_in_days(log: Interactions, unit: AgeUnit) -> bool:
+    """Whether ages of a log's events are in days; else they are shares of its events."""
+    return unit == "days" or (unit == "auto" and log.times_are_dates)
+
+
 def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array:
     """Weights of events that halve with every half-life, the newest having 1: (n_events,) float64.
 
@@ -40,7 +45,7 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
     times = log.timestamps
     if times is None:
         return np.ones(len(log))
-    if unit == "days" or (unit == "auto" and log.times_are_dates):
+    if counts_in_days(log, unit):
         second = _MICROSECONDS if log.times_are_dates else 1
         ages = (times.max() - times) / (_DAY * second) if len(times) else np.zeros(0)
     else:

@@ -47,6 +47,25 @@ class FactorSettings:
         return Room(vectors(users + items, self.dim), f"dim={self.dim}")
 
 
+def remedy_of(settings: object, usual: str) -> str:
+    """Say what to lower when training diverges: first vectors that start far out, above all.
+
+    Args:
+        settings: Those of the training.
+        usual: What the model would lower.
+
+    Example:
+        >>> remedy_of(TripleSettings(init_scale=5.0), "learning_rate")
+        'init_scale (5, by default 0.1) or learning_rate'
+    """
+    if not isinstance(settings, FactorSettings):
+        return usual
+    given, default = settings.init_scale, type(settings).init_scale
+    if given <= default:
+        return usual
+    return f"init_scale ({given:g}, by default {default:g}) or {usual}"
+
+
 @settings()
 class TripleSettings(FactorSettings, IterationSettings, WeightSettings):
     """What models have that learn from triples: a user, an item of theirs, one that is not."""

@@ -75,7 +75,7 @@ class ItemWeights(Learned):
         """Score all items for some of the people with histories; `owned` are theirs as sets."""
         values = EVEN
         if self._recency:
-            few = Histories.of([histories[row] for row in rows], histories.n_items)
+            few = histories.take(rows)
             values = weights_in_order(few, self._recency)[few.by_item]
         scores = owned.to_scipy(values=values) @ self.weights
         return np.asarray(scores.toarray() if sp.issparse(scores) else scores)

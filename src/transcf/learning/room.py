@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -44,6 +46,27 @@ class TakesRoom(Protocol):
 
     def room(self, users: int, items: int) -> Room:
         """Return what learning takes at least, for so many users and items."""
+
+
+@contextmanager
+def within_room(name: str, settings: object, users: int, items: int) -> Iterator[None]:
+    """Learn only if there is room for it, and say so if it was not enough after all.
+
+    Args: as for `check_room`.
+
+    Raises:
+        NoRoomError: Before anything is learned, or where the system gives no more memory.
+    """
+    check_room(name, settings, users, items)
+    try:
+        yield
+    except NoRoomError:
+        raise
+    except MemoryError as error:
+        raise NoRoomError(
+            f"{name} ran out of memory on {users:,} users and {items:,} items: use smaller "
+            f"settings, or less data ({error})."
+        ) from error
 
 
 def check_room(name: str, settings: object, users: int, items: int) -> None:

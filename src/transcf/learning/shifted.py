@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -11,10 +12,14 @@ import numpy as np
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.learning.contributions import Contributions, Remarks
+from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
 from transcf.retrieval.views import ShiftedView
-from transcf.storage.tensors import Arrays
+from transcf.storage.tensors import Arrays, checked
+
+#: What files call the offsets.
+_OFFSETS = "item_offsets"
 
 
 class Shifted(Learned):
@@ -36,11 +41,11 @@ class Shifted(Learned):
 
     def arrays(self) -> Arrays:
         """Return those of the inner one, and the offsets."""
-        return self.inner.arrays() | {"item_offsets": self.offset}
+        return self.inner.arrays() | {_OFFSETS: self.offset}
 
     def attributes(self) -> dict[str, Any]:
         """Return the same as a model shows them."""
-        return self.inner.attributes() | {"item_offsets": self.offset}
+        return self.inner.attributes() | {_OFFSETS: self.offset}
 
     def linear_form(self) -> LinearForm | None:
         """Return the score as inner products, if the inner one is."""
@@ -84,15 +89,19 @@ class Shifted(Learned):
         return self.inner.user_similarity()
 
 
-def taken_apart(arrays: Arrays, n_items: int) -> tuple[Arrays, Scores | None]:
-    """Return the arrays of the inner one, and the offsets, if a file has some.
+def restored(arrays: Arrays, known: Known, restore: Callable[[Arrays], Learned]) -> Learned:
+    """Return what a file holds, with its offsets where it has some.
+
+    Args:
+        arrays: Those of the file.
+        known: What the model keeps of its training data.
+        restore: Makes what was learned from the arrays of the model itself.
 
     Raises:
         ValueError: The offsets are not one number for each item.
     """
-    offset = arrays.get("item_offsets")
-    if offset is None:
-        return arrays, None
-    if offset.shape != (n_items,) or offset.dtype != np.float32 or not np.isfinite(offset).all():
-        raise ValueError(f"item_offsets must be {n_items} finite numbers")
-    return {name: array for name, array in arrays.items() if name != "item_offsets"}, offset
+    if _OFFSETS not in arrays:
+        return restore(arrays)
+    offset = checked(arrays, _OFFSETS, np.float32, (len(known.items),))
+    own = {name: array for name, array in arrays.items() if name != _OFFSETS}
+    return Shifted(restore(own), offset)

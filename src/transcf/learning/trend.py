@@ -14,36 +14,16 @@ import numpy as np
 from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
 from transcf.kernels import Array
-from transcf.learning.ages import UNITS, AgeUnit, by_age
+from transcf.learning.ages import AgeUnit, by_age, counts_in_days
 from transcf.learning.learned import Learned
-from transcf.learning.settings import setting, settings
 from transcf.learning.shifted import Shifted
+from transcf.learning.weights import WeightSettings
 from transcf.retrieval.scorer import block_length
 
 #: Added to an item's recent events, so that those without any have a logarithm.
 _FLOOR = 0.1
 #: Users whose scores tell how much scores differ.
 _USERS = 256
-
-
-@settings()
-class TrendSettings:
-    """A prior of recent popularity."""
-
-    trend: float = setting(
-        0.0,
-        "How much recent popularity adds to scores: 1 as much as the model itself. It needs "
-        "timestamps.",
-        low=0,
-        high=1000,
-    )
-    trend_half_life: float | None = setting(
-        None,
-        "Age at which an event counts half for the trend, in days or as a share of the log's "
-        "events (`age_in`); None takes 30 days, or 5 % of the events.",
-        above=0,
-    )
-    age_in: AgeUnit = setting("auto", f"What half-lives count in: {UNITS}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +39,13 @@ class Trend:
     prior: Array
 
     @classmethod
-    def of(cls, log: Interactions, settings: TrendSettings) -> Trend | None:
-        """Look at a log; None where no trend is asked for.
+    def of(cls, log: Interactions, settings: object) -> Trend | None:
+        """Look at a log; None where the settings ask for no trend, or know of none.
 
         Raises:
             ParameterError: A trend is asked for and the log has no timestamps.
         """
-        if settings.trend == 0:
+        if not isinstance(settings, WeightSettings) or settings.trend == 0:
             return None
         if log.timestamps is None:
             raise ParameterError(
@@ -88,8 +68,8 @@ class Trend:
 
 def recent_events(log: Interactions, half_life: float | None, unit: AgeUnit = "auto") -> Array:
     """Events of each item, older ones counting less: (n_items,) float64."""
-    in_days = unit == "days" or (unit == "auto" and log.times_are_dates)
-    weights = by_age(log, half_life or (30.0 if in_days else 0.05), unit)
+    usual = 30.0 if counts_in_days(log, unit) else 0.05
+    weights = by_age(log, half_life or usual, unit)
     counted: Array = np.bincount(log.item_rows, weights, log.n_items)
     return counted
 

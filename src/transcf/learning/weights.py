@@ -17,16 +17,15 @@ from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError
 from transcf.kernels import Array
-from transcf.learning.ages import by_age
+from transcf.learning.ages import UNITS, AgeUnit, by_age
 from transcf.learning.settings import setting, settings
-from transcf.learning.trend import TrendSettings
 
 #: Weights of events that all count the same.
 EVEN: Array = np.empty(0, np.float32)
 
 
 @settings()
-class WeightSettings(TrendSettings):
+class WeightSettings:
     """How much events count, and what is in fashion."""
 
     recency: float = setting(
@@ -49,6 +48,20 @@ class WeightSettings(TrendSettings):
         'rating ("ratings") or to the logarithm of 1 + rating ("log-ratings"). All ratings must be '
         "above 0.",
     )
+    trend: float = setting(
+        0.0,
+        "How much recent popularity adds to scores: 1 as much as the model itself. It needs "
+        "timestamps.",
+        low=0,
+        high=1000,
+    )
+    trend_half_life: float | None = setting(
+        None,
+        "Age at which an event counts half for the trend, in days or as a share of the log's "
+        "events (`age_in`); None takes 30 days, or 5 % of the events.",
+        above=0,
+    )
+    age_in: AgeUnit = setting("auto", f"What half-lives count in: {UNITS}.")
 
 
 @dataclass(frozen=True, eq=False)

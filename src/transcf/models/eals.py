@@ -154,7 +154,8 @@ class EALS(Recommender[EALSSettings]):
             >>> model.partial_fit(today).recommend("new", k=3).shape
             (3, 4)
         """
-        log, learned, settings = as_interactions(log), self._growing(), self.settings_
+        self._check_growing()
+        log, learned, settings = as_interactions(log), self._own(), self.settings_
         assert isinstance(learned, Factors), "eALS learns nothing else"
         growth = Growth.of(learned.known, log)
         seen, item_weights = learned.known.seen, learned.extras["item_weights"]

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
+import numpy as np
+
 from transcf.errors import ParameterError
 from transcf.learning.settings import describe, fields_of, signature_of
 
@@ -54,3 +56,12 @@ def _parameter(name: str, meaning: str) -> property:
         model.set_params(**{name: value})
 
     return property(get, put, doc=meaning)
+
+
+def read_only(value: Any) -> Any:
+    """Show an array such that nobody changes by accident what a model scores by."""
+    if not isinstance(value, np.ndarray):
+        return value
+    shown = value.view()
+    shown.flags.writeable = False
+    return shown

@@ -18,27 +18,26 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.answers.notebook import html_table
+from transcf.answers.notebook import model_html
 from transcf.answers.questions import Answers
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions
-from transcf.data.report import counted
-from transcf.errors import DataError, NoRoomError, ParameterError, UnsupportedError
-from transcf.learning import shifted
-from transcf.learning.families import IterationSettings
+from transcf.errors import DataError, ParameterError, UnsupportedError
+from transcf.learning.families import IterationSettings, remedy_of
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.learning.presets import preset
-from transcf.learning.room import check_room
+from transcf.learning.room import within_room
 from transcf.learning.rules import Rule
-from transcf.learning.settings import check, fields_of, rules_of, values_of
-from transcf.learning.shifted import Shifted
-from transcf.learning.trend import Trend, TrendSettings
-from transcf.models.making import follow_settings, made_from
+from transcf.learning.settings import check, rules_of, values_of
+from transcf.learning.shifted import Shifted, restored
+from transcf.learning.trend import Trend
+from transcf.learning.weights import WeightSettings
+from transcf.models.making import follow_settings, made_from, read_only
 from transcf.models.saving import put_together, taken_apart
 from transcf.retrieval.scorer import LinearForm, Scores
 from transcf.storage.folders import read_model, write_model
@@ -191,16 +190,8 @@ class Recommender(Answers, ABC, Generic[S]):
 
     def _repr_html_(self) -> str:
         """Show the class with its hyper-parameters and their meanings, in notebooks."""
-        values = self.get_params()
-        rows = [
-            (entry.name, values[entry.name], entry.metadata["meaning"])
-            for entry in fields_of(self.settings_class)
-        ]
-        note = "not fitted"
-        if self.is_fitted:
-            sizes = counted(len(self.users_), "user"), counted(len(self.items_), "item")
-            note = f"fitted on {' and '.join(sizes)}"
-        return html_table(type(self).__name__, note, rows)
+        known = self.learned_.known if self.is_fitted else None
+        return model_html(type(self).__name__, self.settings, known)
 
     # -- learning ----------------------------------------------------------------------------
 
@@ -248,7 +239,6 @@ class Recommender(Answers, ABC, Generic[S]):
         self.check_params()
         if not len(train):
             raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
-        check_room(self.name, self.settings, train.n_users, train.n_items)
         started, known = time.perf_counter(), Known.of(train)
         fit = Fit(
             name=self.name,
@@ -257,41 +247,22 @@ class Recommender(Answers, ABC, Generic[S]):
             validation=validation,
             options=options,
             last_epoch=last_epoch,
-            trend=self._trend(train),
-            remedy=self._remedy(),
+            trend=Trend.of(train, self.settings),
+            remedy=remedy_of(self.settings, self.remedy),
             free=self.free_to_change,
         )
         try:
-            with use_threads(fit.options.threads):
+            room = within_room(self.name, self.settings, train.n_users, train.n_items)
+            with room, use_threads(fit.options.threads):
                 learned = self._learn(fit)
                 if fit.outcome is None:  # snapshots of epochs have it already
                     learned = fit.with_trend(learned)
-        except NoRoomError:
-            raise
-        except MemoryError as error:
-            raise NoRoomError(
-                f"{self.name} ran out of memory on {train.n_users:,} users and {train.n_items:,} "
-                f"items: use smaller settings, or less data ({error})."
-            ) from error
         except DivergedRunError as error:
             if error.learned is not None:  # its best finite state is better than nothing
                 self._take_over(error.learned, fit, started)
             raise
         self._take_over(learned, fit, started)
         return self
-
-    def _remedy(self) -> str:
-        """Say what to lower when training diverges: first vectors that start far out, above all."""
-        name = "init_scale"
-        defaults: dict[str, Any] = {f.name: f.default for f in fields_of(self.settings_class)}
-        given, usual = self.get_params().get(name), defaults.get(name)
-        if given is None or usual is None or given <= usual:
-            return self.remedy
-        return f"{name} ({given:g}, by default {usual:g}) or {self.remedy}"
-
-    def _trend(self, train: Interactions) -> Trend | None:
-        settings = self.settings
-        return Trend.of(train, settings) if isinstance(settings, TrendSettings) else None
 
     def _take_over(self, learned: Learned, fit: Fit, started: float) -> None:
         """Be what was learned; nothing is left of an earlier fit, which a failed one has kept."""
@@ -309,18 +280,13 @@ class Recommender(Answers, ABC, Generic[S]):
         learned = self._fitted()
         return learned.inner if isinstance(learned, Shifted) else learned
 
-    def _growing(self) -> Learned:
-        """Return what was learned, to add interactions to it.
-
-        Raises:
-            UnsupportedError: Scores carry a trend, which would grow old.
-        """
-        learned = self._own()
-        if isinstance(self.settings_, TrendSettings) and self.settings_.trend:
+    def _check_growing(self) -> None:
+        """Raise an `UnsupportedError` where scores carry a trend: additions would let it age."""
+        self._fitted()
+        if isinstance(self.settings_, WeightSettings) and self.settings_.trend:
             raise UnsupportedError(
                 f"{self.name} cannot renew its trend without training: fit again, or without trend."
             )
-        return learned
 
     def _add(self, learned: Learned) -> Self:
         """Take over what was learned with new interactions added."""
@@ -342,9 +308,7 @@ class Recommender(Answers, ABC, Generic[S]):
 
     def restore(self, arrays: Arrays, known: Known) -> Learned:
         """Return what was learned with the present settings, from its arrays."""
-        own, offset = shifted.taken_apart(arrays, len(known.items))
-        learned = self._restore(own, known, self.settings)
-        return learned if offset is None else Shifted(learned, offset)
+        return restored(arrays, known, lambda own: self._restore(own, known, self.settings))
 
     # -- what a fitted model knows, and its scores by row --------------------------------------
 
@@ -402,7 +366,7 @@ class Recommender(Answers, ABC, Generic[S]):
             if name.endswith("_") and not name.startswith("_") and "learned_" in vars(self):
                 attributes = self.learned_.attributes()
                 if name[:-1] in attributes:
-                    return _read_only(attributes[name[:-1]])
+                    return read_only(attributes[name[:-1]])
             is_learned = name.endswith("_") and not name.startswith("_") and not self.is_fitted
             hint = " before it is fitted: call fit first" if is_learned else ""
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
@@ -428,12 +392,3 @@ class Recommender(Answers, ABC, Generic[S]):
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; `mapped` as in `transcf.load`."""
         return put_together(cls, read_model(folder, mapped=mapped), folder)
-
-
-def _read_only(value: Any) -> Any:
-    """Show an array such that nobody changes by accident what a model scores by."""
-    if not isinstance(value, np.ndarray):
-        return value
-    shown = value.view()
-    shown.flags.writeable = False
-    return shown

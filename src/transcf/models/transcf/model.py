@@ -129,7 +129,7 @@ class TransCF(Recommender[TransCFSettings]):
             >>> model.partial_fit(today).recommend("new", k=3).shape
             (3, 4)
         """
-        self._growing()
+        self._check_growing()
         log, learned = as_interactions(log), self._translated()
         by_place = replace(
             self.settings_, recency=learned.recency, half_life=None, confidence="none"
