@@ -150,6 +150,31 @@ def test_histories_are_weighted_when_items_are_scored(name: str, log: Interactio
 
 
 @pytest.mark.parametrize("name", ITEM_MODELS)
+@pytest.mark.parametrize("scored", [0.0, 5.0])
+def test_a_scored_history_may_have_a_recency_of_its_own(
+    name: str, scored: float, log: Interactions, tmp_path
+) -> None:
+    """What is learned keeps the other one; with none at all, both stay as they were."""
+    plain = create(name, **ITEM_MODELS[name], **BOTH).fit(log)
+    model = create(name, **ITEM_MODELS[name], **BOTH, history_recency=scored).fit(log)
+    weights = model.weights_ if name == "ease" else model.weights_.toarray()
+    learned = plain.weights_ if name == "ease" else plain.weights_.toarray()
+    np.testing.assert_array_equal(weights, learned)
+    users = np.arange(log.n_users, dtype=np.int32)
+    wanted = plain_weights(log, scored, np.inf) @ weights
+    loaded = load(model.save(tmp_path / "model"))
+    for one in (model, loaded):
+        np.testing.assert_allclose(one.score_block(users), wanted, rtol=1e-4, atol=1e-5)
+    same = create(name, **ITEM_MODELS[name], **BOTH, history_recency=BOTH["recency"]).fit(log)
+    np.testing.assert_array_equal(same.score_block(users), plain.score_block(users))
+    user = log.users.series[3]
+    item = model.recommend(user, k=1)["item_id"][0]
+    found = loaded.explain(user, item, top=100)
+    total = sum(entry.effect for entry in found.effects) + found.rest
+    assert total == pytest.approx(found.score, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ITEM_MODELS)
 def test_explanations_of_weighted_histories_add_up(name: str, log: Interactions, tmp_path) -> None:
     model = create(name, **ITEM_MODELS[name], **BOTH).fit(log)
     user = log.users.ids(np.array([3], np.int32))[0]

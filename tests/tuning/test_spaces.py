@@ -27,6 +27,16 @@ def test_every_model_has_a_space_of_allowed_values(name: str) -> None:
             model.check_params()
 
 
+@pytest.mark.parametrize("name", available())
+def test_times_offer_what_a_model_knows(name: str) -> None:
+    timed, rules = space_of(name, timed=True), model_class(name).rules()
+    assert set(timed) <= set(rules)
+    assert ("trend" in timed) == ("trend" in rules)
+    assert ("history_recency" in timed) == (name in ("ease", "slim", "itemknn"))
+    for setting in settings_to_try(name, "large", timed=True):
+        create(name, **setting).check_params()
+
+
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("name", available())
 def test_a_budget_allows_the_defaults_and_distinct_others(name: str, budget: str) -> None:

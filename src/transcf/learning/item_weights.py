@@ -13,10 +13,37 @@ from transcf.data.ids import Rows
 from transcf.learning.contributions import Contributions
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
-from transcf.learning.weights import EVEN, weights_in_order
+from transcf.learning.settings import setting, settings
+from transcf.learning.weights import EVEN, WeightSettings, weights_in_order
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
 from transcf.storage.tensors import Arrays, stored
+
+
+@settings()
+class ItemWeightSettings(WeightSettings):
+    """What models of item weights have: events weigh as targets, and once more where scored."""
+
+    history_recency: float | None = setting(
+        None,
+        "The same as `recency` for the history that is scored, where `recency` weighs what is "
+        "learned; None takes `recency` for both. After a cut by date 0 is often better, for the "
+        "next single event None.",
+        low=0,
+        high=50,
+    )
+
+    @property
+    def scored_recency(self) -> float:
+        """How much later items of a scored history count.
+
+        Example:
+            >>> ItemWeightSettings(recency=4.0).scored_recency
+            4.0
+            >>> ItemWeightSettings(recency=4.0, history_recency=0.0).scored_recency
+            0.0
+        """
+        return self.recency if self.history_recency is None else self.history_recency
 
 
 class ItemWeights(Learned):

@@ -12,15 +12,20 @@ from scipy.linalg import lapack
 from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.item_weights import ItemWeights, stored_dense
+from transcf.learning.item_weights import ItemWeights, ItemWeightSettings, stored_dense
 from transcf.learning.room import Room
-from transcf.learning.weights import EventWeights, WeightSettings
+from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import Scores, block_length
 
+#: Items that are worked on at once, so that their columns stay in the cache.
+_COLUMNS = 128
+#: More events than this share of all pairs of items, 1 in so many, are worth a dense product.
+_DENSER = 10
+
 
 @settings()
-class EASESettings(WeightSettings):
+class EASESettings(ItemWeightSettings):
     """Hyper-parameters of EASE."""
 
     regularization: float = setting(300.0, "L2 weight; larger for sparser data.", above=0)
@@ -47,8 +52,8 @@ class EASE(Recommender[EASESettings]):
 
     Where events have weights (Y the same matrix with weights in place of ones), targets are
     weighted and inputs are not: minimise `|Y - X B|^2 + ...`, so that
-    `B = P C - P diag(P C) / diag(P)` with `C = X'Y`. A scored history is weighted by `recency`
-    alone: its ages would say little about what comes next.
+    `B = P C - P diag(P C) / diag(P)` with `C = X'Y`. A scored history is weighted by place
+    alone (`recency`, or `history_recency`): its ages would say little about what comes next.
 
     Needs a dense (n_items, n_items) matrix: 12 bytes per cell while fitting in float64 (8 in
     float32), 4 bytes afterwards.
@@ -84,10 +89,10 @@ class EASE(Recommender[EASESettings]):
                 f"(the matrix has no inverse in {self.settings.precision}): choose a value nearer "
                 "to the default, or precision='float64'."
             )
-        return ItemWeights(fit.known, self.name, weights, self.settings.recency)
+        return ItemWeights(fit.known, self.name, weights, self.settings.scored_recency)
 
     def _restore(self, arrays: Arrays, known: Known, settings: EASESettings) -> Learned:
-        return ItemWeights(known, self.name, stored_dense(arrays, known), settings.recency)
+        return ItemWeights(known, self.name, stored_dense(arrays, known), settings.scored_recency)
 
 
 def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -121,47 +126,43 @@ def _invert_upper(gram: npt.NDArray[Any]) -> bool:
 def _weighted(inverse: npt.NDArray[Any], train: Interactions, events: EventWeights) -> Scores:
     """Turn the upper triangle of P, (n, n), into B for weighted targets, in float32."""
     n_items, dtype = len(inverse), inverse.dtype
-    diagonal = inverse.diagonal().copy()
     _mirror(inverse)
-    by_item = train.by_item.to_scipy(dtype)
-    targets = sp.csc_array(train.by_user.to_scipy(dtype, events.overall))
+    by_user = train.by_user.to_scipy(dtype)
+    targets = train.by_item.to_scipy(dtype, events.of_item_entries)
+    # P C = (Y'X P)': by way of the users that is two sparse products, unless events are so many
+    # that C has few empty cells; a dense product does about ten times the arithmetic in a second.
+    shared = (targets @ by_user).toarray() if _DENSER * len(train) > n_items**2 else None
     weights = np.empty((n_items, n_items), dtype=np.float32)
-    step = block_length(n_items)
-    for first in range(0, n_items, step):
-        columns = np.arange(first, min(first + step, n_items))
-        shared = sp.csr_array(by_item @ targets[:, columns]).toarray()
-        product = inverse @ shared
-        ratio = product[columns, columns - first] / diagonal[columns]
-        product -= inverse[:, columns] * ratio
-        product[columns, columns - first] = 0.0
-        weights[:, columns] = product
+    for first in range(0, n_items, _COLUMNS):
+        block = slice(first, first + _COLUMNS)
+        columns = np.ascontiguousarray(inverse[:, block])
+        product = targets @ (by_user @ columns) if shared is None else shared @ columns
+        weights[block] = product.T
+    ratio = weights.diagonal() / inverse.diagonal()
+    for first in range(0, n_items, _COLUMNS):
+        block = slice(first, first + _COLUMNS)
+        weights[block] -= inverse[block] * ratio
+    np.fill_diagonal(weights, 0.0)
     return weights
-
-
-def _mirror(upper: npt.NDArray[Any]) -> None:
-    """Copy the upper triangle of a matrix to the lower one, in place."""
-    step = block_length(len(upper))
-    for first in range(0, len(upper), step):
-        block = slice(first, first + step)
-        square = upper[block, block]
-        square[:] = np.triu(square) + np.triu(square, 1).T
-        upper[first + step :, block] = upper[block, first + step :].T
 
 
 def _weights(inverse: npt.NDArray[Any]) -> Scores:
     """Turn the upper triangle of P, (n, n), into B in float32."""
     n_items = len(inverse)
     diagonal = inverse.diagonal().copy()
+    _mirror(inverse)
     weights = np.empty((n_items, n_items), dtype=np.float32)
-    step = block_length(n_items)
-    for first in range(0, n_items, step):
-        block = slice(first, first + step)
-        rows = np.arange(first, min(first + step, n_items))
-        below = np.tril(np.ones((len(rows), len(rows)), dtype=bool), -1)
-        square = inverse[block, block]
-        square[below] = square.T[below]
-        # Right of the block: this triangle as it is; left of it: mirrored from above.
-        weights[block, first:] = inverse[block, first:] / -diagonal[first:]
-        weights[block, :first] = inverse[:first, block].T / -diagonal[:first]
-        weights[rows, rows] = 0.0
+    for first in range(0, n_items, _COLUMNS):
+        block = slice(first, first + _COLUMNS)
+        weights[block] = inverse[block] / -diagonal
+    np.fill_diagonal(weights, 0.0)
     return weights
+
+
+def _mirror(upper: npt.NDArray[Any]) -> None:
+    """Copy the upper triangle of a matrix to the lower one, in place."""
+    for first in range(0, len(upper), _COLUMNS):
+        last = first + _COLUMNS
+        square = upper[first:last, first:last]
+        square[:] = np.triu(square) + np.triu(square, 1).T
+        upper[last:, first:last] = upper[first:last, last:].T

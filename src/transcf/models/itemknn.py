@@ -10,8 +10,13 @@ import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.item_weights import ItemWeights, by_history, stored_sparse
-from transcf.learning.weights import EventWeights, WeightSettings
+from transcf.learning.item_weights import (
+    ItemWeights,
+    ItemWeightSettings,
+    by_history,
+    stored_sparse,
+)
+from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
@@ -19,7 +24,7 @@ _BLOCK_ENTRIES = 2**23
 
 
 @settings()
-class ItemKNNSettings(WeightSettings):
+class ItemKNNSettings(ItemWeightSettings):
     """Hyper-parameters of ItemKNN."""
 
     n_neighbors: int = setting(100, "Neighbours kept for each item.", low=1)
@@ -36,7 +41,7 @@ class ItemKNN(Recommender[ItemKNNSettings]):
     that are most similar to i (equal ones: the smaller item id) and never for j = i; then
     `score(u, i) = sum of s_ij over the items j of u`. Where events have weights, users of i count
     by those in `|N_i and N_j|`; norms stay as they are, and a scored history is weighted by
-    `recency` alone.
+    place alone (`recency`, or `history_recency`).
 
     Reference: Sarwar, Karypis, Konstan and Riedl, "Item-based collaborative filtering
     recommendation algorithms" (WWW 2001); Deshpande and Karypis, "Item-based top-N
@@ -67,15 +72,15 @@ class ItemKNN(Recommender[ItemKNNSettings]):
             shared = sp.csr_array(by_item[first:last] @ by_user)
             shared.sort_indices()
             blocks.append(self._nearest(shared, norms, first))
-        return self._made(by_history(blocks), fit.known)
+        return self._made(by_history(blocks), fit.known, self.settings)
 
     def _restore(self, arrays: Arrays, known: Known, settings: ItemKNNSettings) -> Learned:
-        return self._made(stored_sparse(arrays, known), known)
+        return self._made(stored_sparse(arrays, known), known, settings)
 
-    def _made(self, weights: sp.csr_array, known: Known) -> Learned:
+    def _made(self, weights: sp.csr_array, known: Known, settings: ItemKNNSettings) -> Learned:
         # Row i of the likeness: the neighbours kept for item i.
         likeness = sp.csr_array(weights.T)
-        return ItemWeights(known, self.name, weights, self.settings.recency, likeness)
+        return ItemWeights(known, self.name, weights, settings.scored_recency, likeness)
 
     def _nearest(
         self, shared: sp.csr_array, norms: npt.NDArray[np.float64], first: int

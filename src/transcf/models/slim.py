@@ -9,8 +9,13 @@ import scipy.sparse as sp
 
 from transcf.kernels.elastic import elastic_weights
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.item_weights import ItemWeights, by_history, stored_sparse
-from transcf.learning.weights import EventWeights, WeightSettings
+from transcf.learning.item_weights import (
+    ItemWeights,
+    ItemWeightSettings,
+    by_history,
+    stored_sparse,
+)
+from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
 from transcf.retrieval.scorer import block_length
 from transcf.training.progress import ProgressBar
@@ -21,7 +26,7 @@ _MOST_SWEEPS = 1000
 
 
 @settings()
-class SLIMSettings(WeightSettings):
+class SLIMSettings(ItemWeightSettings):
     """Hyper-parameters of SLIM."""
 
     l1: float = setting(
@@ -43,7 +48,8 @@ class SLIM(Recommender[SLIMSettings]):
     `|X - X W|^2 / 2 + l1 sum(W) + l2 |W|^2 / 2` subject to `W >= 0` and `diag(W) = 0`; then
     `score(u, .) = X_u W`. Every column of W is a problem of its own, solved by coordinate descent
     to a change of 0.0001. Where events have weights, the target X becomes Y, the same matrix with
-    weights in place of ones; a scored history is weighted by `recency` alone.
+    weights in place of ones; a scored history is weighted by place alone (`recency`, or
+    `history_recency`).
 
     Takes memory for the interactions and for the weights that are not zero.
 
@@ -94,7 +100,7 @@ class SLIM(Recommender[SLIMSettings]):
                 f"l1={settings.l1}.",
                 stacklevel=4,  # who called fit
             )
-        return ItemWeights(fit.known, self.name, weights, settings.recency)
+        return ItemWeights(fit.known, self.name, weights, settings.scored_recency)
 
     def _restore(self, arrays: Arrays, known: Known, settings: SLIMSettings) -> Learned:
-        return ItemWeights(known, self.name, stored_sparse(arrays, known), settings.recency)
+        return ItemWeights(known, self.name, stored_sparse(arrays, known), settings.scored_recency)

@@ -50,7 +50,8 @@ def space_of(model: str, timed: bool = False) -> dict[str, list[Any]]:
     kind = model_class(model)
     space = _all().get(kind.__name__, {})
     if timed and "trend" in kind.rules():
-        space = space | _all()[_WITH_TIMES]
+        timely = _all()[_WITH_TIMES].items()
+        space = space | {name: values for name, values in timely if name in kind.rules()}
     return space
 
 
