@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/datasets),)
 export TRANSCF_DATA ?= $(abspath ../shared/datasets)
 endif
 
-.PHONY: demo test fuzz setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-defaults \
+.PHONY: demo test fuzz setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times study-defaults \
 	bench-baselines
 .DEFAULT_GOAL := demo
 
@@ -59,8 +59,11 @@ study-paper-grid: $(DEV)  ## Settings around the presets `paper`, on validation 
 study-paper-baselines: $(DEV)  ## The paper's seven baselines by its protocol, five seeds, beside its figures.
 	$(BIN)/transcf study paper-baselines
 
-study-full-ranking: $(DEV)  ## Full ranking in time order, peers tuned on validation data.
+study-full-ranking: $(DEV)  ## Full ranking in time order, all with the same budget, without and with times.
 	$(BIN)/transcf study full-ranking
+
+study-times: $(CORE)  ## What weights of events and trend give to EASE, ItemKNN and TransCF on MovieTweetings.
+	$(BIN)/transcf study times
 
 study-defaults: $(CORE)  ## How TransCF's defaults were chosen, on validation data.
 	$(BIN)/transcf study defaults

@@ -15,6 +15,7 @@ from transcf.evaluation import Validation, evaluate
 from transcf.experiments import Study, available_studies, load_study, run_study, runner
 from transcf.models.popularity import InversePopularity, Popularity
 from transcf.models.random import Random
+from transcf.tuning import settings_to_try
 
 
 @pytest.fixture
@@ -126,6 +127,15 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
         ({"models": [{"name": "ease", "grid": {"regularization": []}}]}, "a list of values"),
         ({"models": [{"name": "ease", "params": 3}]}, "params and grid are tables"),
         ({"models": [{"name": "ease", "label": "ease, mine"}]}, "leave the comma out"),
+        ({"budget": "huge"}, "no budget 'huge'"),
+        ({"models": [{"name": "ease", "budget": 3}]}, "no budget 3"),
+        ({"models": [{"name": "ease", "times": True}]}, "for ease . time: say how many settings"),
+        ({"models": [{"name": "ease", "times": "yes", "budget": "small"}]}, "write true or false"),
+        ({"models": [{"name": "ease", "protocols": "strict"}]}, "protocols = .strict.*a list"),
+        (
+            {"models": [{"name": "ease", "budget": "small", "grid": {"regularization": [5.0]}}]},
+            "a grid for ease beside a budget",
+        ),
     ],
 )
 def test_what_cannot_be_understood_is_refused_at_once(changes, message) -> None:
@@ -195,3 +205,27 @@ def test_a_dataset_names_its_own_protocols(tmp_path) -> None:
         expected = evaluate(Popularity().fit(train), split, name, at=(3, 7)).metrics
         assert each.summaries["popularity"]["N@3"]["mean"] == pytest.approx(expected["N@3"].mean)
         assert each.split == split.how
+
+
+def test_a_budget_draws_as_compare_does_and_times_only_where_they_are_asked_for(folder) -> None:
+    models = [
+        {"name": "bpr", "params": {"dim": 4, "epochs": 2}},
+        {"name": "bpr", "params": {"dim": 4, "epochs": 2}, "times": True},
+        {"name": "transcf", "params": {"dim": 4, "epochs": 1}, "budget": "none"},
+        {"name": "itemknn", "grid": {"n_neighbors": [5, 10]}},
+    ]
+    (found,) = run_study(study(folder, models=models, budget="small", seeds=1))
+    assert [done.name for done in found.runs] == ["bpr", "bpr + time", "transcf", "itemknn"]
+    assert [done.tried for done in found.runs] == [3, 3, 1, 2]
+    plain, timed, still, _ = found.runs
+    assert dict(plain.chosen) in settings_to_try("bpr", "small", ["dim", "epochs", "recency"])
+    assert dict(timed.chosen) in settings_to_try("bpr", "small", ["dim", "epochs"], timed=True)
+    assert still.model.settings_.recency == plain.model.settings_.recency == 0.0
+
+
+def test_a_model_may_be_in_the_tables_of_some_protocols_only(folder) -> None:
+    models = [{"name": "popularity"}, {"name": "random", "protocols": ["strict"]}]
+    datasets = [{"name": folder, "protocols": ["strict", "strict-no-refit"]}]
+    found = run_study(study(folder, models=models, datasets=datasets))
+    names = [[done.name for done in each.runs] for each in found]
+    assert names == [["popularity", "random"], ["popularity"]]

@@ -5,6 +5,7 @@ What the TOML file of a study may hold stands here, in the help of the command, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 #: Studies that come with the library; a test compares it with the folder.
-STUDIES = ("defaults", "full-ranking", "paper-baselines", "paper-core", "paper-grid")
+STUDIES = ("defaults", "full-ranking", "paper-baselines", "paper-core", "paper-grid", "times")
 #: What a file of one's own looks like.
 FORMAT = """\
 title = "My shop"
@@ -29,6 +30,7 @@ seeds = 5                      # runs of every model that a seed changes
 metrics = ["H@10", "N@10"]     # columns of the table
 paired_tests = "N@10"          # metric of the paired tests; optional
 part = "test"                  # or "validation", test unread; optional
+budget = "medium"              # settings to try, as in compare; optional
 
 [[datasets]]                   # one or more
 name = "events.csv"            # as DATA of other commands
@@ -43,6 +45,12 @@ label = "TransCF tuned"        # its name in the table; optional
 preset = "paper"               # settings that come with it; optional
 params = { dim = 64 }          # settings of your own; optional
 grid = { learning_rate = [0.02, 0.05] }  # chosen on validation; optional
+protocols = ["forward"]        # only in these tables; optional
+
+[[models]]
+name = "ease"
+budget = "small"               # in place of a grid or the study's budget
+times = true                   # a budget may use times; optional
 """
 #: Below the options in `--help`.
 EPILOG = "\n\n".join(
@@ -62,14 +70,19 @@ def study(
     models: Annotated[
         str | None, typer.Option(help="Only these of its models, by the names in its table.")
     ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Runs of every model; as many as the study says.", min=1)
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Run a study: settings chosen on validation data, then test, over several seeds."""
     from transcf.experiments import load_study, run_study
 
     plan = load_study(name).only(_listed(datasets), _listed(models))
-    tables = sum(len(plan.by(dataset)) for dataset in plan.datasets)
-    with show_steps(tables * len(plan.models), "models") as steps:
+    plan = plan if seeds is None else replace(plan, seeds=seeds)
+    tables = [protocol for dataset in plan.datasets for protocol in plan.by(dataset)]
+    total = sum(len(plan.under(protocol)) for protocol in tables)
+    with show_steps(total, "models") as steps:
         found = list(run_study(plan, steps.report, steps.counted))
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
@@ -90,7 +103,7 @@ def _listed(names: str | None) -> list[str] | None:
 def _published(plan: Study, dataset: str) -> dict[str, dict[str, float]]:
     """What others printed about a dataset, by the names of models in the study's table."""
     (known,) = (entry.published for entry in plan.datasets if entry.name == dataset)
-    return {m.label or m.name: known[m.name] for m in plan.models if m.name in known}
+    return {m.title: known[m.name] for m in plan.models if m.name in known}
 
 
 def _with_published(plan: Study, comparison: Comparison) -> dict[str, Any]:
@@ -105,13 +118,15 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
     beside = protocol is not None and protocol_named(protocol).sampled
     full_ranking = [f"{plan.metrics[0]} in full ranking"] if beside else []
     columns = [
-        "model", "users", "runs", "validation", *plan.metrics, *full_ranking, "seconds", "chosen",
+        "model", "users", "tried", "runs", "validation", *plan.metrics, *full_ranking, "seconds",
+        "chosen",
     ]  # fmt: skip
     published = _published(plan, comparison.dataset)
     lines: list[list[Any]] = []
     for done in comparison.runs:
         summary = comparison.summaries[done.name]
-        about = [done.name, done.evaluations[0].users, len(done.evaluations), done.validation]
+        users, runs = done.evaluations[0].users, len(done.evaluations)
+        about = [done.name, users, done.tried, runs, done.validation]
         figures = [_figure(summary[metric]) for metric in plan.metrics]
         full = []
         if done.full_ranking is not None:
@@ -121,11 +136,11 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         if known := published.get(done.name):
             printed = [f"{known[name]:.4f}" if name in known else None for name in plan.metrics]
             blank = [None] * (len(full) + 1)
-            lines.append(["  as published", None, None, None, *printed, *blank, ""])
+            lines.append(["  as published", *[None] * 4, *printed, *blank, ""])
     notes = [
         f"Held out: {comparison.split}.",
-        f"Figures of the {plan.part} part, mean over users and seeds; validation: the metric that "
-        "chose epochs and settings.",
+        f"Figures of the {plan.part} part, mean over users and seeds; tried: settings that were "
+        "tried; validation: the metric that chose epochs and settings.",
         legend(plan.metrics, SPREAD),
         future_note(comparison),
     ]

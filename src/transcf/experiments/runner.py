@@ -42,7 +42,7 @@ def run_study(
             anything is run.
     """
     plans = [
-        (dataset, protocol, _contenders(study, dataset))
+        (dataset, protocol, _contenders(study, dataset, protocol))
         for dataset in study.datasets
         for protocol in study.by(dataset)
     ]
@@ -62,25 +62,28 @@ def _report_step(dataset: str, on_progress: OnProgress, step: str) -> None:
     on_progress(f"{dataset}: {step}")
 
 
-def _contenders(study: Study, dataset: DatasetPlan) -> list[Contender]:
-    contenders = [_contender(plan, dataset) for plan in study.models]
+def _contenders(study: Study, dataset: DatasetPlan, protocol: str) -> list[Contender]:
+    contenders = [_contender(plan, dataset, study.budget) for plan in study.under(protocol)]
     for contender in contenders:
         contender.check()
     return contenders
 
 
-def _contender(plan: ModelPlan, dataset: DatasetPlan) -> Contender:
+def _contender(plan: ModelPlan, dataset: DatasetPlan, budget: str | None) -> Contender:
     named = (
         {}
         if plan.preset is None
         else preset(model_class(plan.name).__name__, plan.preset, dataset.name)
     )
     rules = model_class(plan.name).rules()
+    params = named | plan.params
+    if (plan.budget or budget) and not plan.grid and not plan.times and "recency" in rules:
+        params = {"recency": 0.0} | params  # some models use times unless told otherwise
     choices = [
         {name: _value(value, rules.get(name)) for name, value in choice.items()}
-        for choice in plan.choices()
+        for choice in plan.choices(params, budget)
     ]
-    return Contender(plan.label or plan.name, plan.name, named | plan.params, choices)
+    return Contender(plan.title, plan.name, params, choices)
 
 
 def _value(value: Any, rule: Rule | None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
@@ -14,6 +14,7 @@ from transcf.errors import ParameterError
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
 from transcf.evaluation.protocols import Part
 from transcf.protocols import protocol_named
+from transcf.tuning import check_budget, settings_to_try
 
 T = TypeVar("T")
 
@@ -31,20 +32,18 @@ class DatasetPlan:
 
     def __post_init__(self) -> None:
         """Check what a file may have wrong."""
-        if not isinstance(self.protocols, list):
-            raise ParameterError(
-                f"The study has protocols = {self.protocols!r} for {self.name}: give a list."
-            )
-        for name in self.protocols:
-            protocol_named(name)
+        _check_protocols(self.protocols, self.name)
 
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """One model of a study; `grid` lists values to choose from on validation data.
+    """One model of a study, with settings to choose from on validation data.
 
-    `label` stands for it in the table, its name if there is none. "none" in place of a number
-    stands for None.
+    Either `grid` lists values, all of whose combinations are tried, or a `budget` (the study's
+    unless it has its own) draws from what is worth trying, the defaults being among it. With a
+    budget, `times` says whether weights of events and trend may be chosen; else there are none.
+    `label` stands for the model in the table, its name if there is none. "none" in place of a
+    number stands for None. Unless `protocols` is empty, the model is in their tables alone.
     """
 
     name: str
@@ -52,10 +51,13 @@ class ModelPlan:
     preset: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     grid: dict[str, list[Any]] = field(default_factory=dict)
+    budget: str | None = None
+    times: bool = False
+    protocols: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Check what a file may have wrong; parameters are checked by the model's own rules."""
-        title = self.label or self.name
+        title = self.title
         if "," in title:
             raise ParameterError(
                 f"The study calls a model {title!r}: leave the comma out, since --models takes "
@@ -72,9 +74,33 @@ class ModelPlan:
                 raise ParameterError(
                     f"The study has grid.{name} = {values!r} for {title}: give a list of values."
                 )
+        if self.grid and (self.budget or self.times):
+            raise ParameterError(
+                f"The study has a grid for {title} beside a budget or times: give the one or the "
+                "other."
+            )
+        if not isinstance(self.times, bool):
+            raise ParameterError(
+                f"The study has times = {self.times!r} for {title}: write true or false."
+            )
+        check_budget(self.budget or "none")
+        _check_protocols(self.protocols, title)
 
-    def choices(self) -> list[dict[str, Any]]:
-        """Every combination of the grid; one empty combination without a grid."""
+    @property
+    def title(self) -> str:
+        """What the table calls it."""
+        return self.label or self.name + (" + time" if self.times else "")
+
+    def choices(self, fixed: Collection[str], budget: str | None) -> list[dict[str, Any]]:
+        """Return what to try: every combination of the grid, or what a budget draws.
+
+        Args:
+            fixed: Parameters that are set already.
+            budget: That of the study, where it has one.
+        """
+        budget = self.budget or budget
+        if budget and not self.grid:
+            return settings_to_try(self.name, budget, fixed, timed=self.times)
         return [
             dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())
         ]
@@ -92,10 +118,12 @@ class Study:
     models: tuple[ModelPlan, ...]
     paired_tests: str | None = None
     part: Part = "test"
+    budget: str | None = None
 
     def __post_init__(self) -> None:
         """Check all but the models' parameters before anything is run."""
         protocol_named(self.protocol)
+        check_budget(self.budget or "none")
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
             judged = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
             for name in self._names:
@@ -108,6 +136,12 @@ class Study:
             raise ParameterError(f"The study has seeds = {self.seeds!r}: give a number from 1 on.")
         if not self.datasets or not self.models:
             raise ParameterError("The study needs at least one dataset and one model.")
+        for plan in self.models:
+            if plan.times and not (plan.budget or self.budget):
+                raise ParameterError(
+                    f"The study has times = true for {plan.title}: say how many settings to try, "
+                    'such as budget = "medium".'
+                )
         if self.part not in get_args(Part):
             allowed = " or ".join(map(repr, get_args(Part)))
             raise ParameterError(f"The study has part = {self.part!r}; it must be {allowed}.")
@@ -115,6 +149,10 @@ class Study:
     def by(self, dataset: DatasetPlan) -> list[str]:
         """Return the protocols by which models are judged on a dataset."""
         return dataset.protocols or [self.protocol]
+
+    def under(self, protocol: str) -> list[ModelPlan]:
+        """Return the models in the table of a protocol."""
+        return [plan for plan in self.models if protocol in (plan.protocols or [protocol])]
 
     def lengths(self) -> tuple[int, ...]:
         """Lengths N of the lists that the metrics need, ascending."""
@@ -140,7 +178,7 @@ class Study:
         return replace(
             self,
             datasets=_named("dataset", self.datasets, [d.name for d in self.datasets], datasets),
-            models=_named("model", self.models, [m.label or m.name for m in self.models], models),
+            models=_named("model", self.models, [m.title for m in self.models], models),
         )
 
     @classmethod
@@ -154,6 +192,14 @@ class Study:
         models = [_plan("model", entry, ModelPlan) for entry in content["models"]]
         lists = {"metrics": tuple(content["metrics"])}
         return cls(**{**content, **lists, "datasets": tuple(datasets), "models": tuple(models)})
+
+
+def _check_protocols(names: Any, owner: str) -> None:
+    """Refuse what is no list of protocols."""
+    if not isinstance(names, list):
+        raise ParameterError(f"The study has protocols = {names!r} for {owner}: give a list.")
+    for name in names:
+        protocol_named(name)
 
 
 def _plan(kind: str, entry: Any, plan: type[T]) -> T:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, is_word, shown
 from transcf.models.registry import create, model_class
 
 #: How many settings of each model are tried, by the name of the budget; the first is the default.
@@ -55,6 +55,14 @@ def space_of(model: str, timed: bool = False) -> dict[str, list[Any]]:
     return space
 
 
+def check_budget(budget: str) -> None:
+    """Raise a `ParameterError` for a budget that there is not."""
+    if not is_word(budget, BUDGETS):
+        raise ParameterError(
+            f"There is no budget {shown(budget)}; there are: {', '.join(map(repr, BUDGETS))}."
+        )
+
+
 def settings_to_try(
     model: str, budget: str, fixed: Collection[str] = (), seed: int = 0, timed: bool = False
 ) -> list[dict[str, Any]]:
@@ -73,10 +81,7 @@ def settings_to_try(
         >>> len(settings_to_try("ease", "small"))
         3
     """
-    if budget not in BUDGETS:
-        raise ParameterError(
-            f"There is no budget {budget!r}; there are: {', '.join(map(repr, BUDGETS))}."
-        )
+    check_budget(budget)
     if _UNITS & {*fixed}:
         fixed = {*fixed, *_UNITS}  # a unit or a number by hand: the other would not fit
     space = {name: values for name, values in space_of(model, timed).items() if name not in fixed}
