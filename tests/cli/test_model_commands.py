@@ -351,6 +351,22 @@ def test_compare_tries_settings_and_writes_what_it_prints(
     assert (out / "comparison.png").exists()
 
 
+def test_compare_takes_settings_of_the_floor_that_joins_by_itself(
+    answer: Answer, log_file: Path
+) -> None:
+    own = ("--models", "ease", "--set", "recent-popularity.half_life=.1")
+    found = answer("compare", log_file, "--no-files", *own)["models"]
+    names = [entry["model"] for entry in found]
+    assert names == ["popularity", "inverse-popularity", "random", "recent-popularity", "ease"]
+    assert (found[3]["parameters"]["half_life"], found[3]["tried"]) == (0.1, 1)
+
+
+def test_compare_chooses_by_the_length_that_is_judged(command: Command, log_file: Path) -> None:
+    words = ("compare", log_file, "--no-files", "--models", "ease", "--budget", "small")
+    assert "on validation data (N@5)" in command(*words, "--at", "5").stdout
+    assert "on validation data (N@10)" in command(*words, "--at", "5,10").stdout
+
+
 def test_compare_checks_budget_and_folder_first(refusal: Refusal, log_file: Path) -> None:
     assert "no budget 'huge'" in refusal("compare", log_file, "--budget", "huge")
     assert "is not a folder" in refusal("compare", log_file, "--out", log_file)
@@ -369,7 +385,8 @@ def test_compare_goes_on_without_an_optional_part(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     result = command("compare", log_file, "--models", "ease,cdae", "--out", tmp_path)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, "a script learns of it, too"
+    assert "transcf: cdae could not be fitted: the notes say why.\n" in result.stderr
     assert "cdae is missing: Fitting CDAE needs an optional part" in result.stdout
     assert [entry["model"] for entry in _written(tmp_path)["models"]][-1] == "ease"
 

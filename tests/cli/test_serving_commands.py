@@ -50,12 +50,20 @@ def test_ids_are_shown_as_they_are(command: Command, answer: Answer, floor: Path
     assert [row["item_id"] for row in answer("recommend", floor, "--history", "8, 9")] == [1000]
 
 
-def test_a_file_of_users(answer: Answer, refusal: Answer, folder: Path, tmp_path: Path) -> None:
+def test_a_file_of_users(
+    command: Command, answer: Answer, refusal: Answer, folder: Path, tmp_path: Path
+) -> None:
     names = tmp_path / "users.txt"
     names.write_text("u010\n\nnobody\nu003\n")
     assert "'nobody' is unknown" in refusal("recommend", folder, "--users-file", names)
     found = answer("recommend", folder, "--users-file", names, "-k", 1, "--on-unknown", "skip")
     assert [row["user_id"] for row in found] == ["u010", "u003"]
+    said = command("recommend", folder, "--users-file", names, "--on-unknown", "skip").stderr
+    assert said == "transcf: skipped 1 user without training interactions (--on-unknown skip).\n"
+    item = transcf.load(folder).items_.series[0]
+    history = ("--history", f"{item},odd,strange", "--on-unknown", "skip")
+    assert "skipped 2 items" in command("recommend", folder, *history).stderr
+    assert not command("recommend", folder, "--user", "u010", "--on-unknown", "skip").stderr
     names.write_bytes(b"\xff\xfe\x00")
     assert "not a text file" in refusal("recommend", folder, "--users-file", names)
     assert "No such file" in refusal("recommend", folder, "--users-file", tmp_path / "none")

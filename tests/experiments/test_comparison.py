@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,29 @@ def test_one_failure_does_not_stop_the_others(split: Split) -> None:
     assert any("bad is missing" in note for note in table_of(found).notes)
     with pytest.raises(ParameterError, match=r"regularization=-1\.0"):
         compare_models("data", [bad], split, Judging("strict"), "N@10")
+
+
+def test_a_table_says_who_uses_times_where_only_some_do() -> None:
+    log = synthesize(users=80, items=40, interactions=1200, seed=1)
+    quick: dict[str, Any] = {"dim": 4, "epochs": 1}
+    note = "Times of events are used by transcf and not by ease and bpr: let all try it with"
+    some = ["ease", ("bpr", quick), ("transcf", quick)]
+    assert note in str(compare(some, log))
+    assert "Times of events" not in str(
+        compare(["ease", ("transcf", {**quick, "recency": 0})], log)
+    )
+    assert "Times of events" not in str(compare([("ease", {"trend": 1.0}), some[2]], log))
+    assert "Times of events" not in str(compare(["ease", some[2]], log, budget="small"))
+    assert "Times of events" not in str(compare(some, replace(log, timestamps=None)))
+
+
+def test_epochs_and_settings_are_chosen_at_the_length_that_is_judged(split: Split) -> None:
+    choices = [{"regularization": value} for value in STRENGTHS]
+    done = run(Contender("ease", "ease", choices=choices), split, Judging(at=(3,)), [0])
+    judge = Validation.of(split, at=(3,))
+    assert judge.metric == "N@3"
+    figures = [judge(EASE(**choice).fit(split.train)) for choice in choices]
+    assert done.validation == pytest.approx(max(figures))
 
 
 def test_a_setting_that_diverges_is_not_chosen(split: Split) -> None:

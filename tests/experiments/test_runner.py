@@ -45,7 +45,7 @@ def test_runs_hold_the_metrics_of_their_part_and_the_validation_figure(folder, p
     expected = evaluate(Popularity().fit(train), split, "strict", part=part, at=(3, 7)).metrics
     for name in ("H@7", "N@3"):
         assert popular.summary()[name]["mean"] == pytest.approx(expected[name].mean)
-    judge = Validation.of(split)
+    judge = Validation.of(split, at=(3, 7))
     seeds = [judge(Random(random_state=seed).fit(split.train)) for seed in (0, 1)]
     assert random.validation == pytest.approx(sum(seeds) / 2)
     assert random.to_dict()["validation"] == random.validation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -83,6 +84,25 @@ def test_ages_of_dates_are_days() -> None:
     seconds = table.with_columns(pl.col("timestamp").dt.epoch("s"))
     np.testing.assert_allclose(by_age(read_interactions(seconds), 10.0, "days"), [0.25, 0.5, 1.0])
     np.testing.assert_allclose(by_age(read_interactions(seconds), 1 / 3), [0.25, 0.5, 1.0])
+
+
+def test_one_wrong_date_is_said() -> None:
+    """Days count from the newest event: one of the year 2099 makes all others look old."""
+    start = dt.datetime(2024, 1, 1)
+    days = [start + dt.timedelta(days=n % 30) for n in range(199)]
+    users, items = [f"u{n}" for n in range(200)], [n % 7 for n in range(200)]
+
+    def dated(last: dt.datetime) -> Interactions:
+        return read_interactions(
+            pl.DataFrame({"user": users, "item": items, "timestamp": [*days, last]})
+        )
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        by_age(dated(start + dt.timedelta(days=200)), 10.0)
+        by_age(dated(dt.datetime(2099, 1, 1)), 0.1, "events")
+    with pytest.warns(UserWarning, match=r"27,36\d days later than 99 % .* within 29 days"):
+        by_age(dated(dt.datetime(2099, 1, 1)), 10.0)
 
 
 def test_confidence_comes_from_ratings(rated: Interactions) -> None:

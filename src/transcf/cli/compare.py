@@ -86,7 +86,11 @@ def compare(
     ] = True,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit and judge several models on the same split, and test their differences."""
+    """Fit and judge several models on the same split, and test their differences.
+
+    Ends with exit code 1 if one of them could not be fitted.
+    """
+    from transcf.data.report import listed
     from transcf.data.sources import open_split
     from transcf.experiments.comparison import compare_models, suited_to
 
@@ -113,6 +117,10 @@ def compare(
         _write(found, out)
     if found.is_interrupted:
         raise typer.Exit(INTERRUPTED)
+    if found.failures:
+        missing = listed(list(found.failures))
+        typer.echo(f"transcf: {missing} could not be fitted: the notes say why.", err=True)
+        raise typer.Exit(1)
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -136,25 +144,35 @@ def _write(comparison: Comparison, folder: Path) -> None:
 
 def _contenders(models: str, settings: list[str] | None, budget: str) -> list[Contender]:
     from transcf.experiments.comparison import TRIVIAL_BASELINES, contenders_of
+    from transcf.experiments.runs import TIMED_BASELINE
     from transcf.models.registry import canonical_name, distinct
 
     asked = distinct() if models == "all" else map(canonical_name, models.split(","))
-    names = list(dict.fromkeys((*TRIVIAL_BASELINES, *asked)))
+    # The floor of timed data joins by itself later on, unless somebody has settings for it.
+    floor = (
+        [TIMED_BASELINE] if any(_model_of(one) == TIMED_BASELINE for one in settings or ()) else []
+    )
+    names = list(dict.fromkeys((*TRIVIAL_BASELINES, *floor, *asked)))
     return contenders_of(_params_of(names, settings).items(), budget)
+
+
+def _model_of(setting: str) -> str:
+    """Return the model that `MODEL.NAME=VALUE` is about; nothing where there is no point."""
+    from transcf.models.registry import canonical_name
+
+    model, point, _ = setting.partition(".")
+    return canonical_name(model) if point else ""
 
 
 def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, dict[str, Any]]:
     """Deal out `MODEL.NAME=VALUE` to the models."""
-    from transcf.models.registry import canonical_name
-
     dealt: dict[str, list[str]] = {name: [] for name in names}
     for setting in settings or ():
-        model, dot, rest = setting.partition(".")
-        model = canonical_name(model) if dot else model
-        if not dot or model not in dealt:
+        model = _model_of(setting)
+        if model not in dealt:
             raise ParameterError(
                 f"--set {setting} names none of the models: write MODEL.NAME=VALUE, with one of "
                 f"{', '.join(names)}."
             )
-        dealt[model].append(rest)
+        dealt[model].append(setting.partition(".")[2])
     return {name: read_params(name, own) for name, own in dealt.items()}

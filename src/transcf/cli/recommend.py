@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from transcf.answers.filters import Fallback
-    from transcf.data.ids import Id
+    from transcf.data.ids import Id, IdMap
+    from transcf.data.interactions import Mask
     from transcf.models.recommender import Recommender
 
 #: DIR of the commands that ask a saved model.
@@ -82,13 +83,29 @@ def recommend(
     policy = cast("Fallback", on_unknown)
     if history is not None:
         items = parse_ids(model, history)
+        if policy == "skip":
+            _say_skipped(model.items_, items, model.learned_.rankable, "item")
         table = model.recommend_for(items, k, exclude_seen=not with_seen, on_unknown=policy)
         show(f"{model.name} recommends for this history", [table], out, form, as_json)
         return
     who = None if everybody else _users(model, user, users_file)
+    if policy == "skip" and who is not None:
+        _say_skipped(model.users_, who, model.learned_.known.active, "user")
     filters = Filters(exclude_seen=not with_seen, on_unknown=policy)
     pieces = recommendation_pieces(model.learned_, who, k, filters)
     show(f"{model.name} recommends", pieces, out, form, as_json)
+
+
+def _say_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> None:
+    """Say how many ids are left out for want of training interactions, beside the output."""
+    from transcf.data.ids import UNKNOWN
+    from transcf.data.report import counted
+
+    rows = ids.rows(list(dict.fromkeys(asked)))
+    skipped = int(((rows == UNKNOWN) | ~usable[rows]).sum())
+    if skipped:
+        said = f"skipped {counted(skipped, what)} without training interactions"
+        typer.echo(f"transcf: {said} (--on-unknown skip).", err=True)
 
 
 def parse_ids(model: Recommender[Any], text: str) -> list[Id]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,16 @@ def counted(number: int, noun: str) -> str:
         ('1 user', '2,000 users')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write some names as a sentence has them.
+
+    Example:
+        >>> listed(["ease"]), listed(["ease", "bpr", "slim"])
+        ('ease', 'ease, bpr and slim')
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from copy import copy
 from typing import Self
 
@@ -61,17 +62,24 @@ class Validation:
         self._made: tuple[Mask, Task] | None = None
 
     @classmethod
-    def of(cls, split: Split, protocol: str | None = None, ties: Ties = "pessimistic") -> Self:
+    def of(
+        cls,
+        split: Split,
+        protocol: str | None = None,
+        ties: Ties = "pessimistic",
+        at: Sequence[int] = (10,),
+    ) -> Self:
         """Validate as a protocol does: full ranking by N@10, or the paper's candidates by H@10.
 
-        Unless a protocol is named, it is one of full ranking.
+        Unless a protocol is named, it is one of full ranking. Where 10 is none of the lengths `at`
+        that are judged, the first of them stands in its place.
         """
         sampled = protocol is not None and protocol_named(protocol).sampled
         return cls(
             split.validation,
             known=split.train.by_user,
             candidates=stored_candidates(split, str(protocol)) if sampled else None,
-            metric=validation_metric(protocol),
+            metric=validation_metric(protocol, at),
             ties=ties,
         )
 
@@ -119,14 +127,15 @@ class Validation:
         return self._made[1]
 
 
-def validation_metric(protocol: str | None) -> str:
+def validation_metric(protocol: str | None, at: Sequence[int] = (10,)) -> str:
     """Return the metric by which a protocol chooses epochs and settings; None is full ranking.
 
     Example:
-        >>> validation_metric("paper")
-        'H@10'
+        >>> validation_metric("paper"), validation_metric("forward", at=(5, 20))
+        ('H@10', 'N@5')
     """
-    return "H@10" if protocol is not None and protocol_named(protocol).sampled else "N@10"
+    sampled = protocol is not None and protocol_named(protocol).sampled
+    return f"{'H' if sampled else 'N'}@{10 if 10 in at else at[0]}"
 
 
 def as_validation(train: Interactions, validation: Interactions | Validation) -> Validation:

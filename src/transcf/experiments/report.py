@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from transcf.data.atomic import whole_file
 from transcf.data.json_text import to_json
-from transcf.data.report import counted
+from transcf.data.report import counted, listed
 from transcf.errors import MissingExtraError
 from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.significance import LEVEL
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.runs import TIMED_BASELINE, Run
+from transcf.learning.weights import WeightSettings
 from transcf.legend import ERROR, legend
 
 if TYPE_CHECKING:
@@ -185,11 +186,30 @@ def _notes(comparison: Comparison, shown: Sequence[str]) -> list[str]:
     tried = max((run.tried for run in comparison.runs if run.name != TIMED_BASELINE), default=1)
     if tried > 1:
         tests += f" Settings: the best of at most {tried} on validation data"
-        tests += f" ({validation_metric(comparison.judging.protocol)})."
+        judging = comparison.judging
+        tests += f" ({validation_metric(judging.protocol, judging.at)})."
     held_out = f"Held out: {comparison.split}."
     future = future_note(comparison)
-    return list(
-        filter(None, [held_out, legend(shown, ERROR), future, tests, *warnings_of(comparison)])
+    said = [held_out, legend(shown, ERROR), future, tests, times_note(comparison)]
+    return list(filter(None, [*said, *warnings_of(comparison)]))
+
+
+def times_note(comparison: Comparison) -> str:
+    """Say who uses times where others, which could, were not asked to try; nothing elsewhere."""
+    able = {
+        done.name: done.model.settings_.uses_times
+        for done in comparison.runs
+        if isinstance(done.model.settings_, WeightSettings)
+        and done.model.learned_.known.timed
+        and (done.tried == 1 or done.model.settings_.uses_times)
+    }
+    using = [name for name, uses in able.items() if uses]
+    others = [name for name, uses in able.items() if not uses]
+    if not using or not others:
+        return ""
+    return (
+        f"Times of events are used by {listed(using)} and not by {listed(others)}: let all try it "
+        f"with --budget small, or say so with --set {others[0]}.recency=4."
     )
 
 
@@ -200,10 +220,10 @@ def future_note(comparison: Comparison) -> str:
     if not names:
         return ""
     name = min(names, key=lambda one: int(one.partition("@")[2]))
-    listed = ", ".join(f"{model} {100 * found[name]:.1f} %" for model, found in shares.items())
+    said = ", ".join(f"{model} {100 * found[name]:.1f} %" for model, found in shares.items())
     if not any(found[name] for found in shares.values()):
-        listed = "nothing"
-    return f"Did not exist yet when the held-out event happened ({name}): {listed}."
+        said = "nothing"
+    return f"Did not exist yet when the held-out event happened ({name}): {said}."
 
 
 def warnings_of(comparison: Comparison) -> list[str]:

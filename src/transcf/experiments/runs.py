@@ -197,7 +197,7 @@ def run(
             tables that show it.
     """
     judging = judging.on(split)
-    validation = Validation.of(split, judging.protocol, judging.ties)
+    validation = Validation.of(split, judging.protocol, judging.ties, judging.at)
     chosen, fitted, untrained = _choose(contender, split, validation, seeds[0], on_progress)
     models: list[Recommender[Any]] = []
     evaluations, figures, reports = [], [], []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import warnings
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
@@ -19,6 +21,10 @@ UNITS = (
 )
 _DAY = 86_400  # seconds
 _MICROSECONDS = 1_000_000
+#: The newest event may be so many times as far from the rest as the rest is long.
+_FARTHEST = 10
+#: Fewer events than this have no first and last hundredth.
+_FEWEST = 100
 
 
 def counts_in_days(log: Interactions, unit: AgeUnit) -> bool:
@@ -47,6 +53,7 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
         return np.ones(len(log))
     if counts_in_days(log, unit):
         second = _MICROSECONDS if log.times_are_dates else 1
+        _warn_of_late_events(times, _DAY * second)
         ages = (times.max() - times) / (_DAY * second) if len(times) else np.zeros(0)
     else:
         if half_life > 1:
@@ -59,3 +66,18 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
     weights: Array = np.exp2(-ages / half_life)
     # What is too old to count at all would leave users whose weights have no mean.
     return np.maximum(weights, np.finfo(np.float32).tiny)
+
+
+def _warn_of_late_events(times: npt.NDArray[Any], day: int) -> None:
+    """Warn if one wrong date makes everything else look old: days count from the newest event."""
+    if len(times) < _FEWEST:
+        return
+    low, high = np.percentile(times, (1, 99), method="nearest")
+    beyond = (times.max() - high) / day
+    if beyond > _FARTHEST * (high - low) / day:
+        warnings.warn(
+            f"The newest event is {beyond:,.0f} days later than 99 % of the events, which are "
+            f"within {(high - low) / day:,.0f} days; ages count from it, so that a wrong date "
+            'makes all others look old: leave it out, or say age_in="events".',
+            stacklevel=2,
+        )

@@ -45,6 +45,11 @@ class ItemWeightSettings(WeightSettings):
         """
         return self.recency if self.history_recency is None else self.history_recency
 
+    @property
+    def uses_times(self) -> bool:
+        """Whether something depends on when events happened, where that is known."""
+        return super().uses_times or self.scored_recency > 0
+
 
 class ItemWeights(Learned):
     """`score(u, i) = sum of weights[j, i] over the items j of u`, later ones counting more.

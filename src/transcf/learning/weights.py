@@ -63,6 +63,16 @@ class WeightSettings:
     )
     age_in: AgeUnit = setting("auto", f"What half-lives count in: {UNITS}.")
 
+    @property
+    def uses_times(self) -> bool:
+        """Whether something depends on when events happened, where that is known.
+
+        Example:
+            >>> WeightSettings().uses_times, WeightSettings(trend=1.0).uses_times
+            (False, True)
+        """
+        return self.recency > 0 or self.half_life is not None or self.trend > 0
+
 
 @dataclass(frozen=True, eq=False)
 class EventWeights:
