@@ -164,5 +164,6 @@ def _mirror(upper: npt.NDArray[Any]) -> None:
     for first in range(0, len(upper), _COLUMNS):
         last = first + _COLUMNS
         square = upper[first:last, first:last]
-        square[:] = np.triu(square) + np.triu(square, 1).T
+        below = np.tril(np.ones(square.shape, dtype=bool), -1)
+        square[below] = square.T[below]
         upper[last:, first:last] = upper[first:last, last:].T
