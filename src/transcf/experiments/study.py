@@ -91,7 +91,9 @@ class ModelPlan:
         """What the table calls it."""
         return self.label or self.name + (" + time" if self.times else "")
 
-    def choices(self, fixed: Collection[str], budget: str | None) -> list[dict[str, Any]]:
+    def choices(
+        self, fixed: Collection[str] = (), budget: str | None = None
+    ) -> list[dict[str, Any]]:
         """Return what to try: every combination of the grid, or what a budget draws.
 
         Args:
