@@ -17,7 +17,7 @@ from transcf.data import leave_one_out, open_data, open_split, synthesize
 from transcf.data.download import fetch
 from transcf.data.locations import find_folder, is_name
 from transcf.data.published import CATALOG, Remote
-from transcf.errors import DataError, MissingExtraError, ParameterError
+from transcf.errors import DataError, EvaluationError, MissingExtraError, ParameterError
 
 FILES = {
     "delicious": {
@@ -108,6 +108,20 @@ def test_other_forms_of_beauty(tmp_path):
     assert open_data(tmp_path).to_frame().rows() == [("A1", "00X", 4.0, 5)]
 
 
+def test_public_parts_of_gowalla(tmp_path):
+    folder = tmp_path / "gowalla"  # known by its name alone
+    folder.mkdir()
+    (folder / "train.txt").write_text("0 " + " ".join(map(str, range(1, 11))) + "\n1 4\n")
+    (folder / "test.txt").write_text("0 11\n1\n")
+    assert len(open_data(folder)) == 12
+    split = open_split(folder)
+    assert split.test.to_frame().rows() == [(0, 11)]
+    assert (len(split.train), len(split.validation)) == (10, 1)
+    assert "public test part" in split.how
+    with pytest.raises(EvaluationError, match="cut at one moment"):
+        open_split(folder, "forward")
+
+
 @pytest.mark.parametrize("name", ["beauty", "bookcrossing", "movietweetings", "tradesy"])
 def test_lines_in_another_form_are_refused(tmp_path, name):
     folder = write(tmp_path, name)
@@ -119,7 +133,8 @@ def test_lines_in_another_form_are_refused(tmp_path, name):
 
 def test_every_entry_says_where_what_and_how():
     assert {"delicious", "tradesy", "ciao", "amazon", "bookcrossing", "pinterest", "flixster",
-            "movietweetings", "beauty", "ml-latest-small"} == set(datasets.names())  # fmt: skip
+            "movietweetings", "beauty", "gowalla", "ml-latest-small",
+            } == set(datasets.names())  # fmt: skip
     for name in datasets.names():
         entry = datasets.describe(name)
         assert entry.home.startswith("http")

@@ -18,6 +18,7 @@ RAW = {
     "flixster": (2341, 2956, 26173),
     "movietweetings": (16554, 10506, 100000),
     "beauty": (22363, 12101, 198502),
+    "gowalla": (29858, 40981, 810128 + 217242),
     "ml-latest-small": (671, 9066, 100004),
 }
 
@@ -91,3 +92,13 @@ def test_raw_logs(real_data, name):
     log = datasets.load(name, real_data(name))
     assert sizes(log) == RAW[name]
     assert (log.categories is not None) == (name in ("movietweetings", "ml-latest-small"))
+
+
+def test_gowalla_comes_in_its_public_parts(real_data):
+    folder = real_data("gowalla")
+    split, other = (open_split(folder, seed=seed) for seed in (0, 1))
+    assert len(split.before_test) == 810_128
+    assert len(split.test) == 217_242
+    assert len(split.validation) == 81_013
+    assert split.test.to_frame().equals(other.test.to_frame())
+    assert not split.validation.to_frame().equals(other.validation.to_frame())

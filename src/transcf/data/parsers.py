@@ -218,10 +218,20 @@ def parse_pinterest(folder: Path) -> Interactions:
         paths = [require_file(folder, name) for name in names]
         return text_log(pl.concat([parse_lines(path, pattern) for path in paths]), paths[0])
     paths = [require_file(folder, f"hmgcn_{part}.txt") for part in ("train", "test")]
-    lists = pl.concat([parse_lines(path, r"^(?<user>\d+)(?<item>( \d+)*)\s*$") for path in paths])
+    return text_log(pl.concat(map(item_lists, paths)), paths[0])
+
+
+def item_lists(path: Path) -> pl.DataFrame:
+    """Read lines of a user and their items with blanks between them: `user, item` as text."""
+    lists = parse_lines(path, r"^(?<user>\d+)(?<item>( \d+)*)\s*$")
     pairs = lists.select("user", pl.col("item").str.strip_chars().str.split(" "))
-    pairs = pairs.explode("item").filter(pl.col("item") != "")
-    return text_log(pairs, paths[0])
+    return pairs.explode("item").filter(pl.col("item") != "")
+
+
+def parse_gowalla(folder: Path) -> Interactions:
+    """Gowalla: lists of items, both parts together."""
+    paths = [require_file(folder, f"{part}.txt") for part in ("train", "test")]
+    return text_log(pl.concat(map(item_lists, paths)), paths[0])
 
 
 def parse_flixster(folder: Path) -> Interactions:

@@ -57,6 +57,7 @@ _TWEETINGS = "https://raw.githubusercontent.com/sidooms/MovieTweetings/master/sn
 _PINTEREST = "https://raw.githubusercontent.com/hexiangnan/neural_collaborative_filtering/master"
 _MOVIELENS = "https://files.grouplens.org/datasets/movielens/ml-latest-small.zip"
 _AMAZON = "ratings_Cell_Phones_and_Accessories.csv"
+_GOWALLA = "https://raw.githubusercontent.com/gusye1234/LightGCN-PyTorch/master/data/gowalla"
 _REVIEWS = "http://snap.stanford.edu/data/amazon/productGraph/categoryFiles"
 
 _ENTRIES = (
@@ -213,6 +214,19 @@ _ENTRIES = (
         parse=parsers.parse_beauty,
         marks=("Beauty.txt", "reviews_Beauty_5.json"),
         remotes=(Remote(f"{_REVIEWS}/reviews_Beauty_5.json.gz", "reviews_Beauty_5.json.gz"),),
+    ),
+    Dataset(
+        # Known by the name of its folder: its files have the most common names there are.
+        name="gowalla",
+        title="Gowalla, 10-core, with the split of graph recommenders",
+        home="https://github.com/gusye1234/LightGCN-PyTorch",
+        citation="Cho, Myers, Leskovec: Friendship and mobility: user movement in location-based "
+        "social networks. KDD 2011; split: Wang, He, Wang, Feng, Chua: Neural graph collaborative "
+        "filtering. SIGIR 2019.",
+        terms=_RESEARCH,
+        parse=parsers.parse_gowalla,
+        marks=(),
+        remotes=tuple(Remote(f"{_GOWALLA}/{name}", name) for name in ("train.txt", "test.txt")),
     ),
     Dataset(
         # Its makers replace the archive from time to time, so no checksum can be stated.

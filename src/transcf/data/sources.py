@@ -9,11 +9,13 @@ from typing import Any, Unpack
 import numpy as np
 
 from transcf.data.candidates import draw_candidates
+from transcf.data.catalog import download
 from transcf.data.interactions import Interactions
 from transcf.data.locations import find_folder, resolve
 from transcf.data.logs import as_interactions
 from transcf.data.logs import open_data as open_data
 from transcf.data.prepared import is_prepared, read_prepared_split
+from transcf.data.public_split import PUBLIC, is_public_split, read_public_split
 from transcf.data.readers import Reading
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out, temporal_cut
@@ -35,9 +37,10 @@ def open_split(
     """Open a split that fits a protocol.
 
     A saved split is taken as it is, if it fits. For sampled protocols, a prepared folder gives
-    the authors' own split. A log is split by `temporal_cut` for `forward`, and by `leave_one_out`
-    for the others: in time order where there are times, else at random; `Split.how` says which.
-    Sampled protocols get 99 drawn candidates where none are stored.
+    the authors' own split; for the others, Gowalla comes in the parts that others compare on. A log
+    is split by `temporal_cut` for `forward`, and by `leave_one_out` for the others: in time order
+    where there are times, else at random; `Split.how` says which. Sampled protocols get 99 drawn
+    candidates where none are stored.
 
     Args:
         spec: As for `open_data`.
@@ -48,7 +51,7 @@ def open_split(
         reading: As for `open_data`.
     """
     # Resolved here, so that a warning about the path names the line of the caller.
-    return as_split(_open(resolve(spec), protocol, reading), protocol, seed=seed)
+    return as_split(_open(resolve(spec), protocol, seed, reading), protocol, seed=seed)
 
 
 def open_log_and_split(
@@ -72,23 +75,30 @@ def open_log_and_split(
         True
     """
     source = resolve(spec)
-    found = _open(source, protocol, reading)
+    found = _open(source, protocol, seed, reading)
     log = found if isinstance(found, Interactions) else open_data(source)
     return log, as_split(found, protocol, seed=seed)
 
 
-def _open(source: str | Path, protocol: str | None, reading: Reading) -> Interactions | Split:
+def _open(
+    source: str | Path, protocol: str | None, seed: int, reading: Reading
+) -> Interactions | Split:
     """Open what there is: a split where it is made already, else a log."""
     sampled = protocol is not None and protocol_named(protocol).sampled
     folder = _folder(source)
+    if folder is None and source == PUBLIC:
+        folder = download(PUBLIC)  # here, for its parts are files of their own
     is_saved = folder is not None and is_saved_split(folder)
-    if folder is None or not (is_saved or (sampled and is_prepared(folder))):
+    is_public = folder is not None and not sampled and is_public_split(folder)
+    if folder is None or not (is_saved or is_public or (sampled and is_prepared(folder))):
         return open_data(source, **reading)
     if reading:
         raise ParameterError(
             f"{source} is no file: it is split already, so how to read it ({', '.join(reading)}) "
             "can only be said of the log that it was made from."
         )
+    if is_public:
+        return read_public_split(folder, seed=seed)
     return load_saved_split(folder) if is_saved else read_prepared_split(folder)
 
 
