@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/datasets),)
 export TRANSCF_DATA ?= $(abspath ../shared/datasets)
 endif
 
-.PHONY: demo test fuzz setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times study-defaults \
+.PHONY: demo test fuzz setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times study-translations study-defaults \
 	bench-baselines
 .DEFAULT_GOAL := demo
 
@@ -64,6 +64,9 @@ study-full-ranking: $(DEV)  ## Full ranking in time order, all with the same bud
 
 study-times: $(CORE)  ## What weights of events and trend give to EASE, ItemKNN and TransCF on MovieTweetings.
 	$(BIN)/transcf study times
+
+study-translations: $(CORE)  ## Every form of TransCF, with and without translations, five seeds.
+	$(BIN)/transcf study translations
 
 study-defaults: $(CORE)  ## How TransCF's defaults were chosen, on validation data.
 	$(BIN)/transcf study defaults

@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401  # its BLAS is one of those that are counted
 from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from transcf.threads import share, thread_count, use_threads
+from transcf.threads import one_blas_thread, share, thread_count, use_threads
 
 
 def blas_threads() -> list[int]:
@@ -202,3 +203,18 @@ with use_threads(3):
 def test_a_forked_child_has_threads_of_its_own() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], timeout=60, check=False)
     assert done.returncode == 0
+
+
+def test_products_on_one_thread_beside_other_requests() -> None:
+    before = blas_threads()
+    wide, alone = use_threads(2), one_blas_thread()
+    wide.__enter__()
+    alone.__enter__()
+    assert set(blas_threads()) == {1}
+    wide.__exit__(None, None, None)
+    assert set(blas_threads()) == {1}
+    alone.__exit__(None, None, None)
+    assert blas_threads() == before
+    with one_blas_thread(), use_threads(3):
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before

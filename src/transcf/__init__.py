@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison as Comparison
     from transcf.experiments.comparison import compare as compare
     from transcf.models.aobpr import AoBPR as AoBPR
+    from transcf.models.blend import Blend as Blend
     from transcf.models.bpr import BPR as BPR
     from transcf.models.cdae import CDAE as CDAE
     from transcf.models.cml import CML as CML

@@ -134,12 +134,23 @@ class _Request:
 
 
 class _Limits:
-    """The requests that are open, in order, and what the libraries had before the first."""
+    """What is asked for at the moment, and what the libraries had before.
+
+    Requests for a number of threads, in order, of which the latest counts; and how many want matrix
+    products on the thread that asks for them, which counts for BLAS whatever else is asked for.
+    """
 
     def __init__(self) -> None:
-        self._lock, self._open = threading.RLock(), list[_Request]()
+        self.unlock()
+        self._open, self._alone = list[_Request](), 0
         self._before: Any = None
         self._torch_before = 0
+        self._blas: Any = None
+        self._blas_before: Any = None
+
+    def unlock(self) -> None:
+        """Forget who holds the lock: after a fork, perhaps a thread that is not there."""
+        self._lock = threading.RLock()
 
     @property
     def count(self) -> int | None:
@@ -148,20 +159,52 @@ class _Limits:
 
     def add(self, request: _Request) -> None:
         with self._lock:
+            self._free_blas()
             if not self._open:
                 self._start()
             self._open.append(request)
             self._apply(request.count)
+            self._bind_blas()
 
     def remove(self, request: _Request) -> None:
         with self._lock:
+            self._free_blas()
             self._open.remove(request)
             if self._open:
                 self._apply(self._open[-1].count)
-                return
-            self._before.restore_original_limits()
-            if self._torch_before:
-                sys.modules["torch"].set_num_threads(self._torch_before)
+            else:
+                self._before.restore_original_limits()
+                if self._torch_before:
+                    sys.modules["torch"].set_num_threads(self._torch_before)
+            self._bind_blas()
+
+    def enter_alone(self) -> None:
+        with self._lock:
+            self._free_blas()
+            self._alone += 1
+            self._bind_blas()
+
+    def leave_alone(self) -> None:
+        with self._lock:
+            self._free_blas()
+            self._alone -= 1
+            self._bind_blas()
+
+    def _free_blas(self) -> None:
+        """Undo `_bind_blas`, so that what is noted or set next is what everybody else wants."""
+        if self._alone:
+            self._blas_before.restore_original_limits()
+
+    def _bind_blas(self) -> None:
+        if not self._alone:
+            return
+        if self._blas is None:
+            import numpy  # noqa: F401
+            import scipy.linalg  # noqa: F401
+            from threadpoolctl import ThreadpoolController
+
+            self._blas = ThreadpoolController()  # looking for libraries takes a while
+        self._blas_before = self._blas.limit(limits=1, user_api="blas")
 
     def _start(self) -> None:
         # Only libraries that are loaded can be limited, and these will be.
@@ -169,7 +212,7 @@ class _Limits:
         import scipy.linalg  # noqa: F401
         from threadpoolctl import threadpool_limits
 
-        self._before = threadpool_limits(self.count)
+        self._before = threadpool_limits(None)
         torch = sys.modules.get("torch")
         self._torch_before = torch.get_num_threads() if torch is not None else 0
 
@@ -182,6 +225,26 @@ class _Limits:
 
 
 _limits = _Limits()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limits.unlock)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let matrix products inside the block run on the thread that asks for them.
+
+    For kernels that share their work among threads by themselves: the products of each are the
+    same to the bit however many there are, and do not fight for cores.
+
+    Example:
+        >>> with one_blas_thread():
+        ...     pass
+    """
+    _limits.enter_alone()
+    try:
+        yield
+    finally:
+        _limits.leave_alone()
 
 
 def share(n: int, work: Callable[[int, int], object], least: int = 1) -> None:

@@ -47,7 +47,9 @@ def brute_force(
 
 
 #: Models whose score is no inner product.
-NOT_LINEAR = FLOOR | {"itemknn", "ease", "slim", "neumf"}
+#: Models with products inside a score, whose last digits change with the people of a request.
+ROUNDED_BY_BLOCK = {"blend", "transcf-mixture"}
+NOT_LINEAR = FLOOR | {"itemknn", "ease", "slim", "neumf", "transcf-mixture", "blend"}
 
 
 def in_float64(part: Any) -> Any:
@@ -146,7 +148,12 @@ def test_filters_agree_with_brute_force(
         if form is not None:
             scores = form.score_pairs(np.repeat(row, len(columns)), columns)
         expected += [(user_ids[who], *pair) for pair in brute_force(model, scores, k, left)]
-    assert table.select("user_id", "item_id", "score").rows() == expected
+    found = table.select("user_id", "item_id", "score").rows()
+    if name in ROUNDED_BY_BLOCK:
+        assert [row[:2] for row in found] == [row[:2] for row in expected]
+        found, expected = ([row[2] for row in rows] for rows in (found, expected))
+        expected = pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert found == expected
     assert table.columns == ["user_id", "item_id", "score", "rank"]
 
 

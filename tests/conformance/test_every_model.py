@@ -20,7 +20,7 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DataError, NotFittedError, ParameterError, UnknownIdError
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
-from transcf.learning.rules import Choice, Flag, Number, Rule
+from transcf.learning.rules import Choice, Flag, Number, Rule, Text
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, model_class
 from transcf.threads import use_threads
@@ -49,6 +49,8 @@ QUICK: dict[str, dict[str, object]] = {
     "transcf-alt": {"dim": 32},
     "transcf-still": {"dim": 32},
     "transcf-emb": {"dim": 32},
+    "transcf-mixture": {"dim": 16, "epochs": 8},
+    "blend": {"parts": "itemknn + bpr(dim=16, learning_rate=0.2, epochs=5)"},
 }
 
 #: Models that learn nothing about single users, and are not expected to.
@@ -330,6 +332,8 @@ def not_allowed(rule: Rule) -> list[object]:
             return ["nonsense", 1, None]
         case Flag():
             return ["yes", 1, None]
+        case Text():
+            return ["nonsense", "", 1, None]
 
 
 @EVERY_MODEL

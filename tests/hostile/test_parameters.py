@@ -87,6 +87,8 @@ def is_allowed(rule: Any, value: Any) -> bool:
         return isinstance(value, bool)
     if words.startswith("one of"):
         return isinstance(value, str) and repr(value) in words.removeprefix("one of ").split(", ")
+    if words.startswith("models joined by"):
+        return False  # nothing here names two models
     if value is None:
         return words.endswith("or None")
     kinds = (int, np.integer) if "whole" in words else (int, float, np.number)

@@ -9,8 +9,13 @@ import pytest
 
 from transcf.errors import ParameterError
 from transcf.learning.families import IterationSettings
-from transcf.learning.rules import Choice, Flag, Number, parse
+from transcf.learning.rules import Choice, Flag, Number, Rule, Text, parse
 from transcf.learning.settings import rules_of
+
+
+def shout(text: str) -> None:
+    if text != text.upper():
+        raise ParameterError(f"{text!r} is too quiet.")
 
 
 @pytest.mark.parametrize(
@@ -23,9 +28,10 @@ from transcf.learning.settings import rules_of
         (rules_of(IterationSettings)["random_state"], [0, 2**63 - 1], [-1, 1.0, 2**63]),
         (Choice(("a", "b")), ["a"], ["c", None, 1]),
         (Flag(), [True, False], [1, "true", None]),
+        (Text("loud", shout), ["A + B", ""], ["a", None, 1]),
     ],
 )
-def test_rules(rule: Number | Choice | Flag, good: list[object], bad: list[object]) -> None:
+def test_rules(rule: Rule, good: list[object], bad: list[object]) -> None:
     assert all(rule.allows(value) for value in good)
     assert not any(rule.allows(value) for value in bad)
 
@@ -38,9 +44,10 @@ def test_rules(rule: Number | Choice | Flag, good: list[object], bad: list[objec
         (Number(optional=True), "none", None),
         (Flag(), "True", True),
         (Choice(("7", "b")), "7", "7"),
+        (Text("loud", shout), "7", "7"),
     ],
 )
-def test_text_is_read_by_the_rule(rule: Number | Choice | Flag, text: str, value: object) -> None:
+def test_text_is_read_by_the_rule(rule: Rule, text: str, value: object) -> None:
     assert parse("M", "p", text, {"p": rule}) == value
 
 
@@ -48,6 +55,12 @@ def test_text_is_read_by_the_rule(rule: Number | Choice | Flag, text: str, value
 def test_bad_text_is_refused(rule: Number | Flag, text: str) -> None:
     with pytest.raises(ParameterError, match="p="):
         parse("M", "p", text, {"p": rule})
+
+
+def test_a_text_that_is_not_understood_is_told_why() -> None:
+    with pytest.raises(ParameterError) as told:
+        parse("M", "p", "a", {"p": Text("loud", shout)})
+    assert str(told.value) == "M: p='a' is not allowed; it must be loud ('a' is too quiet)."
 
 
 def test_numbers_that_no_array_takes() -> None:

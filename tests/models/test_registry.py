@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from transcf import TransCF
 from transcf.errors import ParameterError
-from transcf.models.registry import available, create, model_class
+from transcf.models.registry import available, create, model_class, name_and_params
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,12 @@ def test_unknown_names_list_the_known_ones() -> None:
 def test_create_passes_parameters_on() -> None:
     assert create("ease", regularization=7.0).get_params()["regularization"] == 7.0
     assert len(set(available())) == len(available())
+
+
+def test_a_model_is_made_again_of_its_name_and_parameters() -> None:
+    assert name_and_params(TransCF(form="dot")) == ("transcf-dot", {})
+    usual = TransCF()
+    mixture = TransCF(form="mixture", dim=usual.dim, learning_rate=usual.learning_rate)
+    for model in (mixture, TransCF.paper("ciao"), *map(create, available())):
+        name, params = name_and_params(model)
+        assert create(name, **params).get_params() == model.get_params()

@@ -11,13 +11,14 @@ from transcf.models.registry import available, create, model_class
 from transcf.tuning import BUDGETS, settings_to_try
 from transcf.tuning.spaces import space_of
 
-FLOOR = {"popularity", "inverse-popularity", "random"}
+#: Models without choices; what there is to choose about a blend is chosen while it is fitted.
+WITHOUT = {"popularity", "inverse-popularity", "random", "blend"}
 
 
 @pytest.mark.parametrize("name", available())
 def test_every_model_has_a_space_of_allowed_values(name: str) -> None:
     space, kind = space_of(name), model_class(name)
-    assert bool(space) == (name not in FLOOR)
+    assert bool(space) == (name not in WITHOUT)
     for parameter, values in space.items():
         assert len(values) == len(set(values))
         assert len(values) > 1 or parameter == "age_in", "a choice, or the unit of one"

@@ -46,9 +46,9 @@ def _print_one(described: dict[str, Any]) -> None:
 def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
     """Describe a model; in a list, a variant has only what makes it one."""
     from transcf.learning.settings import fields_of
-    from transcf.models.registry import model_class
+    from transcf.models.registry import create, model_class
 
-    kind = model_class(name)
+    kind, values = model_class(name), create(name).get_params()
     own, first = kind.variants[name], next(iter(kind.variants))
     summary = (kind.__doc__ or "").strip().split("\n")[0]
     if name != first:
@@ -61,7 +61,7 @@ def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
         "summary": summary,
         "parameters": {
             field.name: {
-                "default": own.get(field.name, field.default),
+                "default": values[field.name],
                 "allowed": str(field.metadata["rule"]),
                 "meaning": field.metadata["meaning"],
             }

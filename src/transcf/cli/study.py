@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 
 #: Studies that come with the library; a test compares it with the folder.
-STUDIES = ("defaults", "full-ranking", "paper-baselines", "paper-core", "paper-grid", "times")
+STUDIES = (
+    "defaults",
+    "full-ranking",
+    "paper-baselines",
+    "paper-core",
+    "paper-grid",
+    "times",
+    "translations",
+)
 #: What a file of one's own looks like.
 FORMAT = """\
 title = "My shop"

@@ -24,7 +24,7 @@ from transcf.errors import EvaluationError, ParameterError, is_word, shown
 from transcf.evaluation.metrics import Floats, Ranks
 from transcf.evaluation.tasks import Task, full_task, sampled_task
 from transcf.kernels.ranking import count_better, count_better_candidates
-from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
+from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, for_many
 from transcf.retrieval.tiles import Block, Look, Tiles
 from transcf.retrieval.topk import BestLists, lists_blocks
 
@@ -133,7 +133,7 @@ def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Rankin
 
 
 def _rank_all(scorer: Scorer, task: Task, ties: Ties, list_length: int) -> Ranking:
-    tiles = Tiles(scorer, scorer.rankable)
+    tiles = Tiles(for_many(scorer, task.users), scorer.rankable)
     n_targets = len(task.targets.indices)
     above, at_least = np.zeros(n_targets, dtype=np.int64), np.zeros(n_targets, dtype=np.int64)
     scores = np.empty(n_targets, dtype=np.float32)

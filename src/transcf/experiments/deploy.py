@@ -1,4 +1,4 @@
-"""Fitting a model that is to be used: epochs chosen on held-out events, then learned from all."""
+"""Fitting a model that is to be used: choices made on held-out events, then learned from all."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def fit_for_use(
     validation: Validation,
     options: FitOptions | None = None,
 ) -> str:
-    """Choose the epoch on held-out events, then fit on all events with it.
+    """Choose the epoch (or weights) on held-out events, then fit on all events with it.
 
-    Models without epochs have nothing to choose. A log that is too small to hold anything out is
-    fitted without validation. After an interruption while the epoch is being chosen, the model is
-    what was best so far, without the held-out events.
+    Most models without epochs have nothing to choose. A log that is too small to hold anything out
+    is fitted without validation. After an interruption while the epoch is being chosen, the model
+    is what was best so far, without the held-out events.
 
     Args:
         model: What to fit.
@@ -45,7 +45,7 @@ def fit_for_use(
     """
     options = options or FitOptions()
     events = f"all {len(log):,} events"
-    if not model.has_epochs():
+    if not model.chooses():
         model.fit(log, None, options)
         return f"{events}; there was no epoch to choose"
     try:
@@ -53,11 +53,12 @@ def fit_for_use(
     except EvaluationError as error:
         model.fit(log, None, _in(options, "all"))
         return f"{events}, without choosing an epoch: {error}"
-    if model.report_["ending"] == "interrupted":
+    if model.report_.get("ending") == "interrupted":
         return f"a part of the events, interrupted while the epoch was chosen ({split.how})"
     epoch = model.best_epoch_
+    chosen = "weights were" if epoch is None else f"epoch {epoch} was"
     model.refit(log, _in(options, "all"))
-    return f"{events}, after epoch {epoch} was chosen on held-out ones ({split.how})"
+    return f"{events}, after {chosen} chosen on held-out ones ({split.how})"
 
 
 def _in(options: FitOptions, name: str) -> FitOptions:

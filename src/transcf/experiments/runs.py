@@ -12,7 +12,7 @@ from transcf.errors import MissingExtraError, ParameterError, TransCFError, show
 from transcf.evaluation import Evaluation, Validation, average_seeds, summarize_seeds
 from transcf.experiments.judging import Judging
 from transcf.models.recommender import Recommender
-from transcf.models.registry import canonical_name, create, model_class
+from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Epoch
 
@@ -122,7 +122,7 @@ class Run:
     def notes(self) -> list[str]:
         """Warnings that belong to the figures."""
         first = self.evaluations[0]
-        was_chosen = self.tried > 1 or self.model.has_epochs()
+        was_chosen = self.tried > 1 or self.model.chooses()
         notes = {
             SAMPLED_NOTE: self.full_ranking is not None,
             CHOSEN_HERE_NOTE: first.part == "validation" and was_chosen,
@@ -207,12 +207,12 @@ def run(
             model = fitted
         else:
             model = contender.make(seed, chosen)
-            if with_validation or model.has_epochs() or not judging.refits:
+            if with_validation or model.chooses() or not judging.refits:
                 options = _options(step, on_progress)
                 recorder = judging.fit(model, split, validation, options)
                 _check_finished(model)
         figures += [validation(model)] if with_validation else []
-        report = dict(model.report_) if model.has_epochs() else {}
+        report = dict(model.report_) if model.chooses() else {}
         if judging.refits:
             _refit(model, split, _options(f"{step}, refit", on_progress))
         evaluations.append(judging.judge(model, split) if recorder is None else recorder.result())
@@ -243,10 +243,7 @@ def _name_and_params(spec: ModelSpec) -> tuple[str, dict[str, Any]]:
         case (str() as name, Mapping() as params):
             return canonical_name(name), dict(params)
         case Recommender():
-            defaults = type(spec)().get_params()
-            given = spec.get_params().items()
-            changed = {name: value for name, value in given if value != defaults[name]}
-            return canonical_name(type(spec).__name__), changed
+            return name_and_params(spec)
     raise ParameterError(
         f"{shown(spec)} is no model: give a name, a pair of a name and its parameters, or a model."
     )

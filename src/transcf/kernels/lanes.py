@@ -2,9 +2,9 @@
 
 A compiler may only vectorise a loop when it can prove that the rows it reads and writes never
 overlap, and here it cannot: two item rows live in one array. A `Lanes` value is sixteen
-neighbouring numbers of an array, read at once, computed with `+ - *` (and a leading
-minus) and written at once, so every
-kernel is vectorised by construction and still reads like the formula it implements.
+neighbouring numbers of an array, read at once, computed with `+ - * /` (and a leading
+minus) and written at once, so every kernel is vectorised by construction and still reads like the
+formula it implements.
 
     total = fill(zero)
     for k in range(0, dim, LANES):
@@ -157,6 +157,19 @@ def sum_lanes(typing: Any, lanes: Any) -> Any:
     return lanes.dtype(lanes), generate
 
 
+@intrinsic
+def sqrt_lanes(typing: Any, lanes: Any) -> Any:
+    """Square roots of the sixteen numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = _vector(signature.args[0].dtype)
+        name = f"llvm.sqrt.v{LANES}f{signature.args[0].dtype.bitwidth}"
+        root = builder.module.declare_intrinsic(name, (), ir.FunctionType(vector, [vector]))
+        return builder.call(root, args)
+
+    return lanes(lanes), generate
+
+
 def _define(symbol: Callable[[Any, Any], Any], instruction: str) -> None:
     """Give `Lanes` one arithmetic operator."""
 
@@ -179,6 +192,7 @@ for _symbol, _instruction in (
     (operator.add, "fadd"),
     (operator.sub, "fsub"),
     (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
 ):
     _define(_symbol, _instruction)
 

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import Any
 
 from transcf.threads import share
 
@@ -31,7 +32,7 @@ def padded(vectors: Array) -> Array:
     """Rows (n, dim) with zeros up to whole lanes, flat."""
     count, dim = vectors.shape
     flat = aligned_zeros((count * padded_width(dim),), vectors.dtype)
-    flat.reshape(count, -1)[:, :dim] = vectors
+    flat.reshape(-1, padded_width(dim))[:, :dim] = vectors
     return flat
 
 
@@ -75,7 +76,7 @@ def dot(left: Array, i: int, right: Array, j: int, width: int) -> float:
 
 
 @inlined
-def add_scaled(into: Array, i: int, source: Array, j: int, width: int, factor: float) -> None:
+def add_scaled(into: Array, i: int, source: Array, j: int, width: int, factor: Any) -> None:
     """into[i : i + width] += factor * source[j : j + width]."""
     by = fill(factor)
     for k in range(0, width, LANES):

@@ -45,6 +45,7 @@ class Fit:
         validation: Held-out interactions, how to judge by them, or None.
         options: How to run it.
         last_epoch: Where to stop, whatever the settings say; None stops where they do.
+        before: What was learned before, where choices that were made then are to be kept.
         trend: What recent popularity adds to scores, or None.
         remedy: Parameters to lower when training diverges, for the error.
         free: Parameters that may differ between a run and its resumption.
@@ -58,6 +59,7 @@ class Fit:
     validation: Held
     options: FitOptions
     last_epoch: int | None = None
+    before: Learned | None = None
     trend: Trend | None = None
     remedy: str = "learning_rate"
     free: Collection[str] = ()

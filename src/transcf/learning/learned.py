@@ -85,6 +85,10 @@ class Learned(ABC):
         assert form is not None, f"{type(self).__name__} has neither a linear form nor score_block"
         return form.score_block(users)
 
+    def for_many(self, users: Rows) -> Scorer:
+        """Return what scores these users fastest: it may spend memory on being asked for all."""
+        return self
+
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,). Kinds with a direct formula override this."""
         form = self.linear_form()

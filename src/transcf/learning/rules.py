@@ -1,9 +1,9 @@
-"""What a hyper-parameter may be: numbers in a range, words, or true and false."""
+"""What a hyper-parameter may be: numbers in a range, words, true and false, or a text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Rational, Real
 from typing import TypeAlias
@@ -86,7 +86,49 @@ class Flag:
         return "True or False"
 
 
-Rule: TypeAlias = Number | Choice | Flag
+@dataclass(frozen=True)
+class Text:
+    """A text that somebody has to understand.
+
+    Args:
+        words: What it is, after "it must be".
+        read: Understands it, or raises a `ParameterError` that says why not.
+    """
+
+    words: str
+    read: Callable[[str], object]
+
+    def allows(self, value: object) -> bool:
+        """Whether a value may be used."""
+        return isinstance(value, str) and not self.objection(value)
+
+    def objection(self, text: str) -> str:
+        """Say why a text is not understood; nothing if it is."""
+        try:
+            self.read(text)
+        except ParameterError as error:
+            return str(error).removesuffix(".")
+        return ""
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return self.words
+
+
+Rule: TypeAlias = Number | Choice | Flag | Text
+
+
+def refusal(owner: str, name: str, value: object, rule: Rule) -> ParameterError:
+    """Return the error for a value that its rule does not allow.
+
+    Example:
+        >>> print(refusal("EASE", "regularization", -1, Number(low=0)))
+        EASE: regularization=-1 is not allowed; it must be a number of at least 0.
+    """
+    why = rule.objection(value) if isinstance(rule, Text) and isinstance(value, str) else ""
+    return ParameterError(
+        f"{owner}: {name}={shown(value)} is not allowed; it must be {rule}{why and f' ({why})'}."
+    )
 
 
 def parse(model: str, name: str, text: str, rules: Mapping[str, Rule]) -> Value:
@@ -110,10 +152,8 @@ def parse(model: str, name: str, text: str, rules: Mapping[str, Rule]) -> Value:
                 break
             except ValueError:
                 continue
-    if isinstance(rules[name], Choice):
+    if isinstance(rules[name], Choice | Text):
         value = text
     if not rules[name].allows(value):
-        raise ParameterError(
-            f"{model}: {name}={shown(value)} is not allowed; it must be {rules[name]}."
-        )
+        raise refusal(model, name, value, rules[name])
     return value

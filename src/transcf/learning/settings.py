@@ -22,8 +22,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin
 from typing import get_type_hints as hints_of
 
-from transcf.errors import ParameterError, shown
-from transcf.learning.rules import Choice, Flag, Number, Rule
+from transcf.learning.rules import Choice, Flag, Number, Rule, refusal
 
 T = TypeVar("T")
 
@@ -36,6 +35,7 @@ def setting(
     above: float | None = None,
     high: float = math.inf,
     words: Sequence[str] | None = None,
+    rule: Rule | None = None,
 ) -> Any:
     """Describe a field.
 
@@ -46,9 +46,11 @@ def setting(
         above: Numbers have to be larger than this one.
         high: Largest number allowed.
         words: What a field of text allows, where its type does not say so.
+        rule: What it allows, where none of these can say it.
     """
     bounds = Number(low if above is None else above, high, above is not None)
-    return field(default=default, metadata={"meaning": meaning, "bounds": bounds, "words": words})
+    metadata = {"meaning": meaning, "bounds": bounds, "words": words, "rule": rule}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
@@ -66,7 +68,7 @@ def settings(**defaults: Any) -> Callable[[type[T]], type[T]]:
         made = dataclass(frozen=True, kw_only=True, eq=True)(kind)
         found: dict[str, Field[Any]] = getattr(made, "__dataclass_fields__")  # noqa: B009
         for name in own:
-            rule = _rule(hints[name], found[name].metadata)
+            rule = found[name].metadata["rule"] or _rule(hints[name], found[name].metadata)
             found[name].metadata = {**found[name].metadata, "rule": rule}  # type: ignore[assignment]
         return made
 
@@ -117,9 +119,7 @@ def check(owner: str, values: Any, names: Collection[str] | None = None) -> None
     for name, rule in rules_of(type(values)).items():
         value = getattr(values, name)
         if (names is None or name in names) and not rule.allows(value):
-            raise ParameterError(
-                f"{owner}: {name}={shown(value)} is not allowed; it must be {rule}."
-            )
+            raise refusal(owner, name, value, rule)
 
 
 def signature_of(kind: type) -> inspect.Signature:

@@ -55,6 +55,10 @@ class Shifted(Learned):
         """Score all items for some user rows: (n, n_items)."""
         return self._view.score_block(users)
 
+    def for_many(self, users: Rows) -> Scorer:
+        """Return what scores these users fastest."""
+        return ShiftedView(self.inner.for_many(users), self.offset)
+
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
         return self._view.score_pairs(users, items)

@@ -19,6 +19,7 @@ from transcf.learning.learned import Learned
 from transcf.learning.shifted import Shifted
 from transcf.learning.weights import WeightSettings
 from transcf.retrieval.scorer import block_length
+from transcf.threads import use_threads
 
 #: Added to an item's recent events, so that those without any have a logarithm.
 _FLOOR = 0.1
@@ -75,11 +76,15 @@ def recent_events(log: Interactions, half_life: float | None, unit: AgeUnit = "a
 
 
 def typical_spread(learned: Learned) -> float:
-    """Return the standard deviation of a user's scores over items, mean over some users."""
+    """Return the standard deviation of a user's scores over items, mean over some users.
+
+    By one thread: how many share a matrix product shows in its last digits.
+    """
     active = np.flatnonzero(learned.known.active)
     users = active[np.linspace(0, len(active) - 1, min(_USERS, len(active))).astype(np.int64)]
     step, spreads = block_length(len(learned.known.items)), []
     for first in range(0, len(users), step):
-        block = learned.score_block(users[first : first + step].astype(np.int32))
+        with use_threads(1):
+            block = learned.score_block(users[first : first + step].astype(np.int32))
         spreads.append(block[:, learned.rankable].std(axis=1, dtype=np.float64))
     return float(np.concatenate(spreads).mean())

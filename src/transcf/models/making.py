@@ -29,7 +29,7 @@ def made_from(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P], None]
                 f"{', '.join(self.rules()) or 'it has none'}."
             )
         self.check_names(params)
-        self.settings = settings(*args, **params)
+        self.settings = settings(*args, **self.suited(params))
 
     __init__.settings = settings  # type: ignore[attr-defined]
     return __init__

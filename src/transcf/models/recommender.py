@@ -39,7 +39,7 @@ from transcf.learning.trend import Trend
 from transcf.learning.weights import WeightSettings
 from transcf.models.making import follow_settings, made_from, read_only
 from transcf.models.saving import put_together, taken_apart
-from transcf.retrieval.scorer import LinearForm, Scores
+from transcf.retrieval.scorer import LinearForm, Scorer, Scores
 from transcf.storage.folders import read_model, write_model
 from transcf.storage.tensors import Arrays
 from transcf.threads import use_threads
@@ -112,9 +112,19 @@ class Recommender(Answers, ABC, Generic[S]):
         return rules_of(cls.settings_class)
 
     @classmethod
+    def suited(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """Return parameters with the defaults that they ask for, where those are others."""
+        return params
+
+    @classmethod
     def has_epochs(cls) -> bool:
         """Whether the model is trained epoch by epoch."""
         return issubclass(cls.settings_class, IterationSettings)
+
+    @classmethod
+    def chooses(cls) -> bool:
+        """Whether `fit` chooses something on validation data: the epoch, or what is its own."""
+        return cls.has_epochs()
 
     def check_params(self) -> None:
         """Raise a `ParameterError` for the first parameter with a value that is not allowed."""
@@ -202,14 +212,14 @@ class Recommender(Answers, ABC, Generic[S]):
             train: What to learn from: interactions, a table, a matrix, a path or a name, as
                 `as_interactions` takes them.
             validation: Held-out interactions with the same ids (or a `Validation`), for models
-                that choose their epoch by it; others leave it alone.
+                that choose their epoch (or weights) by it; others leave it alone.
             options: How to run it (checkpoints, progress, threads); nothing that changes what is
                 learned.
 
         Raises:
             NoRoomError: It would need more memory than is free; said before it starts.
         """
-        return self._fit(as_interactions(train), validation, options or FitOptions(), None)
+        return self._fit(as_interactions(train), validation, options or FitOptions())
 
     def refit(self, log: Any, options: FitOptions | None = None) -> Self:
         """Learn anew from all there is, as long as was found best before.
@@ -230,11 +240,16 @@ class Recommender(Answers, ABC, Generic[S]):
             >>> model.refit(log).report_["interactions"]
             3000
         """
-        self._fitted()
-        return self._fit(as_interactions(log), None, options or FitOptions(), self.best_epoch_)
+        before, log = self._own(), as_interactions(log)
+        return self._fit(log, None, options or FitOptions(), self.best_epoch_, before)
 
     def _fit(
-        self, train: Interactions, validation: Held, options: FitOptions, last_epoch: int | None
+        self,
+        train: Interactions,
+        validation: Held,
+        options: FitOptions,
+        last_epoch: int | None = None,
+        before: Learned | None = None,
     ) -> Self:
         self.check_params()
         if not len(train):
@@ -247,6 +262,7 @@ class Recommender(Answers, ABC, Generic[S]):
             validation=validation,
             options=options,
             last_epoch=last_epoch,
+            before=before,
             trend=Trend.of(train, self.settings),
             remedy=remedy_of(self.settings, self.remedy),
             free=self.free_to_change,
@@ -349,6 +365,10 @@ class Recommender(Answers, ABC, Generic[S]):
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
         return self._fitted().score_block(users)
+
+    def for_many(self, users: Rows) -> Scorer:
+        """Return what scores these users fastest."""
+        return self._fitted().for_many(users)
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""

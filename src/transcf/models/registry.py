@@ -34,6 +34,7 @@ HOMES = {
     "NeuMF": "neumf",
     "LightGCN": "lightgcn",
     "TransCF": "transcf",
+    "Blend": "blend",
 }
 
 
@@ -83,6 +84,28 @@ def create(name: str, **params: Any) -> Recommender[Any]:
     kind.check_names(params)
     model: Recommender[Any] = kind(**{**kind.variants[variant], **params})
     return model
+
+
+def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name of a model, and the parameters in which it differs from what it stands for.
+
+    `create` makes the same of them.
+
+    Raises:
+        ParameterError: Its class is not registered.
+
+    Example:
+        >>> name_and_params(create("transcf-dot", dim=8))
+        ('transcf-dot', {'dim': 8})
+    """
+    given, variants = model.get_params(), type(model).variants
+    fitting = (name for name, own in variants.items() if own.items() <= given.items())
+    name = next(fitting, next(iter(variants)))
+    made = create(name)
+    if type(made) is not type(model):  # a class of somebody's own that inherits a name
+        raise ParameterError(f"There is no registered class {type(model).__name__!r}.")
+    usual = made.get_params()
+    return name, {key: value for key, value in given.items() if value != usual[key]}
 
 
 def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:

@@ -59,6 +59,19 @@ class KnowsIds(Protocol):
         """Items of each user row that it has learned from."""
 
 
+@runtime_checkable
+class ScoresMany(Protocol):
+    """A scorer that is faster for many users when it knows that they are coming."""
+
+    def for_many(self, users: Rows) -> Scorer:
+        """Return a scorer of the same rows for these users, which may take memory of its own."""
+
+
+def for_many(scorer: Scorer, users: Rows) -> Scorer:
+    """Return what scores some users fastest: the scorer itself, or what it makes for them."""
+    return scorer.for_many(users) if isinstance(scorer, ScoresMany) else scorer
+
+
 class LinearForm(ABC):
     """Scores as inner products: `score(u, i) = constants[u] + user_vectors[u] . item_vectors[i]`.
 

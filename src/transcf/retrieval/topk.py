@@ -14,7 +14,7 @@ from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import topk as kernels
-from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
+from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, for_many
 from transcf.retrieval.tiles import LEAST_ROWS, Block, Tiles
 from transcf.threads import share
 
@@ -49,7 +49,7 @@ def top_k(
     mask = scorer.rankable if allowed is None else allowed
     items = np.full((len(users), k), UNKNOWN, dtype=np.int32)
     scores = np.full((len(users), k), np.nan, dtype=np.float32)
-    tiles = Tiles(scorer, mask)
+    tiles = Tiles(for_many(scorer, users), mask)
     length = min(k, tiles.n_columns)
     if length == 0 or len(users) == 0:
         return items, scores

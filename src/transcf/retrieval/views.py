@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores
 from transcf.retrieval.topk import top_k
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +121,74 @@ class ShiftedView:
         """Score pairs of rows: (n,)."""
         scores: Scores = self.scorer.score_pairs(users, items) + self.offset[items]
         return scores
+
+
+@dataclass(frozen=True, eq=False)
+class SumView:
+    """A scorer that adds up the scores of others, each times a number.
+
+    Attributes:
+        name: What errors call it.
+        scorers: At least one, with the same rows and items.
+        factors: What the scores of each are multiplied by.
+    """
+
+    name: str
+    scorers: tuple[Scorer, ...]
+    factors: tuple[float, ...]
+
+    @property
+    def rankable(self) -> Mask:
+        """(n_items,) what may be ranked."""
+        return self.scorers[0].rankable
+
+    def linear_form(self) -> LinearForm | None:
+        """Return the vectors of all of them, one after the other, where all have some."""
+        return self._form
+
+    @cached_property
+    def _form(self) -> LinearForm | None:
+        found = [scorer.linear_form() for scorer in self.scorers]
+        forms = [form for form in found if form is not None]
+        if len(forms) < len(found):
+            return None
+
+        def joined(rows: Rows | slice) -> tuple[Scores, Scores]:
+            sides = [
+                (form.user_vectors[rows], form.user_constants[rows])
+                if isinstance(rows, slice)
+                else form.of_users(rows)
+                for form in forms
+            ]
+            scaled = [np.float32(factor) * side[0] for factor, side in self._times(sides)]
+            constants = [np.float32(factor) * side[1] for factor, side in self._times(sides)]
+            return np.hstack(scaled), np.sum(constants, axis=0, dtype=np.float32)
+
+        return LazyForm(np.hstack([form.item_vectors for form in forms]), joined)
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score everything for some rows: (n, n_columns)."""
+        if self._form is not None:
+            return self._form.score_block(users)
+        return self._added(scorer.score_block(users) for scorer in self.scorers)
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows: (n,)."""
+        if self._form is not None:
+            return self._form.score_pairs(users, items)
+        return self._added(scorer.score_pairs(users, items) for scorer in self.scorers)
+
+    def _times(self, values: Iterable[T]) -> Iterable[tuple[float, T]]:
+        return zip(self.factors, values, strict=True)
+
+    def _added(self, scores: Iterable[Scores]) -> Scores:
+        """Add up in place: no more than two blocks are there at once."""
+        total: Scores | None = None
+        for factor, block in self._times(scores):
+            scaled: Scores = np.float32(factor) * block
+            total = scaled if total is None else np.add(total, scaled, out=total)
+        assert total is not None, "a sum has something to add up"
+        return total
 
 
 def nearest(similarity: Scorer, rows: Rows, k: int) -> tuple[Rows, Scores]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from transcf.errors import ParameterError, is_word, shown
-from transcf.models.registry import create, model_class
+from transcf.models.registry import canonical_name, create, model_class
 
 #: How many settings of each model are tried, by the name of the budget; the first is the default.
 BUDGETS = {"none": 1, "small": 3, "medium": 10, "large": 40}
@@ -48,7 +48,7 @@ def space_of(model: str, timed: bool = False) -> dict[str, list[Any]]:
         ['n_neighbors', 'shrinkage']
     """
     kind = model_class(model)
-    space = _all().get(kind.__name__, {})
+    space = _all().get(canonical_name(model), _all().get(kind.__name__, {}))
     if timed and "trend" in kind.rules():
         timely = _all()[_WITH_TIMES].items()
         space = space | {name: values for name, values in timely if name in kind.rules()}

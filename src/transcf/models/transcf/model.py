@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from transcf.answers import tables
 from transcf.data.logs import as_interactions
+from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.forms import FORMS
 from transcf.learning.triples import Problem
@@ -19,7 +21,16 @@ from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.transcf.mixture.learned import Mixture
+from transcf.models.transcf.mixture.training import MixtureTraining
+from transcf.models.transcf.settings import (
+    MIXTURE,
+    MIXTURE_DEFAULTS,
+    MIXTURE_HAS_NO,
+    ONLY_MIXTURE_HAS,
+    TITLES,
+    TransCFSettings,
+)
 
 
 class TransCF(Recommender[TransCFSettings]):
@@ -49,11 +60,21 @@ class TransCF(Recommender[TransCFSettings]):
     The defaults were chosen on validation data in full ranking (`make study-defaults`);
     `TransCF.paper` has the settings of the publication.
 
+    `form="mixture"` moves a user once for each item k of the history, and the nearest place counts:
+
+        s(u, i) = c_i + log sum_k w_k exp(-tau |p_k - b_i|^2 - beta |a_u - b_i|^2)
+
+    with w_k = d^-rho for an item d places ago, where events have times. It is learned by a softmax
+    over each event and shared negatives, with Adam; of the other parameters it uses `dim`,
+    `epochs`, `learning_rate`, `decay`, `init_scale`, `bound`, `item_bias` and the weights of
+    events. See docs/translations.md.
+
     Attributes (after `fit`):
         user_vectors_: a, (n_users, dim) float32.
         item_vectors_: b, (n_items, dim) float32.
-        user_neighborhoods_: q, (n_users, dim) float32.
-        item_neighborhoods_: n, (n_items, dim) float32.
+        user_neighborhoods_: q, (n_users, dim) float32; not in the mixture.
+        item_neighborhoods_: n, (n_items, dim) float32; not in the mixture.
+        history_vectors_: p, (n_items, dim) float32; in the mixture, unless `tied`.
         item_bias_: c, (n_items,) float32.
 
     References:
@@ -67,12 +88,14 @@ class TransCF(Recommender[TransCFSettings]):
         (3, 4)
     """
 
-    remedy: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
+    remedy: ClassVar[str] = (
+        "learning_rate (or margin, reg_distance, reg_neighborhood; in the mixture tau, beta)"
+    )
     # The decay of the learning rate depends on the number of epochs.
     free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
     #: Names of the ablations, and what makes them.
     variants: ClassVar[dict[str, dict[str, Any]]] = {
-        form.title.lower(): {"form": form.name} for form in FORMS.values()
+        title.lower(): {"form": form} for form, title in TITLES.items()
     }
     # Forms with the same cost learn and rank alike.
     twins: ClassVar[tuple[str, ...]] = tuple(
@@ -85,21 +108,57 @@ class TransCF(Recommender[TransCFSettings]):
     @property
     def name(self) -> str:
         """Name in tables: that of the form."""
-        form = FORMS.get((self.settings_ if self.is_fitted else self.settings).form)
-        return "TransCF" if form is None else form.title
+        settings = self.settings_ if self.is_fitted else self.settings
+        return TITLES.get(settings.form, "TransCF")
 
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
+        if settings.form == MIXTURE:
+            return fit.run(MixtureTraining(fit.train, settings), settings, self._restore)
         problem = Problem.of(fit.train, settings)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
         return fit.run(solver(problem, settings), settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Translated:
-        return Translated.from_arrays(arrays, known, settings)
+    def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
+        kind = Mixture if settings.form == MIXTURE else Translated
+        return kind.from_arrays(arrays, known, settings)
 
-    def _translated(self) -> Translated:
+    @classmethod
+    def suited(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """Give the mixture its own defaults."""
+        return MIXTURE_DEFAULTS | params if params.get("form") == MIXTURE else params
+
+    def check_params(self) -> None:
+        """Refuse also what the form does not look at."""
+        super().check_params()
+        form = self.settings.form
+        unused = MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
+        for name in unused:
+            value, usual = getattr(self.settings, name), getattr(self.settings_class, name)
+            is_rounded = isinstance(usual, float) and math.isclose(value, usual, rel_tol=1e-6)
+            if value != usual and not is_rounded:
+                raise ParameterError(
+                    f'TransCF with form="{form}" does not look at {name}, which is {value!r} here: '
+                    "leave it out, or take another form."
+                )
+
+    def set_params(self, **values: Any) -> Self:
+        """Set hyper-parameters for the next `fit`; see `Recommender.set_params`.
+
+        With a form that is learned in another way, what was left at the defaults of the one before
+        takes those of the new one.
+        """
+        form = self.settings.form
+        now, then = (which == MIXTURE for which in (form, values.get("form", form)))
+        if now != then:
+            plain = {name: getattr(self.settings_class, name) for name in MIXTURE_DEFAULTS}
+            old, new = (MIXTURE_DEFAULTS, plain) if now else (plain, MIXTURE_DEFAULTS)
+            values = {n: new[n] for n in old if getattr(self.settings, n) == old[n]} | values
+        return super().set_params(**values)
+
+    def _points(self) -> Translated | Mixture:
         learned = self._own()
-        assert isinstance(learned, Translated), "TransCF learns nothing else"
+        assert isinstance(learned, Translated | Mixture), "TransCF learns nothing else"
         return learned
 
     # -- new people and things ---------------------------------------------------------------
@@ -108,12 +167,12 @@ class TransCF(Recommender[TransCFSettings]):
         """Add interactions without training again.
 
         New users and items are placed by their neighbours in closed form: users as in
-        `recommend_for`, items toward the mean of a_u + q_u * n_i over their first users, with
-        the length and the bias that trained items of their popularity have. Trained vectors and
-        biases stay as they are under their ids, while all neighbourhood means are renewed. Rows
-        are in the order of ids, so row numbers, and the order of `user_vectors_` and its like,
-        do change. Nothing is trained here, and it shows (`benchmarks/fold_in.py`): new items
-        come out too low on some data and too high on other, so fit again soon.
+        `recommend_for`, items toward the mean of a_u + q_u * n_i over their first users (of a_u in
+        the mixture), with the length and the bias that trained items of their popularity have.
+        Trained vectors and biases stay as they are under their ids, while all neighbourhood means
+        are renewed. Rows are in the order of ids, so row numbers, and the order of `user_vectors_`
+        and its like, do change. Nothing is trained here, and it shows (`benchmarks/fold_in.py`):
+        new items come out too low on some data and too high on other, so fit again soon.
 
         Args:
             log: New interactions, with old or new ids, in any form that `fit` takes.
@@ -130,7 +189,9 @@ class TransCF(Recommender[TransCFSettings]):
             (3, 4)
         """
         self._check_growing()
-        log, learned = as_interactions(log), self._translated()
+        log, learned = as_interactions(log), self._points()
+        if isinstance(learned, Mixture):
+            return self._add(learned.grown(log))
         by_place = replace(
             self.settings_, recency=learned.recency, half_life=None, confidence="none"
         )
@@ -150,7 +211,7 @@ class TransCF(Recommender[TransCFSettings]):
         Returns:
             Table `user_id, item_id, translation` (a list of `dim` numbers), in the given order.
         """
-        learned = self._translated()
+        learned = self._points()
         user_ids, item_ids, users, items = tables.pair_rows(learned, pairs)
         vectors = learned.translations(users, items)
         kind = pl.Array(pl.Float32, vectors.shape[1])

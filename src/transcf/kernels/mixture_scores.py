@@ -1,0 +1,109 @@
+"""Scores of the mixture of translations: a logarithm of a sum of exponentials over a history."""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from transcf.threads import one_blas_thread, share
+
+from . import Array, compiled, inner
+from .exponentials import exp_lanes, log_lanes, max_lanes
+from .lanes import LANES, fill, load, store, zeros
+
+#: Items that are scored together, and rows of histories: what fits into a cache.
+_ITEMS, _ROWS = 496, 128
+
+
+class People(NamedTuple):
+    """Points that people are moved to.
+
+    Attributes:
+        starts: Where each person's points start, (n + 1,) int64.
+        points: v, (n_points, width) float32, see `kernels.mixture`.
+        offsets: e with the logarithm of the weight, (n_points,) float32.
+    """
+
+    starts: Array
+    points: Array
+    offsets: Array
+
+
+def score_people(people: People, items: Array, heights: Array, n_items: int) -> Array:
+    """Score all items for people.
+
+    Args:
+        people: Their points; somebody without any scores NaN.
+        items: b, (n, width) float32; n is a multiple of 16, the last rows may be none.
+        heights: h, (n,) float32.
+        n_items: How many of them there are.
+
+    Returns:
+        log sum_k exp(v_k . b_i + e_k) + h_i, (n, n_items) float32.
+    """
+    scores = np.empty((len(people.starts) - 1, n_items), np.float32)
+    groups = _groups(people.starts)
+    with one_blas_thread():
+        share(len(groups) - 1, partial(_score, people, items, heights, groups, scores))
+    return scores
+
+
+@compiled
+def _groups(starts: Array) -> Array:
+    """Where groups of people start who are scored together, whoever scores them."""
+    groups, found, n = np.zeros(len(starts), np.int64), 0, 0
+    while n < len(starts) - 1:
+        begin = n
+        n += 1
+        while n < len(starts) - 1 and starts[n + 1] - starts[begin] <= _ROWS:
+            n += 1
+        found += 1
+        groups[found] = n
+    return groups[: found + 1]
+
+
+@compiled
+def _score(
+    people: People, items: Array, heights: Array, groups: Array, scores: Array,
+    first: int, end: int,
+) -> None:  # fmt: skip
+    """Score all items for the groups first..end-1."""
+    longest = _ROWS
+    for group in range(first, end):
+        rows = people.starts[groups[group + 1]] - people.starts[groups[group]]
+        longest = max(longest, rows)
+    memory, found = np.empty(longest * _ITEMS, np.float32), np.empty(_ITEMS, np.float32)
+    for group in range(first, end):
+        begin, stop = groups[group], groups[group + 1]
+        start, last = people.starts[begin], people.starts[stop]
+        for left in range(0, len(items), _ITEMS):
+            size = min(_ITEMS, len(items) - left)
+            flat = memory[: (last - start) * size]
+            if last > start:
+                tile = flat.reshape(last - start, size)
+                np.dot(people.points[start:last], items[left : left + size].T, tile)
+            for n in range(begin, stop):
+                own, until = people.starts[n], people.starts[n + 1]
+                if own == until:
+                    scores[n, left : left + size] = np.nan
+                    continue
+                offsets = people.offsets[own:until]
+                rows_of_one = flat[(own - start) * size : (until - start) * size]
+                _log_sums(rows_of_one, offsets, heights, left, size, found)
+                for i in range(min(size, scores.shape[1] - left)):
+                    scores[n, left + i] = found[i]
+
+
+@inner
+def _log_sums(
+    rows: Array, offsets: Array, heights: Array, left: int, size: int, found: Array
+) -> None:
+    """Logarithms of the sums of exponentials of one person's columns, and the items' heights."""
+    for i in range(0, size, LANES):
+        highest = load(rows, i) + fill(offsets[0])
+        for k in range(1, len(offsets)):
+            highest = max_lanes(load(rows, k * size + i) + fill(offsets[k]), highest)
+        total = zeros(highest)
+        for k in range(len(offsets)):
+            total = total + exp_lanes(load(rows, k * size + i) + fill(offsets[k]) - highest)
+        store(found, i, highest + log_lanes(total) + load(heights, left + i))

@@ -1,0 +1,299 @@
+"""What the mixture has learned: points of users, of items, and of items in a history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcf.data.histories import Histories
+from transcf.data.ids import Rows
+from transcf.data.interactions import Interactions
+from transcf.kernels import Array
+from transcf.kernels.mixture_scores import People, score_people
+from transcf.kernels.rows import padded, padded_width
+from transcf.learning import Arrays, Known, Learned
+from transcf.learning.contributions import Contributions, Remarks
+from transcf.learning.factors import in_pieces
+from transcf.learning.forms.base import TINY
+from transcf.models.transcf.growing import grow
+from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.mixture.table import scorer_of_many, squares
+from transcf.models.transcf.parameters import Parameters
+from transcf.models.transcf.settings import TITLES, TransCFSettings
+from transcf.retrieval.forms import nearness_form
+from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.views import BlockView, FormView
+from transcf.storage.tensors import checked
+
+#: What an effect is, after "An effect is".
+SHARE = "the past item's share in the score, which is the logarithm of a sum over the history"
+#: Pairs that are scored together; each brings its history along.
+_PAIRS_AT_ONCE = 1024
+
+
+class Mixture(Learned):
+    """Everybody is moved to a point for each item of their history; the nearest one counts.
+
+    Args:
+        known: What the model keeps of its training data.
+        settings: The model's.
+        users: a, (n_users, dim) float32.
+        items: b, (n_items, dim) float32.
+        history: p, (n_items, dim) float32; the same array as b where they are tied.
+        bias: c, (n_items,) float32.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        settings: TransCFSettings,
+        *,
+        users: Array,
+        items: Array,
+        history: Array,
+        bias: Array,
+    ) -> None:
+        """Keep them."""
+        super().__init__(known, TITLES[settings.form])
+        self.settings = settings
+        self.users, self.items, self.history, self.bias = users, items, history, bias
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, known: Known, settings: TransCFSettings) -> Mixture:
+        """Check the arrays of a file or of a training, and put them together."""
+        n_items, dim = len(known.items), settings.dim
+        items = checked(arrays, "item_vectors", np.float32, (n_items, dim))
+        history, bias = items, np.zeros(n_items, np.float32)
+        if not settings.tied:
+            history = checked(arrays, "history_vectors", np.float32, (n_items, dim))
+        if settings.item_bias:
+            bias = checked(arrays, "item_bias", np.float32, (n_items,))
+        users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
+        made = cls(known, settings, users=users, items=items, history=history, bias=bias)
+        return made._with_lonely_placed()
+
+    def _with_lonely_placed(self) -> Mixture:
+        """Return the same with a place for users of one event, who are no one's targets.
+
+        They stand where somebody new with their item would, and items that nobody else has count
+        in a history as they are recommended: else both would stay where they were drawn.
+        """
+        histories = self.known.histories
+        lonely = histories.counts == 1
+        if not lonely.any():
+            return self
+        users, history = self.users.copy(), self.history
+        users[lonely] = self.place(histories.take(np.flatnonzero(lonely)))
+        if not self.settings.tied:
+            others = histories.items[~np.repeat(lonely, histories.counts)]
+            is_heard = np.bincount(others, minlength=len(self.items)) > 0
+            history = np.where(is_heard[:, None], history, self.items)
+        return self._changed(users=users, history=history)
+
+    def _changed(self, **arrays: Array) -> Mixture:
+        own = {"users": self.users, "items": self.items, "history": self.history, "bias": self.bias}
+        return Mixture(self.known, self.settings, **(own | arrays))
+
+    def arrays(self) -> Arrays:
+        """Return the points, and biases where items have them."""
+        arrays = {"user_vectors": self.users, "item_vectors": self.items}
+        if not self.settings.tied:
+            arrays["history_vectors"] = self.history
+        return arrays | ({"item_bias": self.bias} if self.settings.item_bias else {})
+
+    # -- scores ------------------------------------------------------------------------------
+
+    @cached_property
+    def item_side(self) -> tuple[Array, Array, int]:
+        """B and h of the items and of zeros up to whole lanes both ways, and how many items."""
+        n_items, gamma = len(self.items), self.settings.tau + self.settings.beta
+        empty = padded_width(n_items) - n_items
+        heights = np.pad(self.bias - gamma * squares(self.items), (0, empty)).astype(np.float32)
+        items = np.pad(self.items, ((0, empty), (0, 0)))
+        return padded(items).reshape(len(items), -1), heights, n_items
+
+    @cached_property
+    def _history_lengths(self) -> Array:
+        return squares(self.history)
+
+    def _points(self, histories: Histories, users: Array) -> People:
+        """Where people are moved to: a point for each item of their histories.
+
+        Args:
+            histories: Of the people.
+            users: a of each, (n, dim).
+        """
+        tau, beta = self.settings.tau, self.settings.beta
+        own = np.repeat(users, histories.counts, axis=0)
+        points = 2 * (np.float32(tau) * self.history[histories.items] + np.float32(beta) * own)
+        offsets = -tau * self._history_lengths[histories.items] - beta * squares(own)
+        offsets += self.log_weights(histories)
+        width = self.item_side[0].shape[1]
+        return People(
+            histories.indptr,
+            padded(points).reshape(-1, width),
+            offsets.astype(np.float32),
+        )
+
+    def log_weights(self, histories: Histories) -> Array:
+        """Logarithms of how much items count by their distance from the present, (n_events,)."""
+        if not self.known.timed:
+            return np.zeros(len(histories.items))
+        ago = np.repeat(histories.counts, histories.counts) - histories.places + 1
+        fading: Array = -self.settings.rho * np.log(ago)
+        return fading
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        people = self._points(self.known.histories.take(users), self.users[users])
+        return score_people(people, *self.item_side)
+
+    def for_many(self, users: Rows) -> Scorer:
+        """Return what scores these users fastest."""
+        return scorer_of_many(self, users)
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows by the direct formula: (n,)."""
+
+        def score(u: Rows, i: Rows) -> Scores:
+            taken, b = self.known.histories.take(u), self.items[i].astype(np.float64)
+            logs = self._near(taken, b)
+            away = np.square(self.users[u] - b).sum(axis=1)
+            scores: Scores = self.bias[i] - self.settings.beta * away + _log_sums(taken, logs)
+            return scores
+
+        return in_pieces(score, users, items, _PAIRS_AT_ONCE)
+
+    def _near(self, histories: Histories, items: Array) -> Array:
+        """Logarithms of what each item of a history adds to the score of one item.
+
+        Args:
+            histories: Of the people.
+            items: The scored item of each, (n, dim) float64.
+
+        Returns:
+            log w_k - tau |p_k - b|^2, (n_events,) float64.
+        """
+        scored = np.repeat(items, histories.counts, axis=0)
+        away = np.square(self.history[histories.items] - scored).sum(axis=1)
+        near: Array = self.log_weights(histories) - self.settings.tau * away
+        return near
+
+    def shares(self, histories: Histories, items: Rows) -> Array:
+        """Shares of each history's items in the score of one item: they add up to one each.
+
+        Where somebody stands does not matter: it is the same factor for all items of a history.
+
+        Args:
+            histories: Of the people.
+            items: The scored item of each, (n,) rows.
+        """
+        logs = self._near(histories, self.items[items].astype(np.float64))
+        shares: Array = np.exp(logs - np.repeat(_log_sums(histories, logs), histories.counts))
+        return shares
+
+    def translations(self, users: Rows, items: Rows) -> Scores:
+        """Return where users are moved for items, by pairs of rows: (n, dim).
+
+        The mean of the translations r_uk = g (p_k - a_u), g = tau / (tau + beta), by their shares.
+        """
+        histories = self.known.histories.take(users)
+        middle = _averages(histories, self.shares(histories, items), self.history)
+        tau, beta = self.settings.tau, self.settings.beta
+        moved: Scores = (tau / max(tau + beta, TINY) * (middle - self.users[users])).astype(
+            np.float32
+        )
+        return moved
+
+    def guests(self, histories: Histories) -> Scorer:
+        """Move people, who stand in the middle of their items, and score all items for them."""
+        places = self.place(histories)
+
+        def score(rows: Rows) -> Scores:
+            return score_people(self._points(histories.take(rows), places[rows]), *self.item_side)
+
+        return BlockView(self.name, self.rankable, score)
+
+    def place(self, histories: Histories) -> Array:
+        """Place people by their items: a, (n, dim) float32."""
+        weights = np.exp(self.log_weights(histories))
+        return _averages(histories, weights, self.items).astype(np.float32)
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Return the shares of a history's items in the score of another: they add up to one."""
+        people = Histories.of([history], len(self.known.items))
+        return Contributions(history, self.shares(people, np.array([item], np.int32)), SHARE)
+
+    def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
+        """Say how far somebody and the nearest of their items are from the item."""
+        people = Histories.of([history], len(self.known.items))
+        a = self.place(people)[0] if user is None else self.users[user]
+        b = self.items[item].astype(np.float64)
+        own = float(np.square(a - b).sum())
+        nearest = float(np.square(self.history[history] - b).sum(axis=1).min())
+        bias = float(self.bias[item])
+        words = (
+            f"Squared distances from the item: {nearest:.4f} from the nearest point of the "
+            f"history, {own:.4f} from the user's own; the item's bias is {bias:.4f}.",
+            "Without a past item of the share x the score would change by log(1 - x).",
+        )
+        return Remarks(words, {"bias": bias, "distance": own, "nearest_distance": nearest})
+
+    def grown(self, log: Interactions) -> Mixture:
+        """Return the same with interactions added: trained points stay, new ones are placed.
+
+        Items are placed in the middle of their users, as in the form without translation (see
+        `grow`), and users as somebody new with their history is.
+        """
+        settings = replace(self.settings, form="still")
+        points = Translated(self.known, settings, Parameters(self.users, self.items, self.bias))
+        larger = grow(points, log, np.ones(len(log), np.float32))
+        known, own = larger.known, larger.parameters
+        history = own.items
+        if not self.settings.tied:
+            history = own.items.copy()
+            trained = self.rankable
+            history[known.items.rows(self.known.items.series)[trained]] = self.history[trained]
+        is_new = known.active.copy()
+        is_new[known.users.rows(self.known.users.series)[self.known.active]] = False
+        arrays = {"items": own.items, "history": history, "bias": own.item_bias}
+        made = Mixture(known, self.settings, users=own.users, **arrays)
+        own.users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
+        return made
+
+    def with_bias(self, offset: Scores) -> Mixture | None:
+        """Return the same with a number added to each item's bias; None where it has none."""
+        if not self.settings.item_bias:
+            return None
+        return self._changed(bias=self.bias + offset)
+
+    def item_similarity(self) -> Scorer:
+        """Return how near items are to items."""
+        return FormView(self.name, self.rankable, nearness_form(self.items))
+
+    def user_similarity(self) -> Scorer:
+        """Return how near users are to users."""
+        return FormView(self.name, self.known.active, nearness_form(self.users))
+
+
+def _log_sums(histories: Histories, logs: Array) -> Array:
+    """Logarithms of sums of exponentials over each history: (n,); NaN where it is empty."""
+    starts, counts = histories.indptr[:-1], histories.counts
+    padded_logs = np.append(logs, -np.inf)  # a start may be the end
+    highest = np.where(counts > 0, np.maximum.reduceat(padded_logs, starts), 0.0)
+    above = np.append(np.exp(logs - np.repeat(highest, counts)), 0.0)
+    sums = np.where(counts > 0, np.add.reduceat(above, starts), np.nan)
+    found: Array = highest + np.log(sums)
+    return found
+
+
+def _averages(histories: Histories, weights: Array, values: Array) -> Array:
+    """Weighted means of items' values over histories: (n, dim) float64; 0 where one is empty."""
+    shape = (len(histories), len(values))
+    matrix = sp.csr_array((weights, histories.items, histories.indptr), shape=shape)
+    totals = np.asarray(matrix.sum(axis=1))[:, None]
+    means: Array = matrix @ values.astype(np.float64) / np.where(totals > 0, totals, 1.0)
+    return means

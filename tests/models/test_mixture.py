@@ -1,0 +1,240 @@
+"""The mixture of translations as a model: scores, newcomers, explanations, additions."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.models.mixture_oracle import Oracle
+
+from transcf import Interactions, TransCF, read_interactions, synthesize
+from transcf.data.histories import Histories
+from transcf.errors import ParameterError
+from transcf.models.transcf.mixture.learned import Mixture
+from transcf.threads import use_threads
+
+SMALL = {"form": "mixture", "dim": 12, "epochs": 4}
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    return synthesize(users=120, items=50, interactions=1500, seed=3)
+
+
+@pytest.fixture(scope="module")
+def model(log: Interactions) -> TransCF:
+    return TransCF(**SMALL).fit(log)
+
+
+def learned_by(model: TransCF) -> Mixture:
+    learned = model.learned_
+    assert isinstance(learned, Mixture)
+    return learned
+
+
+def oracle_of(model: TransCF) -> Oracle:
+    learned = learned_by(model)
+    arrays = (learned.users, learned.items, learned.history, learned.bias)
+    return Oracle(
+        *(array.astype(np.float64) for array in arrays), histories=[], negatives=np.arange(0),
+        tau=model.tau, beta=model.beta, tied=model.tied,
+    )  # fmt: skip
+
+
+def weights(length: int, rho: float) -> np.ndarray:
+    return np.arange(length, 0, -1.0) ** -rho
+
+
+@pytest.mark.parametrize("changes", [{}, {"tied": True}, {"item_bias": False}, {"tau": 10.0}])
+def test_scores_are_those_of_the_formula(log: Interactions, changes: dict) -> None:
+    model = TransCF(**SMALL, **changes).fit(log)
+    oracle, users = oracle_of(model), np.array([0, 7, 50], np.int32)
+    block = model.score_block(users)
+    for row, user in enumerate(users):
+        history = model.histories_[user].tolist()
+        by_place = weights(len(history), model.rho)
+        expected = [oracle.score(user, history, by_place, item) for item in range(log.n_items)]
+        np.testing.assert_allclose(block[row], expected, rtol=2e-5, atol=2e-5)
+        pairs = model.score_pairs(np.full(5, user, np.int32), np.arange(5, dtype=np.int32))
+        np.testing.assert_allclose(pairs, expected[:5], rtol=1e-5, atol=1e-5)
+
+
+def test_without_times_no_place_counts_more(log: Interactions) -> None:
+    pairs = read_interactions(log.to_frame().select("user_id", "item_id"))
+    faded, even = (TransCF(**SMALL, rho=rho).fit(pairs) for rho in (3.0, 0.0))
+    everybody = np.arange(pairs.n_users, dtype=np.int32)
+    np.testing.assert_array_equal(faded.score_block(everybody), even.score_block(everybody))
+
+
+def test_without_tau_histories_say_nothing(log: Interactions) -> None:
+    model = TransCF(**SMALL, tau=0.0).fit(log)
+    learned = learned_by(model)
+    away = ((learned.users[:, None] - learned.items[None]) ** 2).sum(axis=2)
+    expected = learned.bias - model.beta * away
+    found = model.score_block(np.arange(log.n_users, dtype=np.int32))
+    lead = expected - expected.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(found - found.mean(axis=1, keepdims=True), lead, atol=2e-5)
+
+
+def test_leaving_an_item_out_changes_the_score_by_what_its_share_says(model: TransCF) -> None:
+    learned, oracle = learned_by(model), oracle_of(model)
+    for user, item in ((0, 3), (5, 11), (17, 40)):
+        history = model.histories_[user]
+        found = learned.contributions(history, item)
+        assert found.effects.sum() == pytest.approx(1)
+        assert (found.effects >= 0).all()
+        by_place, top = weights(len(history), model.rho), int(found.effects.argmax())
+        whole = oracle.score(user, history.tolist(), by_place, item)
+        less = oracle.score(user, np.delete(history, top).tolist(), np.delete(by_place, top), item)
+        assert less - whole == pytest.approx(np.log1p(-found.effects[top]), abs=1e-5)
+
+
+def test_explanations_say_so(model: TransCF) -> None:
+    user = model.users_.series[0]
+    item = model.recommend(user, k=1)["item_id"][0]
+    text = str(model.explain(user, item))
+    assert "log(1 - x)" in text
+    assert "share in the score" in text
+
+
+def test_order_counts_for_somebody_new(model: TransCF) -> None:
+    ids = model.items_.series[:4].to_list()
+    there, back = (model.recommend_for(history, k=10) for history in (ids, ids[::-1]))
+    assert not there.equals(back)
+
+
+def test_additions_are_heard_at_once(log: Interactions) -> None:
+    model = TransCF(**SMALL).fit(log)
+    before = learned_by(model)
+    user, items = log.users.series[0], log.items.series
+    own = set(model.histories_[0].tolist())
+    other = next(row for row in range(log.n_items) if row not in own)
+    added = pl.DataFrame(
+        {
+            "user": [user, "stranger", "stranger"],
+            "item": [items[other], items[1], "novelty"],
+            "timestamp": [2_000_000_000, 2_000_000_001, 2_000_000_002],
+        }
+    )
+    model.partial_fit(read_interactions(added))
+    after = learned_by(model)
+    row = int(model.users_.rows(pl.Series([user]))[0])
+    assert model.items_.ids(model.histories_[row][-1:]).to_list() == [items[other]]
+    rows = model.items_.rows(log.items.series)
+    np.testing.assert_array_equal(after.items[rows], before.items)
+    np.testing.assert_array_equal(after.history[rows], before.history)
+    assert model.recommend("stranger", k=3).shape == (3, 4)
+    assert np.isfinite(after.items).all()
+
+
+def test_translations_go_from_the_user_toward_the_history(model: TransCF) -> None:
+    learned = learned_by(model)
+    user, item = 4, 9
+    history = model.histories_[user]
+    shares = learned.shares(Histories.of([history], 50), np.array([item], np.int32))
+    middle = (shares[:, None] * learned.history[history]).sum(axis=0)
+    expected = model.tau / (model.tau + model.beta) * (middle - learned.users[user])
+    pairs = pl.DataFrame({"user": [model.users_.series[user]], "item": [model.items_.series[item]]})
+    found = model.translation(pairs)["translation"].to_numpy()[0]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_the_form_brings_its_own_defaults() -> None:
+    assert TransCF(form="mixture").learning_rate != TransCF().learning_rate
+    assert TransCF(form="mixture", learning_rate=0.5).learning_rate == 0.5
+    there = TransCF(dim=8).set_params(form="mixture")
+    assert there.get_params() == TransCF(form="mixture", dim=8).get_params()
+    assert there.set_params(form="still").get_params() == TransCF(form="still", dim=8).get_params()
+    assert TransCF(epochs=3).set_params(form="mixture").epochs == 3
+
+
+def test_points_stay_in_the_ball(model: TransCF) -> None:
+    learned = learned_by(model)
+    for points in (learned.users, learned.items, learned.history):
+        assert np.linalg.norm(points, axis=1).max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("changes", [{}, {"tied": True, "beta": 0.5}, {"trend": 1.0}])
+def test_many_are_scored_as_one_by_one(log: Interactions, changes: dict) -> None:
+    model = TransCF(**SMALL, **changes).fit(log)
+    everybody = np.arange(log.n_users, dtype=np.int32)
+    many = model.for_many(everybody)
+    assert many is not model.learned_, "a table pays here, and is made"
+    one_by_one = np.vstack([model.score_block(everybody[n : n + 1]) for n in everybody])
+    np.testing.assert_allclose(many.score_block(everybody), one_by_one, rtol=1e-5, atol=1e-5)
+
+
+def test_lists_for_everybody_are_those_of_the_formula(model: TransCF) -> None:
+    oracle = oracle_of(model)
+    lists = model.recommend(model.users_.series, k=5)
+    for user in range(0, len(model.users_), 11):
+        history = model.histories_[user].tolist()
+        by_place = weights(len(history), model.rho)
+        scores = np.array([oracle.score(user, history, by_place, i) for i in range(50)])
+        scores[history] = -np.inf
+        expected = model.items_.ids(np.argsort(-scores)[:5].astype(np.int32)).to_list()
+        own = lists.filter(pl.col("user_id") == model.users_.series[user])
+        assert own["item_id"].to_list() == expected
+
+
+def test_few_people_need_no_table(model: TransCF) -> None:
+    assert model.for_many(np.arange(2, dtype=np.int32)) is model.learned_
+
+
+def test_nobody_asked_for_gets_nothing(model: TransCF) -> None:
+    assert model.score_block(np.empty(0, np.int32)).shape == (0, 50)
+    assert model.recommend([], k=3).shape == (0, 4)
+
+
+def test_users_of_one_event_stand_where_somebody_new_would(log: Interactions) -> None:
+    table = log.to_frame().select("user_id", "item_id", "timestamp")
+    alone = pl.DataFrame({"user_id": ["alone"], "item_id": ["rarity"], "timestamp": [5]})
+    model = TransCF(**SMALL).fit(read_interactions(pl.concat([table, alone.cast(table.schema)])))
+    learned = learned_by(model)
+    row = int(model.users_.rows(pl.Series(["alone"]))[0])
+    item = int(model.items_.rows(pl.Series(["rarity"]))[0])
+    np.testing.assert_array_equal(learned.users[row], learned.items[item])
+    np.testing.assert_array_equal(learned.history[item], learned.items[item])
+
+
+def test_items_known_by_name_alone_are_placed_when_they_come(log: Interactions) -> None:
+    late = log.item_rows == log.item_rows.max()
+    train, rest = log.select(~late), log.select(late)
+    model = TransCF(**SMALL).fit(train)
+    model.partial_fit(rest)
+    learned, row = learned_by(model), int(log.item_rows.max())
+    np.testing.assert_array_equal(learned.history[row], learned.items[row])
+    assert model.rankable[row]
+
+
+def test_points_beyond_the_ball_need_no_table(log: Interactions) -> None:
+    model = TransCF(**SMALL, bound="none").fit(log)
+    learned = learned_by(model)
+    far = learned._changed(items=50 * learned.items)
+    everybody = np.arange(log.n_users, dtype=np.int32)
+    assert far.for_many(everybody) is far
+
+
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [
+        ({"form": "mixture", "margin": 5.0}, "margin"),
+        ({"form": "mixture", "solver": "exact"}, "solver"),
+        ({"tau": 9.0}, "tau"),
+    ],
+)
+def test_what_a_form_does_not_look_at_is_refused(
+    log: Interactions, params: dict, name: str
+) -> None:
+    with pytest.raises(ParameterError, match=f"does not look at {name}"):
+        TransCF(**params).fit(log)
+
+
+def test_scores_do_not_depend_on_threads(model: TransCF) -> None:
+    everybody = np.arange(len(model.users_), dtype=np.int32)
+    for scorer in (model, model.for_many(everybody)):
+        found = []
+        for threads in (1, 3):
+            with use_threads(threads):
+                found.append(scorer.score_block(everybody))
+        np.testing.assert_array_equal(*found)
