@@ -229,3 +229,5 @@ def test_a_model_may_be_in_the_tables_of_some_protocols_only(folder) -> None:
     found = run_study(study(folder, models=models, datasets=datasets))
     names = [[done.name for done in each.runs] for each in found]
     assert names == [["popularity", "random"], ["popularity"]]
+    only = study(folder, models=models[1:], datasets=datasets)
+    assert len(list(run_study(only))) == 1, "no table without models"

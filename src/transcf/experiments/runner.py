@@ -45,6 +45,7 @@ def run_study(
         (dataset, protocol, _contenders(study, dataset, protocol))
         for dataset in study.datasets
         for protocol in study.by(dataset)
+        if study.under(protocol)
     ]
     metric = study.paired_tests or study.metrics[0]
     for dataset, protocol, contenders in plans:
