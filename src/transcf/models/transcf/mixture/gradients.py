@@ -30,7 +30,7 @@ from transcf.models.transcf.mixture.batches import SHARDS
 from transcf.threads import share
 
 #: Fewer rows than this are done before a thread is told to.
-ROWS_OF_A_THREAD = 256
+ROWS_OF_A_THREAD = 1024
 
 
 class Points(NamedTuple):
@@ -114,10 +114,15 @@ class Gradients:
         places = len(drawn.vectors)
         show = partial(show_negatives, kernel, negatives, points.items, points.bias, stand_for)
         share(places, partial(show, drawn, touched), least=ROWS_OF_A_THREAD)
-        share(SHARDS, partial(gather, kernel, batch, *points, work))
-        share(SHARDS, partial(run_shards, kernel, batch, drawn, work))
         users = np.empty((len(batch.users), points.users.shape[1]), np.float32)
-        share(len(users), partial(user_slopes, kernel, batch, work, points.users, users))
+
+        def run(first: int, end: int) -> None:
+            gather(kernel, batch, *points, work, first, end)
+            run_shards(kernel, batch, drawn, work, first, end)
+            whose = batch.shards[first], batch.shards[end]
+            user_slopes(kernel, batch, work, points.users, users, *whose)
+
+        share(SHARDS, run)
         share(places, partial(sum_negatives, work, touched), least=ROWS_OF_A_THREAD)
         n = add_events(batch, drawn, work, touched)
         rows = touched.rows[:n]
