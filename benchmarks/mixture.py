@@ -30,6 +30,7 @@ from transcf.data.interactions import Interactions
 from transcf.kernels import Array, compiled
 from transcf.kernels.exponentials import exp_lanes
 from transcf.kernels.lanes import LANES, load, store
+from transcf.kernels.rows import padded_width
 from transcf.learning import Known
 from transcf.models.transcf import TransCFSettings
 from transcf.models.transcf.mixture.learned import Mixture
@@ -53,7 +54,7 @@ def exponentials(tile: Array) -> None:
 def arithmetic(events: int, settings: TransCFSettings) -> Callable[[], None]:
     """Products and exponentials of an epoch with so many events."""
     rng, size = np.random.default_rng(0), settings.batch_events or 1024
-    drawn = -(-settings.shared_negatives // LANES) * LANES
+    drawn = padded_width(settings.shared_negatives)
     moved = rng.standard_normal((size, settings.dim)).astype(np.float32) / 10
     negatives = rng.standard_normal((drawn, settings.dim)).astype(np.float32) / 10
     tile, back = np.empty((size, drawn), np.float32), np.empty_like(moved)

@@ -6,6 +6,7 @@ below -87 are about 1e-38 rather than 0, above 88 about 1e38 rather than infinit
 NaN. Logarithms are of positive, finite numbers that are not denormal.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -28,6 +29,26 @@ _BIAS, _MANTISSA = 127, 23
 #: The bits of the root of 1/2: from there on the exponent counts.
 _ROOT_OF_HALF = 0x3F3504F3
 _FUSED = ("contract",)
+_FLOATS = ir.VectorType(ir.FloatType(), LANES)
+_WHOLE = ir.VectorType(ir.IntType(32), LANES)
+
+
+def _tools(builder: Any) -> tuple[Callable[..., Any], ...]:
+    """Return what formulas are written with: constants of both types, sums and products."""
+
+    def constant(value: float) -> Any:
+        return ir.Constant(_FLOATS, [value] * LANES)
+
+    def same(value: int) -> Any:
+        return ir.Constant(_WHOLE, [value] * LANES)
+
+    def add(left: Any, right: Any) -> Any:
+        return builder.fadd(left, right, flags=_FUSED)
+
+    def times(left: Any, right: Any) -> Any:
+        return builder.fmul(left, right, flags=_FUSED)
+
+    return constant, same, add, times
 
 
 @intrinsic
@@ -35,23 +56,12 @@ def exp_lanes(typing: Any, lanes: Any) -> Any:
     """E to the power of each of sixteen float32 numbers."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vector = ir.VectorType(ir.FloatType(), LANES)
-        whole = ir.VectorType(ir.IntType(32), LANES)
-
-        def constant(value: float) -> Any:
-            return ir.Constant(vector, [value] * LANES)
-
-        def add(left: Any, right: Any) -> Any:
-            return builder.fadd(left, right, flags=_FUSED)
-
-        def times(left: Any, right: Any) -> Any:
-            return builder.fmul(left, right, flags=_FUSED)
-
+        constant, same, add, times = _tools(builder)
         x = args[0]
         for order, bound in (("<", _LOWEST), (">", _HIGHEST)):
             beyond = builder.fcmp_ordered(order, x, constant(bound))
             x = builder.select(beyond, constant(bound), x)
-        kind = ir.FunctionType(vector, [vector])
+        kind = ir.FunctionType(_FLOATS, [_FLOATS])
         nearest = builder.module.declare_intrinsic(f"llvm.rint.v{LANES}f32", (), kind)
         n = builder.call(nearest, [times(x, constant(_LOG2_E))])
         r = add(x, times(n, constant(-_LN2_HIGH)))
@@ -60,9 +70,9 @@ def exp_lanes(typing: Any, lanes: Any) -> Any:
         for term in _TERMS[1:]:
             series = add(times(series, r), constant(term))
         result = add(add(times(series, times(r, r)), r), constant(1.0))
-        exponent = builder.add(builder.fptosi(n, whole), ir.Constant(whole, [_BIAS] * LANES))
-        scale = builder.shl(exponent, ir.Constant(whole, [_MANTISSA] * LANES))
-        return builder.fmul(result, builder.bitcast(scale, vector))
+        exponent = builder.add(builder.fptosi(n, _WHOLE), same(_BIAS))
+        scale = builder.shl(exponent, same(_MANTISSA))
+        return builder.fmul(result, builder.bitcast(scale, _FLOATS))
 
     return lanes(lanes), generate
 
@@ -72,26 +82,12 @@ def log_lanes(typing: Any, lanes: Any) -> Any:
     """Natural logarithms of sixteen positive float32 numbers."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vector = ir.VectorType(ir.FloatType(), LANES)
-        whole = ir.VectorType(ir.IntType(32), LANES)
-
-        def constant(value: float) -> Any:
-            return ir.Constant(vector, [value] * LANES)
-
-        def same(value: int) -> Any:
-            return ir.Constant(whole, [value] * LANES)
-
-        def add(left: Any, right: Any) -> Any:
-            return builder.fadd(left, right, flags=_FUSED)
-
-        def times(left: Any, right: Any) -> Any:
-            return builder.fmul(left, right, flags=_FUSED)
-
-        bits = builder.bitcast(args[0], whole)
+        constant, same, add, times = _tools(builder)
+        bits = builder.bitcast(args[0], _WHOLE)
         above = builder.ashr(builder.sub(bits, same(_ROOT_OF_HALF)), same(_MANTISSA))
         fraction = builder.sub(bits, builder.shl(above, same(_MANTISSA)))
-        f = add(builder.bitcast(fraction, vector), constant(-1.0))
-        n = builder.sitofp(above, vector)
+        f = add(builder.bitcast(fraction, _FLOATS), constant(-1.0))
+        n = builder.sitofp(above, _FLOATS)
         series = constant(_LOG_TERMS[0])
         for term in _LOG_TERMS[1:]:
             series = add(times(series, f), constant(term))

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.lanes import LANES
 from transcf.kernels.mixture import (
     CHUNK,
     Batch,
@@ -26,6 +25,7 @@ from transcf.kernels.mixture_items import (
     show_negatives,
     sum_negatives,
 )
+from transcf.kernels.rows import padded_width
 from transcf.models.transcf.mixture.batches import SHARDS
 from transcf.threads import share
 
@@ -92,7 +92,7 @@ class Gradients:
     ) -> None:
         """Make room for any batch."""
         self._kernel = kernel
-        drawn = -(-most_negatives // LANES) * LANES
+        drawn = padded_width(most_negatives)
         self._work = _work(most_events, drawn, width)
         self._touched = _touched(drawn + min(most_events, n_items), width)
         self._negatives = Negatives(
