@@ -44,12 +44,12 @@ QUICK: dict[str, dict[str, object]] = {
     "cdae": {"dim": 16, "learning_rate": 0.03, "batch_size": 64, "epochs": 8},
     "neumf": {"dim": 8, "learning_rate": 0.02, "epochs": 6},
     "lightgcn": {"dim": 16, "learning_rate": 0.02, "epochs": 15},
-    "transcf": {"dim": 32},
+    "transcf": {"dim": 16, "epochs": 8},
+    "transcf-translation": {"dim": 32},
     "transcf-dot": {"dim": 32},
     "transcf-alt": {"dim": 32},
     "transcf-still": {"dim": 32},
     "transcf-emb": {"dim": 32},
-    "transcf-mixture": {"dim": 16, "epochs": 8},
     "blend": {"parts": "itemknn + bpr(dim=16, learning_rate=0.2, epochs=5)"},
 }
 

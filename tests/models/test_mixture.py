@@ -140,12 +140,12 @@ def test_translations_go_from_the_user_toward_the_history(model: TransCF) -> Non
 
 
 def test_the_form_brings_its_own_defaults() -> None:
-    assert TransCF(form="mixture").learning_rate != TransCF().learning_rate
-    assert TransCF(form="mixture", learning_rate=0.5).learning_rate == 0.5
-    there = TransCF(dim=8).set_params(form="mixture")
-    assert there.get_params() == TransCF(form="mixture", dim=8).get_params()
+    assert TransCF(form="still").learning_rate != TransCF().learning_rate
+    assert TransCF(form="still", learning_rate=0.5).learning_rate == 0.5
+    there = TransCF(form="dot", dim=8).set_params(form="mixture")
+    assert there.get_params() == TransCF(dim=8).get_params()
     assert there.set_params(form="still").get_params() == TransCF(form="still", dim=8).get_params()
-    assert TransCF(epochs=3).set_params(form="mixture").epochs == 3
+    assert TransCF(form="alt", epochs=3).set_params(form="mixture").epochs == 3
 
 
 def test_points_stay_in_the_ball(model: TransCF) -> None:
@@ -220,7 +220,7 @@ def test_points_beyond_the_ball_need_no_table(log: Interactions) -> None:
     [
         ({"form": "mixture", "margin": 5.0}, "margin"),
         ({"form": "mixture", "solver": "exact"}, "solver"),
-        ({"tau": 9.0}, "tau"),
+        ({"form": "translation", "tau": 9.0}, "tau"),
     ],
 )
 def test_what_a_form_does_not_look_at_is_refused(

@@ -20,7 +20,13 @@ from transcf.models.transcf.parameters import Parameters
 # "emb" has the score of "translation".
 SCORES = [name for name in FORMS if name != "emb"]
 PLAIN = TransCFSettings(
-    dim=3, negatives=1, rank_weighting=False, item_bias=False, tie_neighbors=True, decay="none"
+    form="translation",
+    dim=3,
+    negatives=1,
+    rank_weighting=False,
+    item_bias=False,
+    tie_neighbors=True,
+    decay="none",
 )
 EXTRAS = {
     "plain": {},

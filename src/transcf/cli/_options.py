@@ -150,14 +150,12 @@ def read_params(
 ) -> dict[str, Any]:
     """Read `--set NAME=VALUE` by the rules of a model, on top of a preset if one is named."""
     from transcf.learning.rules import parse
-    from transcf.models.registry import model_class
+    from transcf.models.registry import model_class, preset_of
 
     kind = model_class(name)
     params: dict[str, Any] = {}
     if preset_name is not None:
-        from transcf.learning.presets import preset
-
-        params |= preset(kind.__name__, preset_name, dataset_name(data))
+        params |= preset_of(name, preset_name, dataset_name(data))
     for setting in settings or ():
         key, equals, text = setting.partition("=")
         if not equals:

@@ -15,9 +15,8 @@ from transcf.experiments.comparison import Comparison, run_all
 from transcf.experiments.judging import Judging
 from transcf.experiments.runs import Contender, OnProgress
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
-from transcf.learning.presets import preset
 from transcf.learning.rules import Number, Rule
-from transcf.models.registry import model_class
+from transcf.models.registry import model_class, preset_of
 from transcf.protocols import protocol_named
 
 #: Yields what it is given and counts it, as progress bars do.
@@ -71,11 +70,7 @@ def _contenders(study: Study, dataset: DatasetPlan, protocol: str) -> list[Conte
 
 
 def _contender(plan: ModelPlan, dataset: DatasetPlan, budget: str | None) -> Contender:
-    named = (
-        {}
-        if plan.preset is None
-        else preset(model_class(plan.name).__name__, plan.preset, dataset.name)
-    )
+    named = {} if plan.preset is None else preset_of(plan.name, plan.preset, dataset.name)
     rules = model_class(plan.name).rules()
     params = named | plan.params
     if (plan.budget or budget) and not plan.grid and not plan.times and "recency" in rules:

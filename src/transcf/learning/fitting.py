@@ -51,6 +51,7 @@ class Fit:
         free: Parameters that may differ between a run and its resumption.
         report: Facts about the training, JSON values only.
         outcome: What came of the epochs, where there were any.
+        chosen: The settings it was learned with, where a model chose some by itself.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Fit:
     free: Collection[str] = ()
     report: dict[str, Any] = field(default_factory=dict)
     outcome: Outcome | None = None
+    chosen: Any = None
 
     def run(
         self,

@@ -284,7 +284,7 @@ class Recommender(Answers, ABC, Generic[S]):
         """Be what was learned; nothing is left of an earlier fit, which a failed one has kept."""
         for attribute in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, attribute)
-        self.learned_, self.settings_ = learned, self.settings
+        self.learned_, self.settings_ = learned, fit.chosen or self.settings
         self.report_ = fit.known.facts() | fit.report
         self.report_["seconds"] = round(time.perf_counter() - started, 3)
         self.best_epoch_, self.additions_ = None, 0

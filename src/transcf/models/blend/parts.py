@@ -1,6 +1,6 @@
 """The parts of a blend as a text: names of models, each with parameters where they are set.
 
-    ease(regularization=100.0) + transcf-mixture
+    ease(regularization=100.0) + transcf
 
 Values are numbers, words in quotes, True, False and None; nothing in a text is ever run.
 """

@@ -14,9 +14,11 @@ from transcf.data.logs import as_interactions
 from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.forms import FORMS
+from transcf.learning.settings import values_of
 from transcf.learning.triples import Problem
 from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
+from transcf.models.transcf.choosing import choose
 from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow
@@ -24,12 +26,14 @@ from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.models.transcf.mixture.training import MixtureTraining
 from transcf.models.transcf.settings import (
+    AUTO,
     MIXTURE,
-    MIXTURE_DEFAULTS,
     MIXTURE_HAS_NO,
     ONLY_MIXTURE_HAS,
     TITLES,
+    TRIPLE_DEFAULTS,
     TransCFSettings,
+    defaults_of,
 )
 
 
@@ -93,9 +97,9 @@ class TransCF(Recommender[TransCFSettings]):
     )
     # The decay of the learning rate depends on the number of epochs.
     free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
-    #: Names of the ablations, and what makes them.
+    #: Names of the forms, and what makes them; the model's own name stands for its default.
     variants: ClassVar[dict[str, dict[str, Any]]] = {
-        title.lower(): {"form": form} for form, title in TITLES.items()
+        title.lower(): {} if form == MIXTURE else {"form": form} for form, title in TITLES.items()
     }
     # Forms with the same cost learn and rank alike.
     twins: ClassVar[tuple[str, ...]] = tuple(
@@ -113,6 +117,12 @@ class TransCF(Recommender[TransCFSettings]):
 
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
+        if settings.form != AUTO:
+            return self._learn_by(fit, settings)
+        before = None if fit.before is None else self.settings_.form
+        return choose(fit, settings, self._learn_by, before)
+
+    def _learn_by(self, fit: Fit, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:
             return fit.run(MixtureTraining(fit.train, settings), settings, self._restore)
         problem = Problem.of(fit.train, settings)
@@ -125,14 +135,15 @@ class TransCF(Recommender[TransCFSettings]):
 
     @classmethod
     def suited(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Give the mixture its own defaults."""
-        return MIXTURE_DEFAULTS | params if params.get("form") == MIXTURE else params
+        """Give forms their own defaults."""
+        form = params.get("form", MIXTURE)
+        return (defaults_of(form) if form in FORMS else {}) | params
 
     def check_params(self) -> None:
         """Refuse also what the form does not look at."""
         super().check_params()
         form = self.settings.form
-        unused = MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
+        unused = () if form == AUTO else MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
         for name in unused:
             value, usual = getattr(self.settings, name), getattr(self.settings_class, name)
             is_rounded = isinstance(usual, float) and math.isclose(value, usual, rel_tol=1e-6)
@@ -148,12 +159,10 @@ class TransCF(Recommender[TransCFSettings]):
         With a form that is learned in another way, what was left at the defaults of the one before
         takes those of the new one.
         """
-        form = self.settings.form
-        now, then = (which == MIXTURE for which in (form, values.get("form", form)))
-        if now != then:
-            plain = {name: getattr(self.settings_class, name) for name in MIXTURE_DEFAULTS}
-            old, new = (MIXTURE_DEFAULTS, plain) if now else (plain, MIXTURE_DEFAULTS)
-            values = {n: new[n] for n in old if getattr(self.settings, n) == old[n]} | values
+        form = values.get("form")
+        if isinstance(form, str) and form in TITLES:
+            usual = values_of(self.settings.with_form(form))
+            values = {name: usual[name] for name in TRIPLE_DEFAULTS} | values
         return super().set_params(**values)
 
     def _points(self) -> Translated | Mixture:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from transcf.kernels import Array
 from transcf.learning import setting, settings
@@ -15,16 +15,18 @@ from transcf.learning.triples import rank_weights
 
 Bound: TypeAlias = Literal["norm", "squared", "none"]
 
-#: The form that is learned in a way of its own.
-MIXTURE = "mixture"
+#: The form that is learned in a way of its own, and the word for whatever validation prefers.
+MIXTURE, AUTO = "mixture", "auto"
+#: What "auto" chooses from: the mixture, which is taken where nothing is held out, comes first.
+CANDIDATES = (MIXTURE, "translation")
 #: What tables call models of each form.
-TITLES = {form.name: form.title for form in FORMS.values()} | {MIXTURE: "TransCF-mixture"}
-#: Defaults of the mixture where they are others.
-MIXTURE_DEFAULTS: dict[str, Any] = {
-    "epochs": 20,
-    "learning_rate": 0.01,
-    "init_scale": 0.03,
-    "recency": 0.0,
+TITLES = {MIXTURE: "TransCF"} | {form.name: form.title for form in FORMS.values()}
+#: Defaults of the forms that are learned from triples, where they are others than the mixture's.
+TRIPLE_DEFAULTS: dict[str, Any] = {
+    "epochs": 30,
+    "learning_rate": 0.05,
+    "init_scale": 0.01,
+    "recency": 4.0,
 }
 
 
@@ -85,16 +87,20 @@ MIXTURE_HAS_NO = (
 )
 
 
-@settings(init_scale=0.01, recency=4.0)
+@settings(epochs=20, learning_rate=0.01, init_scale=0.03)
 class TransCFSettings(TripleSettings, MixtureSettings):
-    """Hyper-parameters of TransCF; learning rate and regularizers are per triple."""
+    """Hyper-parameters of TransCF; learning rate and regularizers are per triple.
+
+    Defaults are those of the mixture; `TRIPLE_DEFAULTS` says where the other forms differ.
+    """
 
     form: str = setting(
-        "translation",
-        "The score. "
+        MIXTURE,
+        f'The score. "{MIXTURE}": One translation for each item of the history; the nearest one '
+        "counts. "
         + " ".join(f'"{form.name}": {form.__doc__}' for form in FORMS.values())
-        + f' "{MIXTURE}": One translation for each item of the history; the nearest one counts.',
-        words=(*FORMS, MIXTURE),
+        + f' "{AUTO}": Whichever of {" and ".join(CANDIDATES)} is better on validation data.',
+        words=(MIXTURE, *FORMS, AUTO),
     )
     decay: Literal["linear", "none"] = setting(
         "linear", '"linear" lowers the learning rate evenly over the epochs, "none" keeps it.'
@@ -141,7 +147,7 @@ class TransCFSettings(TripleSettings, MixtureSettings):
     def room(self, users: int, items: int) -> Room:
         """Return what the vectors take at least, with Adam's means of them in the mixture."""
         plain = super().room(users, items)
-        if self.form != MIXTURE:
+        if self.form not in (MIXTURE, AUTO):
             return plain
         rows = users + (1 if self.tied else 2) * items
         return replace(plain, size=3 * vectors(rows, self.dim))
@@ -149,7 +155,16 @@ class TransCFSettings(TripleSettings, MixtureSettings):
     def usual_scale(self) -> float:
         """Return what `init_scale` is by default, for this form."""
         usual = super().usual_scale()
-        return float(MIXTURE_DEFAULTS["init_scale"]) if self.form == MIXTURE else usual
+        return usual if self.form in (MIXTURE, AUTO) else float(TRIPLE_DEFAULTS["init_scale"])
+
+    def with_form(self, form: str) -> Self:
+        """Return the same for another form.
+
+        What was left at the defaults of the present one takes those of the new one.
+        """
+        present, new = defaults_of(self.form), defaults_of(form)
+        usual = {name: new[name] for name in new if getattr(self, name) == present[name]}
+        return replace(self, form=form, **usual)
 
     def rate_at(self, epoch: float) -> float:
         """Learning rate of an epoch, counted from 1; linear decay would reach 0 after the last."""
@@ -160,3 +175,10 @@ class TransCFSettings(TripleSettings, MixtureSettings):
     def rank_weights(self, n_items: int) -> Array:
         """Weight of the hinge by the number of violations among the negatives."""
         return rank_weights(self.negatives, n_items if self.rank_weighting else None)
+
+
+def defaults_of(form: str) -> dict[str, Any]:
+    """Return those defaults of a form that are not the same for all."""
+    if form in FORMS:
+        return TRIPLE_DEFAULTS
+    return {name: getattr(TransCFSettings, name) for name in TRIPLE_DEFAULTS}
