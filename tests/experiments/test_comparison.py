@@ -239,9 +239,7 @@ def test_a_table_says_who_uses_times_where_only_some_do() -> None:
     note = "Times of events are used by transcf and not by ease and bpr: let all try it with"
     some = ["ease", ("bpr", quick), ("transcf", quick)]
     assert note in str(compare(some, log))
-    assert "Times of events" not in str(
-        compare(["ease", ("transcf", {**quick, "recency": 0})], log)
-    )
+    assert "Times of events" not in str(compare(["ease", ("transcf", {**quick, "rho": 0})], log))
     assert "Times of events" not in str(compare([("ease", {"trend": 1.0}), some[2]], log))
     assert "Times of events" not in str(compare(["ease", some[2]], log, budget="small"))
     assert "Times of events" not in str(compare(some, replace(log, timestamps=None)))

@@ -150,6 +150,12 @@ def synthesize(
     users: Annotated[int, typer.Option(min=1, help="Number of users.")] = 1000,
     items: Annotated[int, typer.Option(min=1, help="Number of items to choose from.")] = 500,
     interactions: Annotated[int, typer.Option(min=1, help="Number of events.")] = 20_000,
+    drift: Annotated[
+        float, typer.Option(min=0, help="How fast items fade after they come out; 0: never.")
+    ] = 0.0,
+    sequences: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of events that follow the one before.")
+    ] = 0.0,
     seed: Seed = 0,
     as_json: JsonFlag = False,
 ) -> None:
@@ -160,7 +166,7 @@ def synthesize(
 
     if out.suffix not in (".csv", ".parquet"):
         raise ParameterError(f"{out} has an unknown ending: use .csv or .parquet.")
-    log = make_up(users, items, interactions, seed=seed)
+    log = make_up(users, items, interactions, drift=drift, sequences=sequences, seed=seed)
     if out.suffix == ".csv":
         write_csv(log, out)
     else:

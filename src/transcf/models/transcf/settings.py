@@ -152,6 +152,11 @@ class TransCFSettings(TripleSettings, MixtureSettings):
         rows = users + (1 if self.tied else 2) * items
         return replace(plain, size=3 * vectors(rows, self.dim))
 
+    @property
+    def uses_times(self) -> bool:
+        """Whether times of events matter: in the mixture also to how items of a history fade."""
+        return super().uses_times or (self.form in (MIXTURE, AUTO) and self.rho > 0)
+
     def usual_scale(self) -> float:
         """Return what `init_scale` is by default, for this form."""
         usual = super().usual_scale()
