@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import Array, inlined
+from . import Array, inlined, inner
 from .lanes import LANES, fill, load, sqrt_lanes, store
+from .neighborhood import prefetch_row
 from .rows import bring_into_ball
 
 #: How much of the running means stays at a step, of gradients and of their squares.
@@ -45,12 +46,27 @@ def step_sizes(rates: Array, numbers: Array) -> Array:
     return sizes
 
 
+@inner
+def flat(moving: Moving) -> Moving:
+    """The same with all rows in one."""
+    return Moving(moving.values.reshape(-1), moving.means.reshape(-1), moving.squares.reshape(-1))
+
+
 @inlined
-def move_row(moving: Moving, row: int, slopes: Array, at: int, step: Step) -> None:
-    """Move the numbers of a row against their gradient, which starts at `at`, and into the ball."""
-    width = moving.values.shape[1]
-    values, means = moving.values.reshape(-1), moving.means.reshape(-1)
-    squares, start = moving.squares.reshape(-1), row * width
+def prefetch_moving(moving: Moving, start: int, width: int) -> None:
+    """Ask for a row that will be moved soon, of what `flat` returns."""
+    prefetch_row(moving.values, start, width)
+    prefetch_row(moving.means, start, width)
+    prefetch_row(moving.squares, start, width)
+
+
+@inlined
+def move_row(moving: Moving, start: int, width: int, slopes: Array, at: int, step: Step) -> None:
+    """Move a row against its gradient, slopes[at : at + width], and into the ball.
+
+    It is at `start` in what `flat` returns.
+    """
+    values, means, squares = moving
     first, second = fill(np.float32(FIRST)), fill(np.float32(SECOND))
     rest, rest_of_squares = fill(np.float32(1 - FIRST)), fill(np.float32(1 - SECOND))
     size, epsilon = fill(np.float32(step.size)), fill(np.float32(EPSILON))

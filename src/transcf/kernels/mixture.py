@@ -20,16 +20,19 @@ from typing import NamedTuple
 import numpy as np
 
 from . import Array, inlined, inner
-from .adam import Moving, Step, move_row
+from .adam import Moving, Step, flat, move_row
 from .exponentials import exp_lanes
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
+from .neighborhood import prefetch_row
 from .rows import add_scaled, clear, dot
 
 #: Targets of a long history that are looked at together.
 CHUNK = 512
 #: Histories up to this length are multiplied without BLAS.
 _SHORT = 24
+#: Rows that are asked for before they are needed.
+_AHEAD = 4
 #: Exponents of what is to count nothing.
 NOTHING = np.float32(-1e30)
 #: The least that a likelihood counts as, so that weights over it stay finite.
@@ -135,11 +138,11 @@ def run_shard(
     _gather(kernel, batch, points, work, begin, stop)
     n_negatives, width = negatives.vectors.shape
     rows, loss = last - start, 0.0
-    flat = work.tile[start * n_negatives : last * n_negatives]
-    tile, moved = flat.reshape(rows, n_negatives), work.moved[start:last]
+    cells = work.tile[start * n_negatives : last * n_negatives]
+    tile, moved = cells.reshape(rows, n_negatives), work.moved[start:last]
     np.dot(moved, negatives.vectors.T, tile)
     _hide_own(batch, tile, begin, stop)
-    _exponentials(flat, work.offsets, negatives.heights, work.sums, start, last)
+    _exponentials(cells, work.offsets, negatives.heights, work.sums, start, last)
     for n in range(begin, stop):
         loss += _own_targets(kernel, batch, work, n)
     scaled, shares = work.scaled[start:last], work.shares[start:last]
@@ -169,11 +172,15 @@ def _gather(
     moved, targets = work.moved.reshape(-1), work.targets.reshape(-1)
     tau, beta = np.float32(kernel.tau), np.float32(kernel.beta)
     near, own = fill(np.float32(2) * tau), fill(np.float32(2) * beta)
+    last = batch.starts[stop] - 1
     for n in range(begin, stop):
         u = batch.users[n] * width
         length = dot(users, u, users, u, width)
         for r in range(batch.starts[n], batch.starts[n + 1]):
             at, i = r * width, batch.items[r] * width
+            ahead = batch.items[min(r + _AHEAD, last)] * width
+            prefetch_row(items, ahead, width)
+            prefetch_row(history, ahead, width)
             for k in range(0, width, LANES):
                 v = near * load(history, i + k) + own * load(users, u + k)
                 store(moved, at + k, v)
@@ -225,8 +232,8 @@ def _own_targets(kernel: Kernel, batch: Batch, work: Work, n: int) -> float:
     for start in range(begin, stop, CHUNK):
         last = min(start + CHUNK, stop)
         size = last - start
-        flat = work.pairs[begin * CHUNK : begin * CHUNK + -(-rows * size // LANES) * LANES]
-        pairs = flat[: rows * size].reshape(rows, size)
+        cells = work.pairs[begin * CHUNK : begin * CHUNK + -(-rows * size // LANES) * LANES]
+        pairs = cells[: rows * size].reshape(rows, size)
         if rows <= _SHORT:
             _multiply_few(work.moved, work.targets, pairs, begin)
         else:
@@ -234,8 +241,8 @@ def _own_targets(kernel: Kernel, batch: Batch, work: Work, n: int) -> float:
         for r in range(rows):
             for i in range(size):
                 pairs[r, i] += work.offsets[begin + r] + work.heights[start + i]
-        for at in range(0, len(flat), LANES):
-            store(flat, at, exp_lanes(load(flat, at)))
+        for at in range(0, len(cells), LANES):
+            store(cells, at, exp_lanes(load(cells, at)))
         known, rest = work.known[start:last], work.rest[start:last]
         _count(kernel, work.sums[begin:stop], pairs, known, rest, start - begin)
         for i in range(size):
@@ -258,7 +265,7 @@ def _own_targets(kernel: Kernel, batch: Batch, work: Work, n: int) -> float:
     return loss
 
 
-@inlined
+@inner
 def _multiply_few(moved: Array, targets: Array, pairs: Array, begin: int) -> None:
     """Products of a short history with itself, for which BLAS takes longer to start."""
     width, size = moved.shape[1], len(pairs)
@@ -268,7 +275,7 @@ def _multiply_few(moved: Array, targets: Array, pairs: Array, begin: int) -> Non
             pairs[r, i] = dot(left, (begin + r) * width, right, (begin + i) * width, width)
 
 
-@inlined
+@inner
 def _multiply_back(work: Work, pairs: Array, begin: int) -> None:
     """Gradients by v and b of a short history from those by its pairs."""
     width, size = work.moved.shape[1], len(pairs)
@@ -350,7 +357,7 @@ def _move_users(
 ) -> None:
     """Move some users of a batch by what their events say."""
     width, scale = work.moved.shape[1], fill(np.float32(2 * kernel.beta))
-    users, moved = points.users.values.reshape(-1), work.moved_slopes.reshape(-1)
+    users, moved = flat(points.users), work.moved_slopes.reshape(-1)
     slopes = work.scaled.reshape(-1)
     for n in range(begin, stop):
         start, total = batch.starts[n], np.float32(0)
@@ -359,7 +366,7 @@ def _move_users(
         for r in range(start, batch.starts[n + 1]):
             add_scaled(slopes, at, moved, r * width, width, np.float32(1))
             total += work.sums[r]
-        add_scaled(slopes, at, users, batch.users[n] * width, width, -total)
+        add_scaled(slopes, at, users.values, batch.users[n] * width, width, -total)
         for k in range(at, at + width, LANES):
             store(slopes, k, scale * load(slopes, k))
-        move_row(points.users, batch.users[n], slopes, at, step)
+        move_row(users, batch.users[n] * width, width, slopes, at, step)

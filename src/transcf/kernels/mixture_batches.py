@@ -13,7 +13,7 @@ from . import Array, inlined, inner
 from .rng import advance, below, mix, stream
 
 #: Parts of a batch that threads may work on; part of what is computed, whoever does it.
-SHARDS = 8
+SHARDS = 4
 #: No item at this place, no place of this item.
 NOWHERE = -1
 _DRAWING = 1

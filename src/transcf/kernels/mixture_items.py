@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 
 from . import Array, inlined, inner
-from .adam import Step, move_number, move_row
+from .adam import Step, flat, move_number, move_row, prefetch_moving
 from .lanes import LANES, fill, load, store
 from .mixture import NOTHING, Kernel, Negatives, Points, Work
 from .mixture_batches import NOWHERE, SHARDS, Batch
 from .rows import add_scaled, clear, copy, dot
+
+#: Rows that are asked for before they are needed.
+_AHEAD = 3
 
 
 @inner
@@ -61,16 +64,21 @@ def move_items(
         end: Place among those of the batch.
     """
     width = points.items.values.shape[1]
-    items, history = points.items.values.reshape(-1), points.history.values.reshape(-1)
+    items, history = flat(points.items), flat(points.history)
     gamma, tau = np.float32(2 * (kernel.tau + kernel.beta)), np.float32(2 * kernel.tau)
     target_slopes, moved_slopes = work.target_slopes.reshape(-1), work.moved_slopes.reshape(-1)
+    shard_slopes = work.negative_slopes.reshape(-1)
     by_item, by_moved = np.empty(width, np.float32), np.empty(width, np.float32)
     one = np.float32(1)
     for place in range(first, end):
-        row = batch.touched[place]
+        row, ahead = batch.touched[place], min(place + _AHEAD, end - 1)
+        if batch.touched[ahead] != NOWHERE:
+            prefetch_moving(items, batch.touched[ahead] * width, width)
+            if batch.firsts[ahead] < batch.firsts[ahead + 1]:
+                prefetch_moving(history, batch.touched[ahead] * width, width)
         if row == NOWHERE:
             continue
-        by_height = _sum_shards(work, place, by_item)
+        start, by_height = row * width, _sum_shards(work, shard_slopes, place, by_item)
         begin, stop = batch.firsts[place], batch.firsts[place + 1]
         if begin < stop:
             by_offset = np.float32(0)
@@ -81,27 +89,27 @@ def move_items(
                 add_scaled(by_moved, 0, moved_slopes, r * width, width, one)
                 by_height += work.known[r]
                 by_offset += work.sums[r]
-            add_scaled(by_moved, 0, history, row * width, width, -by_offset)
+            add_scaled(by_moved, 0, history.values, start, width, -by_offset)
             for k in range(0, width, LANES):
                 store(by_moved, k, fill(tau) * load(by_moved, k))
-        add_scaled(by_item, 0, items, row * width, width, -gamma * by_height)
+        add_scaled(by_item, 0, items.values, start, width, -gamma * by_height)
         if begin < stop and tied:
             add_scaled(by_item, 0, by_moved, 0, width, one)
         elif begin < stop:
-            move_row(points.history, row, by_moved, 0, step)
-        move_row(points.items, row, by_item, 0, step)
+            move_row(history, start, width, by_moved, 0, step)
+        move_row(items, start, width, by_item, 0, step)
         if has_bias:
             move_number(points.bias, row, by_height, step)
 
 
 @inlined
-def _sum_shards(work: Work, place: int, by_item: Array) -> Any:
+def _sum_shards(work: Work, slopes: Array, place: int, by_item: Array) -> Any:
     """Add up what shards give an item as a negative: by b, and returned by h."""
     _, n_negatives, width = work.negative_slopes.shape
     if place >= n_negatives:
         clear(by_item, 0, width)
         return np.float32(0)
-    slopes, by_height = work.negative_slopes.reshape(-1), np.float32(0)
+    by_height = np.float32(0)
     for k in range(0, width, LANES):
         at = place * width + k
         total = load(slopes, at)
