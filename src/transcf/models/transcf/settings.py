@@ -80,7 +80,6 @@ MIXTURE_HAS_NO = (
     "bias_decay",
     "bias_rate",
     "refresh",
-    "solver",
     "samples_per_user",
 )
 
@@ -135,7 +134,9 @@ class TransCFSettings(TripleSettings, MixtureSettings):
         '"none" does not.',
     )
     solver: Literal["fast", "exact"] = setting(
-        "fast", '"exact" takes mini-batches with gradients through all neighbours.'
+        "fast",
+        '"exact" takes mini-batches with gradients through all neighbours; in the '
+        "mixture it compares with all items, and not with `shared_negatives` of them.",
     )
 
     def room(self, users: int, items: int) -> Room:

@@ -89,7 +89,10 @@ class MixtureTraining:
             for first in range(0, batches, _AT_ONCE):
                 run(first, min(first + _AT_ONCE, batches))
         self._steps += batches
-        return EpochStats(float(losses.sum()) / max(self._weight, TINY), self._samples)
+        return self._stats(float(losses.sum()))
+
+    def _stats(self, loss: float) -> EpochStats:
+        return EpochStats(loss / max(self._weight, TINY), self._samples)
 
     def tensors(self) -> Arrays:
         """Return vectors, biases, Adam's running means and the number of steps."""
