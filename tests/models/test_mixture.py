@@ -219,7 +219,7 @@ def test_points_beyond_the_ball_need_no_table(log: Interactions) -> None:
     ("params", "name"),
     [
         ({"form": "mixture", "margin": 5.0}, "margin"),
-        ({"form": "mixture", "solver": "exact"}, "solver"),
+        ({"form": "mixture", "refresh": 2}, "refresh"),
         ({"form": "translation", "tau": 9.0}, "tau"),
     ],
 )

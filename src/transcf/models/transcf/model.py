@@ -23,6 +23,7 @@ from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.mixture.exact import ExactMixtureTraining
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.models.transcf.mixture.training import MixtureTraining
 from transcf.models.transcf.settings import (
@@ -124,7 +125,8 @@ class TransCF(Recommender[TransCFSettings]):
 
     def _learn_by(self, fit: Fit, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:
-            return fit.run(MixtureTraining(fit.train, settings), settings, self._restore)
+            training = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
+            return fit.run(training(fit.train, settings), settings, self._restore)
         problem = Problem.of(fit.train, settings)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
         return fit.run(solver(problem, settings), settings, self._restore)

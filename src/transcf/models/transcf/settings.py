@@ -62,6 +62,13 @@ class MixtureSettings:
     shared_negatives: int = setting(
         1000, "Items that all events of a batch are compared with (mixture).", low=1
     )
+    negative_power: float = setting(
+        0.5,
+        "These are drawn in proportion to this power of their popularity, and count for as many "
+        "more as they are drawn less; 0 draws all alike (mixture).",
+        low=0,
+        high=1,
+    )
     batch_events: int | None = setting(
         None,
         "Events of a batch, at least one whole history (mixture); None takes 1,024, and fewer "
@@ -82,7 +89,6 @@ MIXTURE_HAS_NO = (
     "bias_decay",
     "bias_rate",
     "refresh",
-    "solver",
     "samples_per_user",
 )
 
@@ -141,7 +147,9 @@ class TransCFSettings(TripleSettings, MixtureSettings):
         '"none" does not.',
     )
     solver: Literal["fast", "exact"] = setting(
-        "fast", '"exact" takes mini-batches with gradients through all neighbours.'
+        "fast",
+        '"exact" takes mini-batches with gradients through all neighbours; in the '
+        "mixture it compares with all items, and not with `shared_negatives` of them.",
     )
 
     def room(self, users: int, items: int) -> Room:
