@@ -24,6 +24,7 @@ from transcf.models.transcf.parameters import Parameters
 from transcf.models.transcf.settings import TITLES, TransCFSettings
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.sums import Queries, SumForm
 from transcf.retrieval.views import BlockView, FormView
 from transcf.storage.tensors import checked
 
@@ -147,6 +148,20 @@ class Mixture(Learned):
         """Score all items for some user rows: (n, n_items)."""
         people = self._points(self.known.histories.take(users), self.users[users])
         return score_people(people, *self.item_side)
+
+    def sum_form(self) -> SumForm:
+        """Return the score as a logarithm of a sum over queries, one for each past item."""
+        dim, n_items = self.items.shape[1], len(self.items)
+        heights = self.item_side[1][:n_items]
+
+        def of_users(users: Rows) -> Queries:
+            histories = self.known.histories.take(users)
+            people = self._points(histories, self.users[users])
+            one = np.ones((len(people.points), 1), np.float32)
+            vectors = np.hstack([one, people.points[:, :dim]])
+            return Queries(histories.indptr, histories.items, vectors, people.offsets)
+
+        return SumForm(np.hstack([heights[:, None], self.items]), of_users, len(self.users))
 
     def for_many(self, users: Rows) -> Scorer:
         """Return what scores these users fastest."""
