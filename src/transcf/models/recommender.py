@@ -46,6 +46,9 @@ from transcf.threads import use_threads
 from transcf.training.loop import DivergedRunError
 from transcf.training.options import FitOptions
 
+if TYPE_CHECKING:
+    from transcf.retrieval.sums import SumForm
+
 __all__ = ["Recommender", "made_from"]
 
 S = TypeVar("S")
@@ -361,6 +364,10 @@ class Recommender(Answers, ABC, Generic[S]):
     def linear_form(self) -> LinearForm | None:
         """Return the score as inner products, if it is one."""
         return self._fitted().linear_form()
+
+    def sum_form(self) -> SumForm | None:
+        """Return the score as a logarithm of a sum over inner products, if it is one."""
+        return self._fitted().sum_form()
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""

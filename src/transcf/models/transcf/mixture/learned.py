@@ -12,11 +12,10 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array
-from transcf.kernels.mixture_scores import People, score_people
+from transcf.kernels.mixture_scores import People, Taste, score_pairs, score_people
 from transcf.kernels.rows import padded, padded_width
 from transcf.learning import Arrays, Known, Learned
 from transcf.learning.contributions import Contributions, Remarks
-from transcf.learning.factors import in_pieces
 from transcf.learning.forms.base import TINY
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
@@ -25,13 +24,12 @@ from transcf.models.transcf.parameters import Parameters
 from transcf.models.transcf.settings import TITLES, TransCFSettings
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.sums import Queries, SumForm
 from transcf.retrieval.views import BlockView, FormView
 from transcf.storage.tensors import checked
 
 #: What an effect is, after "An effect is".
 SHARE = "the past item's share in the score, which is the logarithm of a sum over the history"
-#: Pairs that are scored together; each brings its history along.
-_PAIRS_AT_ONCE = 1024
 
 
 class Mixture(Learned):
@@ -151,21 +149,36 @@ class Mixture(Learned):
         people = self._points(self.known.histories.take(users), self.users[users])
         return score_people(people, *self.item_side)
 
+    def sum_form(self) -> SumForm:
+        """Return the score as a logarithm of a sum over queries, one for each past item."""
+        dim, n_items = self.items.shape[1], len(self.items)
+        heights = self.item_side[1][:n_items]
+
+        def of_users(users: Rows) -> Queries:
+            histories = self.known.histories.take(users)
+            people = self._points(histories, self.users[users])
+            one = np.ones((len(people.points), 1), np.float32)
+            vectors = np.hstack([one, people.points[:, :dim]])
+            return Queries(histories.indptr, histories.items, vectors, people.offsets)
+
+        return SumForm(np.hstack([heights[:, None], self.items]), of_users, len(self.users))
+
     def for_many(self, users: Rows) -> Scorer:
         """Return what scores these users fastest."""
         return scorer_of_many(self, users)
 
+    @cached_property
+    def _taste(self) -> Taste:
+        histories = self.known.histories
+        return Taste(
+            histories.indptr, histories.items, self.log_weights(histories).astype(np.float64),
+            self.users, self.items, self.history, self.bias,
+            float(self.settings.tau), float(self.settings.beta),
+        )  # fmt: skip
+
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
-
-        def score(u: Rows, i: Rows) -> Scores:
-            taken, b = self.known.histories.take(u), self.items[i].astype(np.float64)
-            logs = self._near(taken, b)
-            away = np.square(self.users[u] - b).sum(axis=1)
-            scores: Scores = self.bias[i] - self.settings.beta * away + _log_sums(taken, logs)
-            return scores
-
-        return in_pieces(score, users, items, _PAIRS_AT_ONCE)
+        return score_pairs(self._taste, users.astype(np.int32), items.astype(np.int32))
 
     def _near(self, histories: Histories, items: Array) -> Array:
         """Logarithms of what each item of a history adds to the score of one item.
