@@ -49,6 +49,7 @@ QUICK: dict[str, dict[str, object]] = {
     "transcf-alt": {"dim": 32},
     "transcf-still": {"dim": 32},
     "transcf-emb": {"dim": 32},
+    "transcf-swapped": {"dim": 32},
     "transcf-mixture": {"dim": 16, "epochs": 8},
     "blend": {"parts": "itemknn + bpr(dim=16, learning_rate=0.2, epochs=5)"},
 }
