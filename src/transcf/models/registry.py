@@ -100,7 +100,8 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
     """
     given, variants = model.get_params(), type(model).variants
     fitting = (name for name, own in variants.items() if own.items() <= given.items())
-    name = next(fitting, next(iter(variants)))
+    # A name that says more comes before one that says less.
+    name = max(fitting, key=lambda name: len(variants[name]), default=next(iter(variants)))
     made = create(name)
     if type(made) is not type(model):  # a class of somebody's own that inherits a name
         raise ParameterError(f"There is no registered class {type(model).__name__!r}.")

@@ -14,6 +14,7 @@ from transcf.data.logs import as_interactions
 from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.forms import FORMS
+from transcf.learning.neural.library import find_device
 from transcf.learning.triples import Problem
 from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
@@ -23,13 +24,16 @@ from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.models.transcf.mixture.training import MixtureTraining
+from transcf.models.transcf.neural.learned import Extended
+from transcf.models.transcf.neural.settings import NEURAL_HAS_NO, PART_TITLES, unused_parts
 from transcf.models.transcf.settings import (
     MIXTURE,
-    MIXTURE_DEFAULTS,
     MIXTURE_HAS_NO,
     ONLY_MIXTURE_HAS,
     TITLES,
     TransCFSettings,
+    own_defaults,
+    title_of,
 )
 
 
@@ -96,6 +100,9 @@ class TransCF(Recommender[TransCFSettings]):
     #: Names of the ablations, and what makes them.
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         title.lower(): {"form": form} for form, title in TITLES.items()
+    } | {
+        f"transcf-{title}": {"form": "translation", name: value}
+        for (name, value), title in PART_TITLES.items()
     }
     # Forms with the same cost learn and rank alike.
     twins: ClassVar[tuple[str, ...]] = tuple(
@@ -109,51 +116,67 @@ class TransCF(Recommender[TransCFSettings]):
     def name(self) -> str:
         """Name in tables: that of the form."""
         settings = self.settings_ if self.is_fitted else self.settings
-        return TITLES.get(settings.form, "TransCF")
+        return title_of(settings)
 
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
         if settings.form == MIXTURE:
             return fit.run(MixtureTraining(fit.train, settings), settings, self._restore)
         problem = Problem.of(fit.train, settings)
+        if settings.parts:
+            device = find_device(self.name, settings.device)
+            from transcf.models.transcf.neural.training import NeuralTraining
+
+            training = NeuralTraining(problem, settings, device)
+            return fit.run(training, settings, Extended.snapshot)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
         return fit.run(solver(problem, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
-        kind = Mixture if settings.form == MIXTURE else Translated
+        if settings.form == MIXTURE:
+            return Mixture.from_arrays(arrays, known, settings)
+        kind = Extended if settings.parts else Translated
         return kind.from_arrays(arrays, known, settings)
 
     @classmethod
     def suited(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Give the mixture its own defaults."""
-        return MIXTURE_DEFAULTS | params if params.get("form") == MIXTURE else params
+        """Give what is learned in another way its own defaults."""
+        return own_defaults(params) | params
 
     def check_params(self) -> None:
         """Refuse also what the form does not look at."""
         super().check_params()
-        form = self.settings.form
-        unused = MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
+        form, parts = self.settings.form, self.settings.parts
+        unused = unused_parts(parts) + (NEURAL_HAS_NO if parts else ())
+        unused += MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
+        if parts and (form == MIXTURE or not FORMS[form].has_neighborhoods):
+            able = ", ".join(name for name, kind in FORMS.items() if kind.has_neighborhoods)
+            raise ParameterError(
+                f'TransCF with form="{form}" has no q and n: neighbors="attention" and '
+                f'mapping="network" are for the forms {able}.'
+            )
+        with_parts = "".join(f" and {part}" for part in parts)
         for name in unused:
             value, usual = getattr(self.settings, name), getattr(self.settings_class, name)
             is_rounded = isinstance(usual, float) and math.isclose(value, usual, rel_tol=1e-6)
             if value != usual and not is_rounded:
                 raise ParameterError(
-                    f'TransCF with form="{form}" does not look at {name}, which is {value!r} here: '
-                    "leave it out, or take another form."
+                    f'TransCF with form="{form}"{with_parts} does not look at {name}, which is '
+                    f"{value!r} here: leave it out, or take another form or other parts."
                 )
 
     def set_params(self, **values: Any) -> Self:
         """Set hyper-parameters for the next `fit`; see `Recommender.set_params`.
 
-        With a form that is learned in another way, what was left at the defaults of the one before
-        takes those of the new one.
+        With a form or a part that is learned in another way, what was left at the defaults of the
+        one before takes those of the new one.
         """
-        form = self.settings.form
-        now, then = (which == MIXTURE for which in (form, values.get("form", form)))
+        given = self.get_params()
+        now, then = own_defaults(given), own_defaults(given | values)
         if now != then:
-            plain = {name: getattr(self.settings_class, name) for name in MIXTURE_DEFAULTS}
-            old, new = (MIXTURE_DEFAULTS, plain) if now else (plain, MIXTURE_DEFAULTS)
-            values = {n: new[n] for n in old if getattr(self.settings, n) == old[n]} | values
+            plain = {name: getattr(self.settings_class, name) for name in now | then}
+            old, new = plain | now, plain | then
+            values = {n: new[n] for n in old if given[n] == old[n]} | values
         return super().set_params(**values)
 
     def _points(self) -> Translated | Mixture:
@@ -198,6 +221,8 @@ class TransCF(Recommender[TransCFSettings]):
         weights = EventWeights.of(log, by_place).within_users
         if not len(weights):
             weights = np.ones(len(log), np.float32)
+        if isinstance(learned, Extended):
+            return self._add(learned.grown(log, weights))
         return self._add(grow(learned, log, weights))
 
     # -- translations ------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -12,6 +13,7 @@ from transcf.learning.forms import FORMS
 from transcf.learning.room import Room, vectors
 from transcf.learning.settings import rules_of
 from transcf.learning.triples import rank_weights
+from transcf.models.transcf.neural.settings import NEURAL_DEFAULTS, PartSettings, parts_of
 
 Bound: TypeAlias = Literal["norm", "squared", "none"]
 
@@ -86,7 +88,7 @@ MIXTURE_HAS_NO = (
 
 
 @settings(init_scale=0.01, recency=4.0)
-class TransCFSettings(TripleSettings, MixtureSettings):
+class TransCFSettings(TripleSettings, MixtureSettings, PartSettings):
     """Hyper-parameters of TransCF; learning rate and regularizers are per triple."""
 
     form: str = setting(
@@ -139,17 +141,22 @@ class TransCFSettings(TripleSettings, MixtureSettings):
     )
 
     def room(self, users: int, items: int) -> Room:
-        """Return what the vectors take at least, with Adam's means of them in the mixture."""
+        """Return what the vectors take at least, with Adam's means of them where it is used."""
         plain = super().room(users, items)
-        if self.form != MIXTURE:
+        if self.form != MIXTURE and not self.parts:
             return plain
-        rows = users + (1 if self.tied else 2) * items
+        rows = users + (2 if self.form == MIXTURE and not self.tied else 1) * items
         return replace(plain, size=3 * vectors(rows, self.dim))
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Titles of what is learned about neighbourhoods and translations, if anything."""
+        return parts_of({"neighbors": self.neighbors, "mapping": self.mapping})
 
     def usual_scale(self) -> float:
         """Return what `init_scale` is by default, for this form."""
         usual = super().usual_scale()
-        return float(MIXTURE_DEFAULTS["init_scale"]) if self.form == MIXTURE else usual
+        return float(own_defaults({"form": self.form}).get("init_scale", usual))
 
     def rate_at(self, epoch: float) -> float:
         """Learning rate of an epoch, counted from 1; linear decay would reach 0 after the last."""
@@ -160,3 +167,20 @@ class TransCFSettings(TripleSettings, MixtureSettings):
     def rank_weights(self, n_items: int) -> Array:
         """Weight of the hinge by the number of violations among the negatives."""
         return rank_weights(self.negatives, n_items if self.rank_weighting else None)
+
+
+def own_defaults(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of a model with such parameters where they are others."""
+    if params.get("form") == MIXTURE:
+        return MIXTURE_DEFAULTS
+    return NEURAL_DEFAULTS if parts_of(params) else {}
+
+
+def title_of(settings: TransCFSettings) -> str:
+    """Return what tables call a model: its form and what it learns beside vectors.
+
+    Example:
+        >>> title_of(TransCFSettings(form="dot", neighbors="attention", mapping="network"))
+        'TransCF-dot-attention-map'
+    """
+    return "-".join([TITLES.get(settings.form, "TransCF"), *settings.parts])
