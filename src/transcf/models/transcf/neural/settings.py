@@ -26,7 +26,7 @@ class PartSettings:
     )
     hidden: int = setting(32, "Width of the hidden layer of that map.", low=1, high=4096)
     neighbors_at_most: int = setting(
-        50,
+        30,
         "Neighbours that a step looks at, drawn anew for each batch where there are more "
         "(attention, network); scores look at all.",
         low=1,
