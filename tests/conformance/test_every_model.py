@@ -51,8 +51,8 @@ QUICK: dict[str, dict[str, object]] = {
     "transcf-emb": {"dim": 32},
     "transcf-swapped": {"dim": 32},
     "transcf-mixture": {"dim": 16, "epochs": 8},
-    "transcf-attention": {"dim": 16},
-    "transcf-map": {"dim": 16, "hidden": 8},
+    "transcf-attention": {"dim": 16, "negatives": 5, "neighbors_at_most": 10, "epochs": 6},
+    "transcf-map": {"dim": 16, "hidden": 4, "negatives": 5, "neighbors_at_most": 10, "epochs": 6},
     "blend": {"parts": "itemknn + bpr(dim=16, learning_rate=0.2, epochs=5)"},
 }
 

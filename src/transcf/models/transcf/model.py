@@ -73,6 +73,17 @@ class TransCF(Recommender[TransCFSettings]):
     `epochs`, `learning_rate`, `decay`, `init_scale`, `bound`, `item_bias` and the weights of
     events. See docs/translations.md.
 
+    Two parts can be learned where q and n occur (not with the forms alt, still and mixture), with
+    torch (extra `neural`) and Adam, from the same loss. `neighbors="attention"` weighs neighbours:
+
+        q_ui = sum_k softmax_k(t b_i . (w * b_k)) b_k
+        n_ui = sum_v softmax_v(t' a_u . (w' * a_v)) a_v
+
+    over the items k of u and the users v of i (in training without i and u themselves), with
+    learned w, w', t and t'. `mapping="network"` takes r = q * n + W_2 tanh(W_1 [q; n] + e) for the
+    translation. Both start as the model without them. Such scores are no inner products: ranking
+    works out all items for each user, and takes its time where neighbourhoods are long.
+
     Attributes (after `fit`):
         user_vectors_: a, (n_users, dim) float32.
         item_vectors_: b, (n_items, dim) float32.
