@@ -158,8 +158,15 @@ class Extended(Translated):
     # -- people and things beyond the training data ----------------------------------------------
 
     def guests(self, histories: Histories) -> Scorer:
-        """Place people by their items as the form does, and score all items for them."""
-        a, q = (vectors.astype(np.float32) for vectors in self.fold_in(histories))
+        """Place people by their items as the form does, and score all items for them.
+
+        Somebody without any, as explanations ask about, is where the average item is, without q.
+        """
+        some = np.flatnonzero(histories.counts)
+        a = np.tile(self.average_item[0].astype(np.float32), (len(histories), 1))
+        q = np.zeros_like(a)
+        if len(some):
+            a[some], q[some] = self.fold_in(histories.take(some))
 
         def score(rows: Rows) -> Scores:
             return self._world.score_people(a[rows], q[rows], histories.take(rows))

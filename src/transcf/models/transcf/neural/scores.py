@@ -117,7 +117,7 @@ class World:
             items, own = self.items[some], q
             n = self.n[some]
             if logits is not None:
-                own = _softmax(self._keys[some] @ past.T) @ past
+                own = _softmax(self._keys[some] @ past.T) @ past if len(past) else q
                 indptr = self.by_item.indptr[start : start + len(items) + 1]
                 n = softmax_means(indptr, self.by_item.indices, logits, self.users)
             r = self.parts.translations(own, n)
