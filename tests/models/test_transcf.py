@@ -29,7 +29,7 @@ from transcf.models.transcf.parameters import Parameters
 from transcf.training import FitOptions
 from transcf.training.trainable import Epoch
 
-FORMS = ["translation", "dot", "alt", "still", "emb"]
+FORMS = ["translation", "dot", "alt", "still", "emb", "swapped"]
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_scores_are_the_formula_of_the_form(log: Interactions, form: str) -> Non
     users, items = np.arange(0, 90, dtype=np.int32), np.arange(30, 120, dtype=np.int32)
     a, q = model.user_vectors_[users].astype(float), model.learned_.q[users].astype(float)
     b, n = model.item_vectors_[items].astype(float), model.learned_.n[items].astype(float)
-    moved = {"alt": a + a * b, "still": a}.get(form, a + q * n)
+    moved = {"alt": a + a * b, "still": a, "swapped": a - q * n}.get(form, a + q * n)
     expected = (moved * b).sum(1) if form == "dot" else -((moved - b) ** 2).sum(1)
     expected += model.item_bias_[items]
     np.testing.assert_allclose(model.score_pairs(users, items), expected, rtol=1e-4, atol=1e-5)

@@ -24,7 +24,7 @@ from transcf.models.transcf.folding import (
     refine_user,
 )
 
-DISTANCES = ["translation", "still", "alt"]
+DISTANCES = ["translation", "still", "alt", "swapped"]
 
 
 @pytest.fixture(scope="module")

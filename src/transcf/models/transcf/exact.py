@@ -140,17 +140,25 @@ def sample_triples(
     problem: Problem, settings: TransCFSettings, generator: np.random.Generator
 ) -> Triples:
     """The triples of every user that has a positive and a negative, shuffled."""
+    users, positives = sample_positives(problem, settings, generator)
     sizes, active = np.diff(problem.user_indptr), problem.active_items
-    eligible = np.flatnonzero((sizes > 0) & (sizes < len(active)))
-    samples = problem.samples_of_users(settings.samples_per_user)[eligible]
-    users = np.repeat(eligible, samples.round().astype(np.int64))
-    generator.shuffle(users)
-    positives = problem.user_indices[_draw_interactions(problem, users, generator)]
     known = np.repeat(np.arange(problem.n_users), sizes) * problem.n_items + problem.user_indices
     negatives = generator.choice(active, (len(users), settings.negatives))
     while (taken := np.isin(users[:, None] * problem.n_items + negatives, known)).any():
         negatives[taken] = generator.choice(active, int(taken.sum()))
     return Triples(users, positives, negatives)
+
+
+def sample_positives(
+    problem: Problem, settings: TransCFSettings, generator: np.random.Generator
+) -> tuple[Array, Array]:
+    """The users (T,) of an epoch's triples, shuffled, and one item of each (T,)."""
+    sizes, active = np.diff(problem.user_indptr), problem.active_items
+    eligible = np.flatnonzero((sizes > 0) & (sizes < len(active)))
+    samples = problem.samples_of_users(settings.samples_per_user)[eligible]
+    users = np.repeat(eligible, samples.round().astype(np.int64))
+    generator.shuffle(users)
+    return users, problem.user_indices[_draw_interactions(problem, users, generator)]
 
 
 def _draw_interactions(problem: Problem, users: Array, generator: np.random.Generator) -> Array:

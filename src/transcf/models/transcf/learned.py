@@ -153,6 +153,21 @@ class Translated(Learned):
             own.users[users], self.q[users], own.items[items], self.n[items]
         )
 
+    def toward(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
+        """Return where somebody is, and what moves them toward an item: a and r, (dim,) float64.
+
+        Args:
+            user: Row of the user; None for somebody known by a history alone.
+            history: Item rows of the user, in order.
+            item: Row of the item.
+        """
+        if user is None:
+            (a,), (q,) = self.fold_in(Histories.of([history], len(self.known.items)))
+        else:
+            rows = (self.parameters.users, self._score_means[0])
+            a, q = (vectors[user].astype(np.float64) for vectors in rows)
+        return a, q * self._score_means[1][item]
+
     # -- people and things beyond the training data ----------------------------------------------
 
     @property

@@ -14,7 +14,7 @@ from transcf.data.logs import as_interactions
 from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.forms import FORMS
-from transcf.learning.settings import values_of
+from transcf.learning.neural.library import find_device
 from transcf.learning.triples import Problem
 from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
@@ -26,15 +26,17 @@ from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.mixture.exact import ExactMixtureTraining
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.models.transcf.mixture.training import MixtureTraining
+from transcf.models.transcf.neural.learned import Extended
+from transcf.models.transcf.neural.settings import NEURAL_HAS_NO, PART_TITLES, unused_parts
 from transcf.models.transcf.settings import (
     AUTO,
     MIXTURE,
     MIXTURE_HAS_NO,
     ONLY_MIXTURE_HAS,
     TITLES,
-    TRIPLE_DEFAULTS,
     TransCFSettings,
-    defaults_of,
+    own_defaults,
+    title_of,
 )
 
 
@@ -74,6 +76,17 @@ class TransCF(Recommender[TransCFSettings]):
     `epochs`, `learning_rate`, `decay`, `init_scale`, `bound`, `item_bias` and the weights of
     events. See docs/translations.md.
 
+    Two parts can be learned where q and n occur (not with the forms alt, still and mixture), with
+    torch (extra `neural`) and Adam, from the same loss. `neighbors="attention"` weighs neighbours:
+
+        q_ui = sum_k softmax_k(t b_i . (w * b_k)) b_k
+        n_ui = sum_v softmax_v(t' a_u . (w' * a_v)) a_v
+
+    over the items k of u and the users v of i (in training without i and u themselves), with
+    learned w, w', t and t'. `mapping="network"` takes r = q * n + W_2 tanh(W_1 [q; n] + e) for the
+    translation. Both start as the model without them. Such scores are no inner products: ranking
+    works out all items for each user, and takes its time where neighbourhoods are long.
+
     Attributes (after `fit`):
         user_vectors_: a, (n_users, dim) float32.
         item_vectors_: b, (n_items, dim) float32.
@@ -101,6 +114,9 @@ class TransCF(Recommender[TransCFSettings]):
     #: Names of the forms, and what makes them; the model's own name stands for its default.
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         title.lower(): {} if form == MIXTURE else {"form": form} for form, title in TITLES.items()
+    } | {
+        f"transcf-{title}": {"form": "translation", name: value}
+        for (name, value), title in PART_TITLES.items()
     }
     # Forms with the same cost learn and rank alike.
     twins: ClassVar[tuple[str, ...]] = tuple(
@@ -114,7 +130,7 @@ class TransCF(Recommender[TransCFSettings]):
     def name(self) -> str:
         """Name in tables: that of the form."""
         settings = self.settings_ if self.is_fitted else self.settings
-        return TITLES.get(settings.form, "TransCF")
+        return title_of(settings)
 
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
@@ -125,46 +141,59 @@ class TransCF(Recommender[TransCFSettings]):
 
     def _learn_by(self, fit: Fit, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:
-            training = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
-            return fit.run(training(fit.train, settings), settings, self._restore)
+            kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
+            return fit.run(kind(fit.train, settings), settings, self._restore)
         problem = Problem.of(fit.train, settings)
+        if settings.parts:
+            device = find_device(self.name, settings.device)
+            from transcf.models.transcf.neural.training import NeuralTraining
+
+            training = NeuralTraining(problem, settings, device)
+            return fit.run(training, settings, Extended.snapshot)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
         return fit.run(solver(problem, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
-        kind = Mixture if settings.form == MIXTURE else Translated
+        if settings.form == MIXTURE:
+            return Mixture.from_arrays(arrays, known, settings)
+        kind = Extended if settings.parts else Translated
         return kind.from_arrays(arrays, known, settings)
 
     @classmethod
     def suited(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Give forms their own defaults."""
-        form = params.get("form", MIXTURE)
-        return (defaults_of(form) if form in FORMS else {}) | params
+        """Give what is learned in another way its own defaults."""
+        return own_defaults(params) | params
 
     def check_params(self) -> None:
         """Refuse also what the form does not look at."""
         super().check_params()
-        form = self.settings.form
-        unused = () if form == AUTO else MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
+        form, parts = self.settings.form, self.settings.parts
+        unused = unused_parts(parts) + (NEURAL_HAS_NO if parts else ())
+        if form != AUTO:
+            unused += MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
+        if parts and (form not in FORMS or not FORMS[form].has_neighborhoods):
+            able = ", ".join(name for name, kind in FORMS.items() if kind.has_neighborhoods)
+            raise ParameterError(
+                f'TransCF with form="{form}" has no q and n: neighbors="attention" and '
+                f'mapping="network" are for the forms {able}.'
+            )
+        with_parts = "".join(f" and {part}" for part in parts)
         for name in unused:
             value, usual = getattr(self.settings, name), getattr(self.settings_class, name)
             is_rounded = isinstance(usual, float) and math.isclose(value, usual, rel_tol=1e-6)
             if value != usual and not is_rounded:
                 raise ParameterError(
-                    f'TransCF with form="{form}" does not look at {name}, which is {value!r} here: '
-                    "leave it out, or take another form."
+                    f'TransCF with form="{form}"{with_parts} does not look at {name}, which is '
+                    f"{value!r} here: leave it out, or take another form or other parts."
                 )
 
     def set_params(self, **values: Any) -> Self:
         """Set hyper-parameters for the next `fit`; see `Recommender.set_params`.
 
-        With a form that is learned in another way, what was left at the defaults of the one before
-        takes those of the new one.
+        With a form or a part that is learned in another way, what was left at the defaults of the
+        one before takes those of the new one.
         """
-        form = values.get("form")
-        if isinstance(form, str) and form in TITLES:
-            usual = values_of(self.settings.with_form(form))
-            values = {name: usual[name] for name in TRIPLE_DEFAULTS} | values
+        values = self.settings.with_defaults(values)
         return super().set_params(**values)
 
     def _points(self) -> Translated | Mixture:
@@ -209,6 +238,8 @@ class TransCF(Recommender[TransCFSettings]):
         weights = EventWeights.of(log, by_place).within_users
         if not len(weights):
             weights = np.ones(len(log), np.float32)
+        if isinstance(learned, Extended):
+            return self._add(learned.grown(log, weights))
         return self._add(grow(learned, log, weights))
 
     # -- translations ------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self, TypeAlias
 
@@ -10,8 +11,9 @@ from transcf.learning import setting, settings
 from transcf.learning.families import TripleSettings
 from transcf.learning.forms import FORMS
 from transcf.learning.room import Room, vectors
-from transcf.learning.settings import rules_of
+from transcf.learning.settings import rules_of, values_of
 from transcf.learning.triples import rank_weights
+from transcf.models.transcf.neural.settings import NEURAL_DEFAULTS, PartSettings, parts_of
 
 Bound: TypeAlias = Literal["norm", "squared", "none"]
 
@@ -94,7 +96,7 @@ MIXTURE_HAS_NO = (
 
 
 @settings(epochs=20, learning_rate=0.01, init_scale=0.03)
-class TransCFSettings(TripleSettings, MixtureSettings):
+class TransCFSettings(TripleSettings, MixtureSettings, PartSettings):
     """Hyper-parameters of TransCF; learning rate and regularizers are per triple.
 
     Defaults are those of the mixture; `TRIPLE_DEFAULTS` says where the other forms differ.
@@ -153,31 +155,40 @@ class TransCFSettings(TripleSettings, MixtureSettings):
     )
 
     def room(self, users: int, items: int) -> Room:
-        """Return what the vectors take at least, with Adam's means of them in the mixture."""
+        """Return what the vectors take at least, with Adam's means of them where it is used."""
         plain = super().room(users, items)
-        if self.form not in (MIXTURE, AUTO):
+        if self.form in FORMS and not self.parts:
             return plain
-        rows = users + (1 if self.tied else 2) * items
+        rows = users + (2 if self.form == MIXTURE and not self.tied else 1) * items
         return replace(plain, size=3 * vectors(rows, self.dim))
 
     @property
     def uses_times(self) -> bool:
         """Whether times of events matter: in the mixture also to how items of a history fade."""
-        return super().uses_times or (self.form in (MIXTURE, AUTO) and self.rho > 0)
+        return super().uses_times or (self.form not in FORMS and self.rho > 0)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Titles of what is learned about neighbourhoods and translations, if anything."""
+        return parts_of({"neighbors": self.neighbors, "mapping": self.mapping})
 
     def usual_scale(self) -> float:
         """Return what `init_scale` is by default, for this form."""
         usual = super().usual_scale()
-        return usual if self.form in (MIXTURE, AUTO) else float(TRIPLE_DEFAULTS["init_scale"])
+        return float(own_defaults({"form": self.form}).get("init_scale", usual))
+
+    def with_defaults(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return changes of parameters, with those that follow from them.
+
+        What was left at the defaults of the present form takes those of the new one.
+        """
+        present = values_of(self)
+        old, new = own_defaults(present), own_defaults(present | values)
+        return {name: new[name] for name in new if present[name] == old[name]} | values
 
     def with_form(self, form: str) -> Self:
-        """Return the same for another form.
-
-        What was left at the defaults of the present one takes those of the new one.
-        """
-        present, new = defaults_of(self.form), defaults_of(form)
-        usual = {name: new[name] for name in new if getattr(self, name) == present[name]}
-        return replace(self, form=form, **usual)
+        """Return the same for another form, with its defaults where nothing else was said."""
+        return replace(self, **self.with_defaults({"form": form}))
 
     def rate_at(self, epoch: float) -> float:
         """Learning rate of an epoch, counted from 1; linear decay would reach 0 after the last."""
@@ -190,8 +201,21 @@ class TransCFSettings(TripleSettings, MixtureSettings):
         return rank_weights(self.negatives, n_items if self.rank_weighting else None)
 
 
-def defaults_of(form: str) -> dict[str, Any]:
-    """Return those defaults of a form that are not the same for all."""
-    if form in FORMS:
-        return TRIPLE_DEFAULTS
-    return {name: getattr(TransCFSettings, name) for name in TRIPLE_DEFAULTS}
+def own_defaults(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those defaults of a model with such parameters that differ between forms."""
+    if params.get("form", MIXTURE) not in FORMS:
+        return {name: getattr(TransCFSettings, name) for name in TRIPLE_DEFAULTS}
+    return TRIPLE_DEFAULTS | (NEURAL_DEFAULTS if parts_of(params) else {})
+
+
+def title_of(settings: TransCFSettings) -> str:
+    """Return what tables call a model: its form and what it learns beside vectors.
+
+    Example:
+        >>> title_of(TransCFSettings(form="dot", neighbors="attention", mapping="network"))
+        'TransCF-dot-attention-map'
+    """
+    parts, base = settings.parts, TITLES.get(settings.form, TITLES[MIXTURE])
+    if parts and settings.form == "translation":  # what such parts are made for
+        base = TITLES[MIXTURE]
+    return "-".join([base, *parts])
