@@ -354,8 +354,8 @@ def test_explanations_tell_the_distance_of_the_pair(log: Interactions) -> None:
         ({"form": "still", "neighbors": "attention"}, r'form="still" has no q and n'),
         ({"form": "alt", "mapping": "network"}, "forms translation, dot, emb, swapped"),
         ({"form": "mixture", "neighbors": "attention"}, "has no q and n"),
-        ({"form": "translation", "hidden": 8}, "does not look at hidden"),
-        ({"form": "dot", "neighbors": "attention", "hidden": 8}, "and attention .* hidden"),
+        ({"form": "translation", "hidden": 16}, "does not look at hidden"),
+        ({"form": "dot", "neighbors": "attention", "hidden": 16}, "and attention .* hidden"),
         ({"form": "dot", "mapping": "network", "solver": "exact"}, "and map .* solver"),
         ({"form": "dot", "neighbors_at_most": 9}, "does not look at neighbors_at_most"),
         ({"form": "mixture", "neighbors_at_most": 9}, "does not look at neighbors_at_most"),
@@ -371,7 +371,7 @@ def test_what_is_not_looked_at_is_refused(
 def test_names_and_defaults_follow_the_parts() -> None:
     both = TransCF(form="dot", neighbors="attention", mapping="network")
     assert both.name == "TransCF-dot-attention-map"
-    assert name_and_params(create("transcf-map", hidden=8)) == ("transcf-map", {"hidden": 8})
+    assert name_and_params(create("transcf-map", hidden=16)) == ("transcf-map", {"hidden": 16})
     usual = create("transcf-translation", dim=8)
     there = create("transcf-translation", dim=8).set_params(neighbors="attention")
     assert there.get_params() == create("transcf-attention", dim=8).get_params()

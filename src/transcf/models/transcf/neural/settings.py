@@ -24,7 +24,7 @@ class PartSettings:
         'What makes the translation of q and n: their product, or "network", which adds a learned '
         "map of both to it.",
     )
-    hidden: int = setting(32, "Width of the hidden layer of that map.", low=1, high=4096)
+    hidden: int = setting(8, "Width of the hidden layer of that map.", low=1, high=4096)
     neighbors_at_most: int = setting(
         30,
         "Neighbours that a step looks at, drawn anew for each batch where there are more "

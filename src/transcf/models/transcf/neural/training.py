@@ -27,6 +27,8 @@ from transcf.training.trainable import EpochStats
 
 #: Batches that an epoch should have, and the fewest and most triples of a batch all the same.
 _BATCHES, _BATCH_TRIPLES = 150, (64, 1000)
+#: Step size of weights, as a share of the learning rate, where there is a map: it overfits soon.
+_MAP_RATE = 0.1
 
 
 def first_weights(settings: TransCFSettings) -> Arrays:
@@ -92,7 +94,7 @@ class NeuralTraining:
     def _set_rate(self, rate: float) -> None:
         self._users.rate = self._items.rate = rate
         self._bias.rate = self._settings.bias_rate * rate
-        self._weights.set_rate(rate)
+        self._weights.set_rate(rate * (_MAP_RATE if self._settings.mapping == "network" else 1))
 
     def pairs(self, users: Array, items: Array, noise: np.random.Generator) -> Pairs:
         """Look up the neighbours of users (T,) and of their items (T, C)."""
