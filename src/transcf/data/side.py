@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -97,9 +99,11 @@ def adjacency(
 
 def _read(source: Source, roles: tuple[Role, Role]) -> tuple[pl.DataFrame, dict[Role, Place]]:
     """Read two columns: by their usual names, or in their order if there are no others."""
-    chosen: Roles = dict(zip(roles, source.columns, strict=False))
-    if len(source.columns) != len(roles):
+    chosen: Roles = {}
+    with suppress(DataError) if len(source.columns) == len(roles) else nullcontext():
         chosen = find_columns(source.columns, {}, source.label, roles, has_header=source.has_header)
+    if len(source.columns) == len(roles) != len(chosen):
+        chosen = dict(zip(roles, source.columns, strict=True))
     missing = [role for role in roles if role not in chosen]
     if missing:
         raise DataError(

@@ -49,13 +49,20 @@ def available() -> tuple[str, ...]:
 
 
 def distinct() -> tuple[str, ...]:
-    """Return the names of the models that rank in a way of their own: what "all" stands for.
+    """Return the names of the models that rank any events in a way of their own.
+
+    That is what "all" stands for.
 
     Example:
-        >>> set(available()) - set(distinct())
-        {'transcf-emb'}
+        >>> sorted(set(available()) - set(distinct()))
+        ['transcf-categories', 'transcf-emb', 'transcf-friends']
     """
-    return tuple(name for name in available() if name not in model_class(name).twins)
+
+    def is_one(name: str) -> bool:
+        kind = model_class(name)
+        return name not in kind.twins and name not in kind.asking
+
+    return tuple(filter(is_one, available()))
 
 
 def model_class(name: str) -> type[Recommender[Any]]:
@@ -99,8 +106,8 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
         ('transcf-dot', {'dim': 8})
     """
     given, variants = model.get_params(), type(model).variants
-    fitting = (name for name, own in variants.items() if own.items() <= given.items())
-    name = next(fitting, next(iter(variants)))
+    fitting = [name for name, own in variants.items() if own.items() <= given.items()]
+    name = max(fitting, key=lambda fit: len(variants[fit]), default=next(iter(variants)))
     made = create(name)
     if type(made) is not type(model):  # a class of somebody's own that inherits a name
         raise ParameterError(f"There is no registered class {type(model).__name__!r}.")

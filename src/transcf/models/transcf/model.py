@@ -21,6 +21,7 @@ from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.models.transcf.mixture.training import MixtureTraining
 from transcf.models.transcf.settings import (
@@ -31,6 +32,7 @@ from transcf.models.transcf.settings import (
     TITLES,
     TransCFSettings,
 )
+from transcf.models.transcf.side import Side
 
 
 class TransCF(Recommender[TransCFSettings]):
@@ -59,6 +61,11 @@ class TransCF(Recommender[TransCFSettings]):
 
     The defaults were chosen on validation data in full ranking (`make study-defaults`);
     `TransCF.paper` has the settings of the publication.
+
+    With `friends` or `category`, q_u is mixed with the mean of a over the user's friends, and n_i
+    with the mean of b over the other items of its categories (a mean over the categories of the
+    mean in each, so that each counts the same); those without friends or mates keep the usual mean,
+    and so does somebody new. `add_items` places items that nobody has touched yet.
 
     `form="mixture"` moves a user once for each item k of the history, and the nearest place counts:
 
@@ -96,6 +103,13 @@ class TransCF(Recommender[TransCFSettings]):
     #: Names of the ablations, and what makes them.
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         title.lower(): {"form": form} for form, title in TITLES.items()
+    } | {
+        "transcf-friends": {"form": "translation", "friends": 0.5},
+        "transcf-categories": {"form": "translation", "category": 0.5},
+    }
+    asking: ClassVar[dict[str, str]] = {
+        "transcf-friends": "links between users",
+        "transcf-categories": "categories of items",
     }
     # Forms with the same cost learn and rank alike.
     twins: ClassVar[tuple[str, ...]] = tuple(
@@ -109,15 +123,21 @@ class TransCF(Recommender[TransCFSettings]):
     def name(self) -> str:
         """Name in tables: that of the form."""
         settings = self.settings_ if self.is_fitted else self.settings
-        return TITLES.get(settings.form, "TransCF")
+        return settings.title
 
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
         if settings.form == MIXTURE:
             return fit.run(MixtureTraining(fit.train, settings), settings, self._restore)
-        problem = Problem.of(fit.train, settings)
+        problem, side = Problem.of(fit.train, settings), Side.of(fit.train, settings)
+        has_events = fit.known.active, fit.known.item_counts > 0
+        mixing = Mixing.of(side, settings, *has_events)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
-        return fit.run(solver(problem, settings), settings, self._restore)
+
+        def restore(arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
+            return self._restore(arrays | side.arrays(), known, settings)
+
+        return fit.run(solver(problem, settings, mixing), settings, restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
         kind = Mixture if settings.form == MIXTURE else Translated

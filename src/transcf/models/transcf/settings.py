@@ -68,6 +68,26 @@ class MixtureSettings:
     )
 
 
+@settings()
+class SideSettings:
+    """What neighbourhoods are made of beside events."""
+
+    friends: float = setting(
+        0.0,
+        "Share of a user's friends, against the user's items, in the user's neighbourhood, where "
+        "the log has links between users (not in the mixture).",
+        low=0,
+        high=1,
+    )
+    category: float = setting(
+        0.0,
+        "Share of the other items of an item's categories, against the item's users, in the "
+        "item's neighbourhood, where the log has categories (not in the mixture).",
+        low=0,
+        high=1,
+    )
+
+
 #: What only the mixture looks at, and what it does not.
 ONLY_MIXTURE_HAS = tuple(rules_of(MixtureSettings))
 MIXTURE_HAS_NO = (
@@ -82,11 +102,12 @@ MIXTURE_HAS_NO = (
     "refresh",
     "solver",
     "samples_per_user",
+    *rules_of(SideSettings),
 )
 
 
 @settings(init_scale=0.01, recency=4.0)
-class TransCFSettings(TripleSettings, MixtureSettings):
+class TransCFSettings(TripleSettings, MixtureSettings, SideSettings):
     """Hyper-parameters of TransCF; learning rate and regularizers are per triple."""
 
     form: str = setting(
@@ -145,6 +166,12 @@ class TransCFSettings(TripleSettings, MixtureSettings):
             return plain
         rows = users + (1 if self.tied else 2) * items
         return replace(plain, size=3 * vectors(rows, self.dim))
+
+    @property
+    def title(self) -> str:
+        """What tables call the model: its form, and what its neighbourhoods are mixed with."""
+        parts = ("-friends" if self.friends else "", "-categories" if self.category else "")
+        return TITLES.get(self.form, "TransCF") + "".join(parts)
 
     def usual_scale(self) -> float:
         """Return what `init_scale` is by default, for this form."""
