@@ -52,7 +52,7 @@ def read_categories(source: Source, items: IdMap, report: Report) -> tuple[pl.Da
     Returns:
         The table `item_id, category`, one line for each, and the longer report.
     """
-    table = category_table(source)
+    table = category_table(source, items)
     rows = _rows(table["item_id"], source, items)
     known = pl.Series(rows != UNKNOWN)
     if not known.any():
@@ -63,10 +63,18 @@ def read_categories(source: Source, items: IdMap, report: Report) -> tuple[pl.Da
     return kept.sort("item_id", "category"), report
 
 
-def category_table(source: Source) -> pl.DataFrame:
-    """Read `item_id, category` of any items, one line for each."""
+def category_table(source: Source, items: IdMap) -> pl.DataFrame:
+    """Read `item_id, category` of any items, one line for each.
+
+    Args:
+        source: As for `read_categories`.
+        items: Known ones; where they are integers, so is text without a type, if all of it can be.
+    """
     frame, places = _read(source, ("item", "category"))
     ids = plain_ids(frame["item"], places["item"])
+    if source.is_text and not items.is_text and ids.dtype == pl.String:
+        numbers = ids.cast(pl.Int64, strict=False)
+        ids = ids if numbers.null_count() else numbers
     return to_categories(ids, frame["category"], places["category"])
 
 

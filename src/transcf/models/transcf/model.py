@@ -11,6 +11,8 @@ import polars as pl
 
 from transcf.answers import tables
 from transcf.data.logs import as_interactions
+from transcf.data.readers import open_source
+from transcf.data.side import category_table
 from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.forms import FORMS
@@ -24,6 +26,7 @@ from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.models.transcf.mixture.training import MixtureTraining
+from transcf.models.transcf.placing import place_items
 from transcf.models.transcf.settings import (
     MIXTURE,
     MIXTURE_DEFAULTS,
@@ -219,6 +222,37 @@ class TransCF(Recommender[TransCFSettings]):
         if not len(weights):
             weights = np.ones(len(log), np.float32)
         return self._add(grow(learned, log, weights))
+
+    def add_items(self, categories: Any) -> Self:
+        """Make new items known that nobody has touched yet, by their categories.
+
+        They stand where the items of their categories do on average (each category counts the
+        same), with the length and the bias that rare items have, and can be recommended from now
+        on. Nothing else changes. Once somebody has them, `partial_fit` places them by their users.
+
+        Args:
+            categories: Table `item_id, category` in any form that `read_interactions` takes, with
+                the new items and with items that the model knows, which it is to place them by. A
+                model that was fitted with `category` above 0 has kept those.
+
+        Raises:
+            DataError: There is nothing new, or a new item has no category that others have.
+
+        Example:
+            >>> import polars as pl
+            >>> from transcf import TransCF, synthesize
+            >>> log = synthesize()
+            >>> model = TransCF(dim=8, epochs=1).fit(log)
+            >>> new = pl.DataFrame({"item_id": ["new"], "category": ["category 01"]})
+            >>> "new" in model.add_items(pl.concat([log.categories, new])).items_.series
+            True
+        """
+        self._check_growing()
+        learned = self._points()
+        table = category_table(open_source(categories), learned.known.items)
+        if isinstance(learned, Mixture):
+            return self._add(learned.with_items(table))
+        return self._add(place_items(learned, table))
 
     # -- translations ------------------------------------------------------------------------
 
