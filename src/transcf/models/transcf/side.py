@@ -72,7 +72,7 @@ class Side:
         return arrays
 
     def grown(self, sizes: tuple[IdMap, IdMap], old: tuple[Rows, Rows], more: Beside) -> Side:
-        """Return the same with new rows, and with links and categories added.
+        """Return the same with new rows, links added, and categories of some items told anew.
 
         Args:
             sizes: All users and items.
@@ -94,7 +94,8 @@ class Side:
                 }
             )
             if more.categories is not None:
-                table = pl.concat([table, more.categories])
+                told = pl.col("item_id").is_in(more.categories["item_id"].implode())
+                table = pl.concat([table.filter(~told), more.categories])
             names = tuple(table["category"].unique().sort().to_list())
             columns = np.searchsorted(np.array(names, object), table["category"].to_numpy())
             shape = (len(items), len(names))
