@@ -50,6 +50,8 @@ QUICK: dict[str, dict[str, object]] = {
     "transcf-still": {"dim": 32},
     "transcf-emb": {"dim": 32},
     "transcf-mixture": {"dim": 16, "epochs": 8},
+    "transcf-friends": {"dim": 32},
+    "transcf-categories": {"dim": 32},
     "blend": {"parts": "itemknn + bpr(dim=16, learning_rate=0.2, epochs=5)"},
 }
 
