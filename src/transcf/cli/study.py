@@ -27,6 +27,7 @@ STUDIES = (
     "paper-baselines",
     "paper-core",
     "paper-grid",
+    "side-information",
     "times",
     "translations",
 )
@@ -54,7 +55,7 @@ preset = "paper"               # settings that come with it; optional
 params = { dim = 64 }          # settings of your own; optional
 grid = { learning_rate = [0.02, 0.05] }  # chosen on validation; optional
 protocols = ["forward"]        # only in these tables; optional
-datasets = ["movietweetings"]  # the same; optional
+datasets = ["events.csv"]      # the same; optional
 
 [[models]]
 name = "ease"
