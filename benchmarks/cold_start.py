@@ -13,6 +13,7 @@ Run: python benchmarks/cold_start.py [--data NAME] [--rounds N] [--forms FORM ..
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 from collections.abc import Iterator
 
@@ -54,10 +55,10 @@ def by_category(train: Interactions) -> Array:
     return scores
 
 
-def scores_of(form: str, train: Interactions, table: pl.DataFrame) -> Array:
+def scores_of(model: TransCF, table: pl.DataFrame) -> Array:
     """Place the items of a table without events, and score all items for everybody."""
-    model = TransCF(form=form).fit(train).add_items(table)
-    return model.score_block(np.arange(train.n_users, dtype=np.int32))
+    larger = copy.deepcopy(model).add_items(table)
+    return larger.score_block(np.arange(len(larger.users_), dtype=np.int32))
 
 
 def rounds_of(log: Interactions, rounds: int) -> Iterator[tuple[Interactions, Array]]:
@@ -88,8 +89,9 @@ def measure(log: Interactions, rounds: int, forms: list[str]) -> list[dict[str, 
         )
         cases = {"categories alone": by_category(train)}
         for form in forms:
-            cases[f"{form}, placed by category"] = scores_of(form, train, table)
-            cases[f"{form}, dealt at random"] = scores_of(form, train, dealt)
+            model = TransCF(form=form).fit(train)
+            cases[f"{form}, placed by category"] = scores_of(model, table)
+            cases[f"{form}, dealt at random"] = scores_of(model, dealt)
         for case, scores in cases.items():
             figures = judge(scores[seen][:, new], has[seen][:, new])
             found.setdefault(case, []).append(figures)
