@@ -53,6 +53,8 @@ QUICK: dict[str, dict[str, object]] = {
     "transcf-swapped": {"dim": 32},
     "transcf-attention": {"dim": 16, "negatives": 5, "neighbors_at_most": 10, "epochs": 6},
     "transcf-map": {"dim": 16, "hidden": 4, "negatives": 5, "neighbors_at_most": 10, "epochs": 6},
+    "transcf-friends": {"dim": 32},
+    "transcf-categories": {"dim": 32},
     "blend": {"parts": "itemknn + bpr(dim=16, learning_rate=0.2, epochs=5)"},
 }
 

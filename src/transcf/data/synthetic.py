@@ -14,10 +14,13 @@ from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.report import Report
 from transcf.data.seeds import check_seed
+from transcf.data.side import mutual_links
 from transcf.errors import ParameterError, shown
 
 #: Categories of a log with enough items.
 _CATEGORIES = 12
+#: Links that each user seeks, and the share of them that does not go by taste.
+_LINKS, _ODD_LINKS = 3, 0.2
 #: Most tastes of one user.
 _TASTES = 4
 #: Share of events that follow no taste.
@@ -45,7 +48,8 @@ def synthesize(
     Each item has a category, a style in it, and a popularity with a long tail. Each user has
     one to four tastes: categories with weights and a favourite style in each. Nine of ten events
     follow a taste, the others only popularity. Ratings from 1 to 5 grow with the strength of
-    the taste. Items that nobody touched are left out.
+    the taste. Items that nobody touched are left out. Users are linked to some others, most of whom
+    share their strongest taste.
 
     Real logs have two things more, which can be asked for. With `drift` most items come out one by
     one during the two years (a third is there from the beginning) and fade afterwards. With
@@ -92,6 +96,7 @@ def synthesize(
         ratings=ratings,
         timestamps=times.astype(np.int64),
         categories=_category_table(names, shelf.starts),
+        links=_link_table(people.tastes, people.shares, seed),
         report=Report().then("synthesize", users=users, items=items, interactions=interactions),
     )
     return log.select(np.ones(interactions, dtype=bool), drop_ids=True)
@@ -200,3 +205,20 @@ def _category_table(names: npt.NDArray[np.int32], starts: npt.NDArray[np.int64])
         }
     )
     return table.sort("item_id")
+
+
+def _link_table(
+    tastes: npt.NDArray[np.int32], shares: npt.NDArray[np.float64], seed: int
+) -> pl.DataFrame:
+    """Links between users; drawn by numbers of their own, which leave the events as they are."""
+    random, users = np.random.default_rng([seed, _LINKS]), len(tastes)
+    strongest = np.diff(shares, axis=1, prepend=0.0).argmax(axis=1)
+    favourite = tastes[np.arange(users), strongest]
+    order = np.argsort(favourite, kind="stable")
+    starts = np.searchsorted(favourite[order], favourite)
+    sizes = np.bincount(favourite)[favourite]
+    alike = order[starts + (random.random((_LINKS, users)) * sizes).astype(np.int64)]
+    anybody = random.integers(users, size=(_LINKS, users))
+    friends = np.where(random.random((_LINKS, users)) < _ODD_LINKS, anybody, alike)
+    ends = np.tile(np.arange(users), _LINKS), friends.ravel()
+    return mutual_links(_ids("u", users), *ends)

@@ -44,7 +44,7 @@ def run_study(
         (dataset, protocol, _contenders(study, dataset, protocol))
         for dataset in study.datasets
         for protocol in study.by(dataset)
-        if study.under(protocol)
+        if study.under(protocol, dataset)
     ]
     metric = study.paired_tests or study.metrics[0]
     for dataset, protocol, contenders in plans:
@@ -63,7 +63,9 @@ def _report_step(dataset: str, on_progress: OnProgress, step: str) -> None:
 
 
 def _contenders(study: Study, dataset: DatasetPlan, protocol: str) -> list[Contender]:
-    contenders = [_contender(plan, dataset, study.budget) for plan in study.under(protocol)]
+    contenders = [
+        _contender(plan, dataset, study.budget) for plan in study.under(protocol, dataset)
+    ]
     for contender in contenders:
         contender.check()
     return contenders

@@ -133,4 +133,7 @@ class Fit:
         for column in (self.train.timestamps, self.train.ratings):  # what events may count by
             if column is not None:
                 digest.update(column.tobytes())
+        for beside in (self.train.friends, self.train.item_categories):
+            digest.update(beside.indptr.tobytes())
+            digest.update(beside.indices.tobytes())
         return f"{type(settings).__name__}-{digest.hexdigest()}"

@@ -82,6 +82,8 @@ class Recommender(Answers, ABC, Generic[S]):
     variants: ClassVar[dict[str, dict[str, Any]]]
     #: Those of these names that rank as the first one does.
     twins: ClassVar[tuple[str, ...]] = ()
+    #: Those of these names that ask for more than events, and what for.
+    asking: ClassVar[dict[str, str]] = {}
     #: The class of the settings.
     settings_class: ClassVar[type]
     #: What the next `fit` goes by.

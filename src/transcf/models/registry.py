@@ -49,13 +49,20 @@ def available() -> tuple[str, ...]:
 
 
 def distinct() -> tuple[str, ...]:
-    """Return the names of the models that rank in a way of their own: what "all" stands for.
+    """Return the names of the models that rank any events in a way of their own.
+
+    That is what "all" stands for.
 
     Example:
-        >>> set(available()) - set(distinct())
-        {'transcf-emb'}
+        >>> sorted(set(available()) - set(distinct()))
+        ['transcf-categories', 'transcf-emb', 'transcf-friends']
     """
-    return tuple(name for name in available() if name not in model_class(name).twins)
+
+    def is_one(name: str) -> bool:
+        kind = model_class(name)
+        return name not in kind.twins and name not in kind.asking
+
+    return tuple(filter(is_one, available()))
 
 
 def model_class(name: str) -> type[Recommender[Any]]:

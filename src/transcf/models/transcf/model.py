@@ -11,10 +11,13 @@ import polars as pl
 
 from transcf.answers import tables
 from transcf.data.logs import as_interactions
+from transcf.data.readers import open_source
+from transcf.data.side import category_table
 from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.forms import FORMS
 from transcf.learning.neural.library import find_device
+from transcf.learning.settings import rules_of
 from transcf.learning.triples import Problem
 from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
@@ -23,21 +26,25 @@ from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.mixture.exact import ExactMixtureTraining
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.models.transcf.mixture.training import MixtureTraining
 from transcf.models.transcf.neural.learned import Extended
 from transcf.models.transcf.neural.settings import NEURAL_HAS_NO, PART_TITLES, unused_parts
+from transcf.models.transcf.placing import place_items
 from transcf.models.transcf.settings import (
     AUTO,
     MIXTURE,
     MIXTURE_HAS_NO,
     ONLY_MIXTURE_HAS,
+    SIDE_TITLES,
     TITLES,
+    SideSettings,
     TransCFSettings,
     own_defaults,
-    title_of,
 )
+from transcf.models.transcf.side import Side
 
 
 class TransCF(Recommender[TransCFSettings]):
@@ -66,6 +73,11 @@ class TransCF(Recommender[TransCFSettings]):
 
     The defaults were chosen on validation data in full ranking (`make study-defaults`);
     `TransCF.paper` has the settings of the publication.
+
+    With `friends` or `category`, q_u is mixed with the mean of a over the user's friends, and n_i
+    with the mean of b over the other items of its categories (a mean over the categories of the
+    mean in each, so that each counts the same); those without friends or mates keep the usual mean,
+    and so does somebody new. `add_items` places items that nobody has touched yet.
 
     `form="mixture"` moves a user once for each item k of the history, and the nearest place counts:
 
@@ -116,7 +128,11 @@ class TransCF(Recommender[TransCFSettings]):
         title.lower(): {} if form == MIXTURE else {"form": form} for form, title in TITLES.items()
     } | {
         f"transcf-{title}": {"form": "translation", name: value}
-        for (name, value), title in PART_TITLES.items()
+        for (name, value), title in (PART_TITLES | SIDE_TITLES).items()
+    }
+    asking: ClassVar[dict[str, str]] = {
+        "transcf-friends": "links between users",
+        "transcf-categories": "categories of items",
     }
     # Forms with the same cost learn and rank alike.
     twins: ClassVar[tuple[str, ...]] = tuple(
@@ -130,7 +146,7 @@ class TransCF(Recommender[TransCFSettings]):
     def name(self) -> str:
         """Name in tables: that of the form."""
         settings = self.settings_ if self.is_fitted else self.settings
-        return title_of(settings)
+        return settings.title
 
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
@@ -150,8 +166,15 @@ class TransCF(Recommender[TransCFSettings]):
 
             training = NeuralTraining(problem, settings, device)
             return fit.run(training, settings, Extended.snapshot)
+        side = Side.of(fit.train, settings)
+        has_events = fit.known.active, fit.known.item_counts > 0
+        mixing = Mixing.of(side, settings, *has_events)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
-        return fit.run(solver(problem, settings), settings, self._restore)
+
+        def restore(arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
+            return self._restore(arrays | side.arrays(), known, settings)
+
+        return fit.run(solver(problem, settings, mixing), settings, restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:
@@ -169,6 +192,8 @@ class TransCF(Recommender[TransCFSettings]):
         super().check_params()
         form, parts = self.settings.form, self.settings.parts
         unused = unused_parts(parts) + (NEURAL_HAS_NO if parts else ())
+        if form == AUTO or parts:
+            unused += tuple(rules_of(SideSettings))
         if form != AUTO:
             unused += MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
         if parts and (form not in FORMS or not FORMS[form].has_neighborhoods):
@@ -241,6 +266,37 @@ class TransCF(Recommender[TransCFSettings]):
         if isinstance(learned, Extended):
             return self._add(learned.grown(log, weights))
         return self._add(grow(learned, log, weights))
+
+    def add_items(self, categories: Any) -> Self:
+        """Make new items known that nobody has touched yet, by their categories.
+
+        They stand where the items of their categories do on average (each category counts the
+        same), with the length and the bias that rare items have, and can be recommended from now
+        on. Nothing else changes. Once somebody has them, `partial_fit` places them by their users.
+
+        Args:
+            categories: Table `item_id, category` in any form that `read_interactions` takes, with
+                the new items and with items that the model knows, which it is to place them by. A
+                model that was fitted with `category` above 0 has kept those.
+
+        Raises:
+            DataError: There is nothing new, or a new item has no category that others have.
+
+        Example:
+            >>> import polars as pl
+            >>> from transcf import TransCF, synthesize
+            >>> log = synthesize()
+            >>> model = TransCF(dim=8, epochs=1).fit(log)
+            >>> new = pl.DataFrame({"item_id": ["new"], "category": ["category 01"]})
+            >>> "new" in model.add_items(pl.concat([log.categories, new])).items_.series
+            True
+        """
+        self._check_growing()
+        learned = self._points()
+        table = category_table(open_source(categories), learned.known.items)
+        if isinstance(learned, Mixture):
+            return self._add(learned.with_items(table))
+        return self._add(place_items(learned, table))
 
     # -- translations ------------------------------------------------------------------------
 

@@ -79,6 +79,28 @@ class MixtureSettings:
     )
 
 
+@settings()
+class SideSettings:
+    """What neighbourhoods are made of beside events."""
+
+    friends: float = setting(
+        0.0,
+        "Share of a user's friends, against the user's items, in the user's neighbourhood, where "
+        "the log has links between users (not in the mixture).",
+        low=0,
+        high=1,
+    )
+    category: float = setting(
+        0.0,
+        "Share of the other items of an item's categories, against the item's users, in the "
+        "item's neighbourhood, where the log has categories (not in the mixture).",
+        low=0,
+        high=1,
+    )
+
+
+#: Names in tables of neighbourhoods that are not the usual ones, and the weights that names mean.
+SIDE_TITLES = {("friends", 0.5): "friends", ("category", 0.5): "categories"}
 #: What only the mixture looks at, and what it does not.
 ONLY_MIXTURE_HAS = tuple(rules_of(MixtureSettings))
 MIXTURE_HAS_NO = (
@@ -92,11 +114,12 @@ MIXTURE_HAS_NO = (
     "bias_rate",
     "refresh",
     "samples_per_user",
+    *rules_of(SideSettings),
 )
 
 
 @settings(epochs=20, learning_rate=0.01, init_scale=0.03)
-class TransCFSettings(TripleSettings, MixtureSettings, PartSettings):
+class TransCFSettings(TripleSettings, MixtureSettings, SideSettings, PartSettings):
     """Hyper-parameters of TransCF; learning rate and regularizers are per triple.
 
     Defaults are those of the mixture; `TRIPLE_DEFAULTS` says where the other forms differ.
@@ -172,6 +195,20 @@ class TransCFSettings(TripleSettings, MixtureSettings, PartSettings):
         """Titles of what is learned about neighbourhoods and translations, if anything."""
         return parts_of({"neighbors": self.neighbors, "mapping": self.mapping})
 
+    @property
+    def title(self) -> str:
+        """What tables call the model: its form, what it learns beside vectors, whom it asks.
+
+        Example:
+            >>> TransCFSettings(form="dot", neighbors="attention", mapping="network").title
+            'TransCF-dot-attention-map'
+        """
+        asked = (title for (name, _), title in SIDE_TITLES.items() if getattr(self, name))
+        parts, base = (*self.parts, *asked), TITLES.get(self.form, TITLES[MIXTURE])
+        if parts and self.form == "translation":  # what such parts are made for
+            base = TITLES[MIXTURE]
+        return "-".join([base, *parts])
+
     def usual_scale(self) -> float:
         """Return what `init_scale` is by default, for this form."""
         usual = super().usual_scale()
@@ -206,16 +243,3 @@ def own_defaults(params: Mapping[str, Any]) -> dict[str, Any]:
     if params.get("form", MIXTURE) not in FORMS:
         return {name: getattr(TransCFSettings, name) for name in TRIPLE_DEFAULTS}
     return TRIPLE_DEFAULTS | (NEURAL_DEFAULTS if parts_of(params) else {})
-
-
-def title_of(settings: TransCFSettings) -> str:
-    """Return what tables call a model: its form and what it learns beside vectors.
-
-    Example:
-        >>> title_of(TransCFSettings(form="dot", neighbors="attention", mapping="network"))
-        'TransCF-dot-attention-map'
-    """
-    parts, base = settings.parts, TITLES.get(settings.form, TITLES[MIXTURE])
-    if parts and settings.form == "translation":  # what such parts are made for
-        base = TITLES[MIXTURE]
-    return "-".join([base, *parts])

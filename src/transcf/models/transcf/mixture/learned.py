@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+import polars as pl
 import scipy.sparse as sp
 
 from transcf.data.histories import Histories
@@ -17,11 +18,14 @@ from transcf.kernels.rows import padded, padded_width
 from transcf.learning import Arrays, Known, Learned
 from transcf.learning.contributions import Contributions, Remarks
 from transcf.learning.forms.base import TINY
+from transcf.learning.known import known_with_placed, placed_arrays
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.mixture.table import scorer_of_many, squares
 from transcf.models.transcf.parameters import Parameters
+from transcf.models.transcf.placing import Placing
 from transcf.models.transcf.settings import TITLES, TransCFSettings
+from transcf.models.transcf.side import Side
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.sums import Queries, SumForm
@@ -70,6 +74,7 @@ class Mixture(Learned):
         if settings.item_bias:
             bias = checked(arrays, "item_bias", np.float32, (n_items,))
         users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
+        known = known_with_placed(known, arrays)
         made = cls(known, settings, users=users, items=items, history=history, bias=bias)
         return made._with_lonely_placed()
 
@@ -100,7 +105,8 @@ class Mixture(Learned):
         arrays = {"user_vectors": self.users, "item_vectors": self.items}
         if not self.settings.tied:
             arrays["history_vectors"] = self.history
-        return arrays | ({"item_bias": self.bias} if self.settings.item_bias else {})
+        arrays |= {"item_bias": self.bias} if self.settings.item_bias else {}
+        return arrays | placed_arrays(self.known)
 
     # -- scores ------------------------------------------------------------------------------
 
@@ -268,7 +274,7 @@ class Mixture(Learned):
         history = own.items
         if not self.settings.tied:
             history = own.items.copy()
-            trained = self.rankable
+            trained = self.known.item_counts > 0
             history[known.items.rows(self.known.items.series)[trained]] = self.history[trained]
         is_new = known.active.copy()
         is_new[known.users.rows(self.known.users.series)[self.known.active]] = False
@@ -276,6 +282,24 @@ class Mixture(Learned):
         made = Mixture(known, self.settings, users=own.users, **arrays)
         own.users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
         return made
+
+    def with_items(self, categories: pl.DataFrame) -> Mixture:
+        """Return the same with new items, placed by their categories; see `Placing.of`."""
+        placing = Placing.of(self.known, Side(), categories)
+        growth, bias = placing.growth, placing.growth.of_items(self.bias)
+        items = placing.vectors(growth.of_items(self.items))
+        history = items
+        if not self.settings.tied:
+            history = growth.of_items(self.history)
+            history[placing.rows] = items[placing.rows]
+        return Mixture(
+            growth.known,
+            self.settings,
+            users=growth.of_users(self.users),
+            items=items,
+            history=history,
+            bias=placing.biases(bias) if self.settings.item_bias else bias,
+        )
 
     def with_bias(self, offset: Scores) -> Mixture | None:
         """Return the same with a number added to each item's bias; None where it has none."""

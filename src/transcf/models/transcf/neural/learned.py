@@ -18,7 +18,7 @@ from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.neural.scores import LearnedMap, World, attended
 from transcf.models.transcf.parameters import Parameters
-from transcf.models.transcf.settings import TransCFSettings, title_of
+from transcf.models.transcf.settings import TransCFSettings
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
 from transcf.storage.tensors import checked
@@ -50,7 +50,7 @@ class Extended(Translated):
     ) -> None:
         """Keep them."""
         super().__init__(known, settings, parameters, means)
-        self.name, self.weights = title_of(settings), weights
+        self.name, self.weights = settings.title, weights
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, known: Known, settings: TransCFSettings) -> Extended:
