@@ -27,6 +27,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "weighted": {"weights": np.linspace(0.2, 2.0, 17)},
     "no translation": {"tau": 0.0},
     "no home": {"beta": 0.0},
+    "on top of another": {"lifts": np.sin(np.arange(60.0)).reshape(5, 12)},
 }
 
 
@@ -55,6 +56,14 @@ def slopes_of(oracle: Oracle) -> tuple[Batch, Slopes]:
     weights = np.ones(len(histories.items)) if oracle.weights is None else oracle.weights
     dealer = Dealer(histories, weights.astype(np.float32), 10_000)
     batch = dealer.batch(np.arange(len(lists), dtype=np.int32))
+    if oracle.lifts is not None:
+        lifts = oracle.lifts.astype(np.float32)
+        owners = np.repeat(batch.users, np.diff(batch.starts))
+        lifts_of_negatives = np.zeros((len(lifts), 16), np.float32)
+        lifts_of_negatives[:, : len(oracle.negatives)] = lifts[:, oracle.negatives]
+        batch = batch._replace(
+            lifts=lifts[owners, batch.items], lifts_of_negatives=lifts_of_negatives
+        )
     settings = TransCFSettings(
         form="mixture", dim=dim, tau=oracle.tau, beta=oracle.beta, rho=oracle.rho,
         future=oracle.future,

@@ -32,6 +32,8 @@ _TOGETHER = 64
 NOTHING = np.float32(-1e30)
 #: The least that a likelihood counts as, so that weights over it stay finite.
 _TINY = np.float32(1e-30)
+#: Where nothing lies beneath the scores.
+_NO_LIFTS = np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
 
 
 class Batch(NamedTuple):
@@ -43,6 +45,8 @@ class Batch(NamedTuple):
         shards: Where shards start, in users, (n_shards + 1,) int64.
         items: Item rows of the events, oldest first, (n_events,) int32.
         weights: How much events count as targets, (n_events,) float32.
+        lifts: What is added to the scores of targets, (n_events,) float32; (0,) for nothing.
+        lifts_of_negatives: The same by user, (n, n_negatives) float32; (0, 0) for nothing.
     """
 
     users: Array
@@ -50,6 +54,8 @@ class Batch(NamedTuple):
     shards: Array
     items: Array
     weights: Array
+    lifts: Array = _NO_LIFTS[0]
+    lifts_of_negatives: Array = _NO_LIFTS[1]
 
 
 class Kernel(NamedTuple):
@@ -148,6 +154,8 @@ def gather(
             work.offsets[r] = -tau * dot(flat_history, i, flat_history, i, width) - beta * length
             square = dot(flat_items, i, flat_items, i, width)
             work.heights[r] = bias[batch.items[r]] - (tau + beta) * square
+            if len(batch.lifts):
+                work.heights[r] += batch.lifts[r]
 
 
 @compiled
@@ -169,6 +177,8 @@ def run_shards(
         tile = flat.reshape(rows, n_negatives)
         moved = work.moved[start:last]
         np.dot(moved, negatives.vectors.T, tile)
+        if len(batch.lifts_of_negatives):
+            _lift(batch, flat, n_negatives, begin, stop)
         _hide_own(batch, negatives, tile, begin, stop)
         _exponentials(flat, work.offsets, negatives.heights, work.sums, start, last)
         work.losses[shard] = _own_targets(kernel, batch, work, begin, stop)
@@ -185,6 +195,17 @@ def run_shards(
             work.sums[start + r] = shares[r] * work.sums[start + r] + work.others[start + r]
         np.dot(tile.T, scaled, work.negative_slopes[shard])
         np.dot(tile.T, shares, work.negative_heights[shard])
+
+
+@inner
+def _lift(batch: Batch, tile: Array, size: int, begin: int, stop: int) -> None:
+    """Add what lies beneath the scores of the negatives, the same for a user's whole history."""
+    start, lifts = batch.starts[begin], batch.lifts_of_negatives.reshape(-1)
+    for n in range(begin, stop):
+        for r in range(batch.starts[n], batch.starts[n + 1]):
+            at = (r - start) * size
+            for j in range(0, size, LANES):
+                store(tile, at + j, load(tile, at + j) + load(lifts, n * size + j))
 
 
 @inner

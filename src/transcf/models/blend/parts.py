@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +98,29 @@ def read_parts(text: str) -> tuple[Part, ...]:
         if part in parts[:number]:
             raise ParameterError(f"{part} is there twice: leave one out, or set it otherwise.")
     return tuple(parts)
+
+
+def check_layers(parts: Sequence[Part], beneath: float) -> None:
+    """Raise a `ParameterError` unless the first part can lie beneath the others.
+
+    It must be an EASE whose events are all alike, and they must be mixtures.
+    """
+    first, *others = parts
+    settings = first.make(0).settings
+    even = {"recency": 0.0, "half_life": None, "confidence": "none"}
+    for name, value in even.items() if first.name == "ease" else ():
+        given = getattr(settings, name)
+        if given != value:
+            raise ParameterError(
+                f"Blend: beneath={beneath!r} needs an EASE that learns from all events alike, and "
+                f"{name}={given!r} here: leave it out, or set beneath=0."
+            )
+    alien = next((part for part in others if part.name != "transcf-mixture"), None)
+    if first.name != "ease" or alien is not None:
+        raise ParameterError(
+            f"Blend: beneath={beneath!r} needs ease as the first part and transcf-mixture as the "
+            f"others, and there is {alien or first}: change the parts, or set beneath=0."
+        )
 
 
 def written(parts: Iterable[Part]) -> str:

@@ -114,7 +114,8 @@ class TransCF(Recommender[TransCFSettings]):
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
         if settings.form == MIXTURE:
-            return fit.run(MixtureTraining(fit.train, settings), settings, self._restore)
+            training = MixtureTraining(fit.train, settings, fit.beneath)
+            return fit.run(training, settings, self._restore)
         problem = Problem.of(fit.train, settings)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
         return fit.run(solver(problem, settings), settings, self._restore)

@@ -17,6 +17,7 @@ from transcf.kernels.adam import Moving, Step, move_numbers, move_rows, step_of
 from transcf.kernels.mixture import Batch, Kernel
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.learning import Arrays
+from transcf.learning.beneath import Beneath
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.forms.base import TINY
 from transcf.learning.weights import EventWeights
@@ -39,10 +40,14 @@ class MixtureTraining:
     Args:
         train: What to learn from.
         settings: The model's.
+        beneath: Scores that those of the mixture are added to, or None.
     """
 
-    def __init__(self, train: Interactions, settings: TransCFSettings) -> None:
+    def __init__(
+        self, train: Interactions, settings: TransCFSettings, beneath: Beneath | None = None
+    ) -> None:
         """Draw the first vectors."""
+        self._beneath = beneath
         self._settings, self._width = settings, padded_width(settings.dim)
         histories, events = train.histories, EventWeights.of(train, settings)
         weights = np.ones(len(train), np.float32)
@@ -98,6 +103,8 @@ class MixtureTraining:
             self._users.values, self._items.values, self._history.values, self._bias.values
         )
         stand_for = len(self._active) / len(negatives)
+        if self._beneath is not None:
+            batch = self._beneath.lift(batch, negatives, padded_width(self._n_negatives))
         slopes = self._gradients.of(batch, points, negatives, stand_for)
         _move(self._users, batch.users, slopes.users, step)
         _move(self._items, slopes.rows, slopes.items, step)
