@@ -27,6 +27,7 @@ STUDIES = (
     "paper-baselines",
     "paper-core",
     "paper-grid",
+    "sparse",
     "times",
     "translations",
 )
