@@ -463,6 +463,8 @@ def test_layers_are_saved_and_fitted_anew(split: Split, tmp_path: Path) -> None:
     weights = model.weights_
     model.refit(split.before_test)
     np.testing.assert_array_equal(model.weights_, weights)
+    with pytest.raises(ParameterError, match="chosen for beneath=5"):
+        model.set_params(beneath=0.0).refit(split.before_test)
 
 
 @pytest.mark.parametrize(

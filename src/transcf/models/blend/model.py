@@ -185,6 +185,11 @@ class Blend(Recommender[BlendSettings]):
                 f"Blend: parts={shown(self.settings.parts)} are not those that weights were chosen "
                 "for, so that refit has none: use fit."
             )
+        if self.settings.beneath != self.settings_.beneath:
+            raise ParameterError(
+                f"Blend: weights were chosen for beneath={self.settings_.beneath!r}, so that refit "
+                f"has none for {self.settings.beneath!r}: use fit."
+            )
         return [epoch or None for epoch in fit.before.best_epochs.tolist()]
 
     def _join(self, models: Sequence[Recommender[Any]], fit: Fit) -> Learned:
