@@ -114,7 +114,7 @@ class Blend(Recommender[BlendSettings]):
             >>> split = open_split("synthetic")
             >>> fitted = [EASE().fit(split.train), BPR(dim=8, epochs=3).fit(split.train)]
             >>> Blend.of(fitted, split.validation)
-            Blend(parts='ease + bpr(dim=8, epochs=3)', random_state=0)
+            Blend(parts='ease + bpr(dim=8, epochs=3)', beneath=0.0, random_state=0)
         """
         started, models = time.perf_counter(), list(models)
         for model in models:
