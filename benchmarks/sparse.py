@@ -32,9 +32,9 @@ EVENTS = 205_000 / 5500
 EASE = "ease(regularization=100.0, precision='float32')"
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "EASE": ("ease", {"regularization": 100.0, "precision": "float32"}),
-    "mixture": ("transcf-mixture", {}),
-    "blend": ("blend", {"parts": f"{EASE} + transcf-mixture"}),
-    "mixture on top of EASE": ("blend", {"parts": f"{EASE} + transcf-mixture", "beneath": 30.0}),
+    "mixture": ("transcf", {}),
+    "blend": ("blend", {"parts": f"{EASE} + transcf"}),
+    "mixture on top of EASE": ("blend", {"parts": f"{EASE} + transcf", "beneath": 30.0}),
 }
 
 

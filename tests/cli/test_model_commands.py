@@ -14,7 +14,7 @@ from typer.testing import Result
 
 import transcf
 from transcf.cli._options import absolute_name
-from transcf.data import leave_one_out, synthesize
+from transcf.data import leave_one_out, synthesize, write_csv
 from transcf.data.candidates import draw_candidates
 from transcf.data.split import Split
 from transcf.evaluation import evaluate
@@ -437,3 +437,30 @@ def test_a_study_prints_what_it_found_beside_what_was_published(
     assert "popularity" not in table.replace("inverse-popularity", "")
     assert "rank rare items first" in table
     assert "no model 'random'" in refusal("study", file, "--models", "random")
+
+
+def test_links_and_categories_come_from_files_beside_the_log(
+    answer: Answer, refusal: Refusal, tmp_path: Path
+) -> None:
+    log = synthesize(users=60, items=40, interactions=900)
+    events, links, shelves = (tmp_path / f"{name}.csv" for name in ("events", "links", "shelves"))
+    write_csv(log, events)
+    log.links.write_csv(links)
+    log.categories.write_csv(shelves)
+    few = ("--model", "transcf-friends", "--set", "dim=8", "--set", "epochs=2")
+    files = ("--links", links, "--categories", shelves)
+    both = ("--set", "category=0.5")
+    answer("fit", events, *few, *both, *files, "--hold-out", "--out", tmp_path / "model")
+    model = transcf.load(tmp_path / "model")
+    assert model.name == "TransCF-friends-categories"
+    assert model.report_["reading"] == {"links": str(links), "categories": str(shelves)}
+    saved = answer("evaluate", tmp_path / "model")
+    assert answer("evaluate", events, *few, *both, *files)["metrics"].keys() == (
+        saved["metrics"].keys()
+    )
+    assert "give read_interactions(..., links=...) (in a shell: --links FILE)" in refusal(
+        "evaluate", events, *few
+    )
+    assert "speaks of no user of the log" in refusal(
+        "fit", events, *few, "--links", shelves, "--out", tmp_path / "other"
+    )

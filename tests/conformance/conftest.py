@@ -10,6 +10,7 @@ import pytest
 
 from transcf.data.ids import Id, IdMap
 from transcf.data.interactions import Interactions
+from transcf.data.side import mutual_links
 
 Pairs = Iterable[tuple[Id, Id]]
 
@@ -18,7 +19,22 @@ def build(pairs: Pairs) -> Interactions:
     users, items = zip(*pairs, strict=True)
     user_ids, user_rows = IdMap.encode(pl.Series(users))
     item_ids, item_rows = IdMap.encode(pl.Series(items))
-    return Interactions.from_rows(user_ids, item_ids, user_rows, item_rows)
+    log = Interactions.from_rows(user_ids, item_ids, user_rows, item_rows)
+    return with_side(log)
+
+
+def with_side(log: Interactions) -> Interactions:
+    """Link every user to the next but one, and give each item one or two of five categories."""
+    users, items = np.arange(log.n_users), np.arange(log.n_items)
+    shelves = np.concatenate([items // 7 % 5, items[::3] % 5])
+    table = pl.DataFrame(
+        {
+            "item_id": log.items.ids(np.concatenate([items, items[::3]])),
+            "category": pl.Series(shelves).cast(pl.String),
+        }
+    )
+    links = mutual_links(log.users, users, np.roll(users, 2))
+    return log.with_links(links).with_categories(table.unique().sort("item_id", "category"))
 
 
 def _with_idle_ids() -> Interactions:

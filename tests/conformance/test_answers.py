@@ -48,8 +48,12 @@ def brute_force(
 
 #: Models whose score is no inner product.
 #: Models with products inside a score, whose last digits change with the people of a request.
-ROUNDED_BY_BLOCK = {"blend", "transcf-mixture"}
-NOT_LINEAR = FLOOR | {"itemknn", "ease", "slim", "neumf", "transcf-mixture", "blend"}
+ROUNDED_BY_BLOCK = {"blend", "transcf"}
+NOT_LINEAR = (
+    FLOOR
+    | {"itemknn", "ease", "slim", "neumf", "blend"}
+    | {"transcf", "transcf-attention", "transcf-map"}
+)
 
 
 def in_float64(part: Any) -> Any:

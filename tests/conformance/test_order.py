@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from tests.conformance.conftest import with_side
 from tests.conformance.test_every_model import EVERY_MODEL, make
 
 import transcf
@@ -66,7 +67,7 @@ def table(request: pytest.FixtureRequest) -> pl.DataFrame:
 def test_histories_are_in_order_and_survive_a_file(
     name: str, table: pl.DataFrame, tmp_path: Path
 ) -> None:
-    model = quick(name).fit(read_interactions(table))
+    model = quick(name).fit(with_side(read_interactions(table)))
     expected = in_order(table)
     assert told_by(model) == expected
     loaded = transcf.load(model.save(tmp_path / "model"))
@@ -93,7 +94,8 @@ def test_what_is_added_comes_last_in_a_history(
         newcomer = newcomer.with_columns(timestamp=pl.Series([9, 8, 7]))
     repeated = first.head(20)  # known already: they keep their places
     added = pl.concat([later, newcomer, repeated])
-    model = quick(name).fit(read_interactions(first)).partial_fit(read_interactions(added))
+    model = quick(name).fit(with_side(read_interactions(first)))
+    model.partial_fit(read_interactions(added))
     expected = in_order(first)
     for user, items in in_order(added).items():
         before = expected.get(user, [])
@@ -119,7 +121,7 @@ class Recorder:
 
 @EVERY_MODEL
 def test_recommend_for_passes_its_order_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = quick(name).fit(read_interactions(events()))
+    model = quick(name).fit(with_side(read_interactions(events())))
     recorder = Recorder(model.learned_)
     monkeypatch.setattr(model.learned_, "guests", recorder)
     ids = model.items_.series.to_list()
@@ -174,7 +176,8 @@ def test_order_counts_for_transcf_where_it_learned_from_times(
     is_timed: bool, tmp_path: Path
 ) -> None:
     table = events() if is_timed else events().drop("timestamp")
-    model = transcf.TransCF(dim=8, epochs=2, recency=2.0).fit(read_interactions(table))
+    model = transcf.TransCF(form="translation", dim=8, epochs=2, recency=2.0)
+    model.fit(read_interactions(table))
     loaded = transcf.load(model.save(tmp_path / "model"))
     history = ["i01", "i05", "i09", "i13"]
     for one in (model, loaded):

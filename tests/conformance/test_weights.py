@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from tests.conformance.conftest import with_side
 from tests.conformance.test_every_model import all_scores, make
 
 import transcf
@@ -38,7 +39,7 @@ def events() -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def log() -> Interactions:
-    return read_interactions(events())
+    return with_side(read_interactions(events()))
 
 
 def fit(name: str, log: Interactions, **settings: object) -> Recommender:
@@ -69,7 +70,7 @@ def test_weights_change_what_is_learned(name: str, setting: str, log: Interactio
 
 @EVERY_WEIGHING_MODEL
 def test_without_timestamps_there_is_neither_place_nor_age(name: str) -> None:
-    untimed = read_interactions(events().drop("timestamp"))
+    untimed = with_side(read_interactions(events().drop("timestamp")))
     plain = fit(name, untimed)
     for setting in ("recency", "half_life"):
         weighted = fit(name, untimed, **{setting: WEIGHTS[setting]})
@@ -82,7 +83,7 @@ def test_without_timestamps_there_is_neither_place_nor_age(name: str) -> None:
 @EVERY_WEIGHING_MODEL
 @pytest.mark.parametrize("confidence", ["ratings", "log-ratings"])
 def test_equal_ratings_change_no_bit(name: str, confidence: str) -> None:
-    same = read_interactions(events().with_columns(rating=pl.lit(4.0)))
+    same = with_side(read_interactions(events().with_columns(rating=pl.lit(4.0))))
     plain, weighted = fit(name, same), fit(name, same, confidence=confidence)
     assert bits(weighted) == bits(plain)
     assert all_scores(weighted).tobytes() == all_scores(plain).tobytes()

@@ -67,9 +67,44 @@ def test_csv_round_trip(tmp_path):
     assert read_interactions(write_csv(log, tmp_path / "l.csv")).to_frame().equals(log.to_frame())
 
 
+def test_drift_lets_items_come_and_fade():
+    still, drifting = (synthesize(drift=drift, seed=3).to_frame() for drift in (0.0, 4.0))
+    half = still["timestamp"].median()
+
+    def overlap(frame):
+        """How alike the item counts of the two halves of the log are."""
+        counts = [
+            frame.filter((frame["timestamp"] > half) == late).group_by("item_id").len()
+            for late in (False, True)
+        ]
+        both = counts[0].join(counts[1], on="item_id", how="full", coalesce=True).fill_null(0)
+        return np.corrcoef(both["len"], both["len_right"])[0, 1]
+
+    assert overlap(drifting) < 0.5 < 0.9 < overlap(still)
+    first = drifting.group_by("item_id").agg(first=drifting["timestamp"].min())
+    assert drifting.filter(drifting["timestamp"] < half)["item_id"].n_unique() < 400
+    assert len(first) <= 500
+
+
+def test_sequences_go_on_in_the_same_category():
+    def kept(sequences):
+        """How often an event has the category of the one before it."""
+        log = synthesize(sequences=sequences, seed=3)
+        frame = log.to_frame().join(log.categories, on="item_id").sort("user_id", "timestamp")
+        same_user = frame["user_id"] == frame["user_id"].shift(1)
+        same_category = frame["category"] == frame["category"].shift(1)
+        return same_category.filter(same_user).mean()
+
+    assert kept(0.8) > kept(0.0) + 0.1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"drift": -1.0}, "drift=-1"),
+        ({"drift": float("inf")}, "drift=inf"),
+        ({"sequences": 1.5}, "it must be a number >= 0 and <= 1"),
+        ({"sequences": "some"}, "sequences='some'"),
         ({"users": 0}, "users=0"),
         ({"items": 5, "categories": 6}, "categories=6 is more than items=5"),
         ({"interactions": 10**9}, "must lie between 1,000 and 250,000"),

@@ -231,3 +231,18 @@ def test_a_model_may_be_in_the_tables_of_some_protocols_only(folder) -> None:
     assert names == [["popularity", "random"], ["popularity"]]
     only = study(folder, models=models[1:], datasets=datasets)
     assert len(list(run_study(only))) == 1, "no table without models"
+
+
+def test_a_model_may_be_in_the_tables_of_some_datasets(tmp_path) -> None:
+    paths = [tmp_path / name for name in ("one.parquet", "two.parquet")]
+    for path in paths:
+        synthesize(users=60, items=40, interactions=900, seed=1).to_frame().write_parquet(path)
+    datasets = [{"name": str(path)} for path in paths]
+    models = [{"name": "popularity"}, {"name": "random", "datasets": [str(paths[1])]}]
+    plan = study("", datasets=datasets, models=models, seeds=1)
+    named = [[done.name for done in found.runs] for found in run_study(plan)]
+    assert named == [["popularity"], ["popularity", "random"]]
+    assert len(list(run_study(plan.only([str(paths[0])], None)))) == 1
+    models[1]["datasets"] = ["elsewhere"]
+    with pytest.raises(ParameterError, match="no dataset 'elsewhere'"):
+        study("", datasets=datasets, models=models)

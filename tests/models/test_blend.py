@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 import transcf
-from transcf import BPR, EASE, Blend, ItemKNN, Validation, evaluate, leave_one_out, synthesize
+from transcf import (
+    BPR,
+    EASE,
+    Blend,
+    ItemKNN,
+    TransCF,
+    Validation,
+    evaluate,
+    leave_one_out,
+    synthesize,
+)
 from transcf.data.split import Split
 from transcf.errors import (
     DataError,
@@ -26,6 +36,8 @@ from transcf.models.blend.parts import Part, read_parts, written
 from transcf.models.blend.weights import Remembered, search
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, name_and_params
+from transcf.retrieval import top_k
+from transcf.retrieval.scorer import tile_maker
 from transcf.training import Epoch, FitOptions
 
 PARTS = "itemknn + bpr(dim=8, learning_rate=0.2, epochs=4, validate_every=1)"
@@ -98,6 +110,24 @@ def test_a_part_with_all_the_weight_ranks_as_it_does_alone(
     assert model.recommend_for(history, k=5)["item_id"].equals(ids)
     item = history[0]
     assert model.similar_items(item).equals(part.similar_items(item))
+
+
+def test_a_mixture_inside_keeps_what_scores_many(split: Split) -> None:
+    """Whatever the other part is: inner products, or whole blocks."""
+    mixture = TransCF(form="mixture", dim=6, epochs=2).fit(split.train)
+    for other in (BPR(dim=4, epochs=2), EASE()):
+        model = with_weights([mixture, other.fit(split.train)], [0.6, 0.4])
+        rows = everybody(model)
+        assert tile_maker(model.for_many(rows)) is not None
+        seen, allowed = model.seen_, model.rankable
+        items, scores = top_k(model, rows, 8, seen=seen)
+        expected = all_scores(model).copy()
+        expected[:, ~allowed] = -np.inf
+        expected[seen.entry_rows, seen.indices] = -np.inf
+        best = -np.sort(-expected, axis=1)[:, :8]
+        np.testing.assert_allclose(scores, best, rtol=1e-4, atol=1e-4)
+        taken = np.take_along_axis(expected, items, axis=1)
+        np.testing.assert_allclose(taken, best, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("protocol", ["strict", "paper"])
@@ -427,7 +457,7 @@ def test_steps_train_newcomers_in_the_parts_that_can(split: Split) -> None:
 
 # -- parts on top of EASE ----------------------------------------------------------------------
 
-LAYERS = "ease(regularization=20.0) + transcf-mixture(dim=8, epochs=4)"
+LAYERS = "ease(regularization=20.0) + transcf(dim=8, epochs=4)"
 
 
 def test_a_mixture_on_top_of_ease_learns_something_else(split: Split) -> None:
@@ -470,9 +500,11 @@ def test_layers_are_saved_and_fitted_anew(split: Split, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ("itemknn + transcf-mixture", "there is itemknn"),
+        ("itemknn + transcf", "there is itemknn"),
         ("ease + bpr", "there is bpr"),
-        ("ease(half_life=3.0) + transcf-mixture", "half_life=3.0"),
+        ("ease + transcf + transcf-translation", "there is transcf-translation"),
+        ("ease + transcf(form='auto')", r"there is transcf\(form='auto'\)"),
+        ("ease(half_life=3.0) + transcf", "half_life=3.0"),
     ],
 )
 def test_what_cannot_be_layered_is_refused(split: Split, parts: str, words: str) -> None:

@@ -7,10 +7,12 @@ import polars as pl
 import pytest
 from tests.models.mixture_oracle import Oracle
 
-from transcf import Interactions, TransCF, read_interactions, synthesize
+from transcf import Interactions, TransCF, leave_one_out, read_interactions, synthesize
 from transcf.data.histories import Histories
 from transcf.errors import ParameterError
+from transcf.evaluation import full_ranks
 from transcf.models.transcf.mixture.learned import Mixture
+from transcf.retrieval import tiles, top_k
 from transcf.threads import use_threads
 
 SMALL = {"form": "mixture", "dim": 12, "epochs": 4}
@@ -140,12 +142,12 @@ def test_translations_go_from_the_user_toward_the_history(model: TransCF) -> Non
 
 
 def test_the_form_brings_its_own_defaults() -> None:
-    assert TransCF(form="mixture").learning_rate != TransCF().learning_rate
-    assert TransCF(form="mixture", learning_rate=0.5).learning_rate == 0.5
-    there = TransCF(dim=8).set_params(form="mixture")
-    assert there.get_params() == TransCF(form="mixture", dim=8).get_params()
+    assert TransCF(form="still").learning_rate != TransCF().learning_rate
+    assert TransCF(form="still", learning_rate=0.5).learning_rate == 0.5
+    there = TransCF(form="dot", dim=8).set_params(form="mixture")
+    assert there.get_params() == TransCF(dim=8).get_params()
     assert there.set_params(form="still").get_params() == TransCF(form="still", dim=8).get_params()
-    assert TransCF(epochs=3).set_params(form="mixture").epochs == 3
+    assert TransCF(form="alt", epochs=3).set_params(form="mixture").epochs == 3
 
 
 def test_points_stay_in_the_ball(model: TransCF) -> None:
@@ -175,6 +177,43 @@ def test_lists_for_everybody_are_those_of_the_formula(model: TransCF) -> None:
         expected = model.items_.ids(np.argsort(-scores)[:5].astype(np.int32)).to_list()
         own = lists.filter(pl.col("user_id") == model.users_.series[user])
         assert own["item_id"].to_list() == expected
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("changes", [{}, {"trend": 1.0, "item_bias": False}])
+def test_many_are_ranked_as_pairs_are_scored(
+    log: Interactions, changes: dict, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever tiles say, lists and ranks are those of the scores of pairs."""
+    split = leave_one_out(log)
+    model = TransCF(**SMALL, **changes).fit(split.before_test)
+    monkeypatch.setattr(tiles, "TILE_BYTES", 4 * 16)
+    monkeypatch.setattr(tiles, "STRETCH", 16)
+    known, held_out = split.before_test.by_user, split.test.by_user
+    with use_threads(threads):
+        found = full_ranks(model, split.test, known, "pessimistic", list_length=5)
+    for place, user in enumerate(found.ranks.users):
+        every = np.arange(log.n_items, dtype=np.int32)
+        scores = model.score_pairs(np.full(log.n_items, user, np.int32), every)
+        open_items = np.setdiff1d(np.flatnonzero(model.rankable), known.row(user))
+        (target,) = held_out.row(user)
+        rank = (scores[open_items] >= scores[target]).sum()
+        assert found.ranks.ranks[place] == rank
+        best = open_items[np.lexsort((open_items, -scores[open_items]))[:5]]
+        np.testing.assert_array_equal(found.lists[place], best)
+
+
+def test_equal_items_tie_in_tiles(log: Interactions, model: TransCF) -> None:
+    """Items with the same points score alike to the bit, and go by row."""
+    learned = learned_by(model)
+    twins = {
+        name: np.repeat(getattr(learned, name)[::2], 2, axis=0)
+        for name in ("items", "history", "bias")
+    }
+    everybody = np.arange(log.n_users, dtype=np.int32)
+    items, scores = top_k(learned._changed(**twins), everybody, 20)
+    np.testing.assert_array_equal(items[:, 0::2] + 1, items[:, 1::2])
+    np.testing.assert_array_equal(scores[:, 0::2], scores[:, 1::2])
 
 
 def test_few_people_need_no_table(model: TransCF) -> None:
@@ -219,8 +258,8 @@ def test_points_beyond_the_ball_need_no_table(log: Interactions) -> None:
     ("params", "name"),
     [
         ({"form": "mixture", "margin": 5.0}, "margin"),
-        ({"form": "mixture", "solver": "exact"}, "solver"),
-        ({"tau": 9.0}, "tau"),
+        ({"form": "mixture", "refresh": 2}, "refresh"),
+        ({"form": "translation", "tau": 9.0}, "tau"),
     ],
 )
 def test_what_a_form_does_not_look_at_is_refused(

@@ -11,10 +11,14 @@ from tests.models.mixture_oracle import Oracle
 
 from transcf.data.histories import Histories
 from transcf.kernels import Array
-from transcf.kernels.mixture import CHUNK, Batch
-from transcf.kernels.rows import padded
+from transcf.kernels.adam import FIRST, Moving
+from transcf.kernels.beneath import NO_LAYER, Layer
+from transcf.kernels.mixture import CHUNK, Points
+from transcf.kernels.mixture_batches import SHARDS
+from transcf.kernels.mixture_epochs import Rules, run_batches
+from transcf.kernels.rows import padded, padded_width
 from transcf.models.transcf.mixture.batches import Dealer
-from transcf.models.transcf.mixture.gradients import Gradients, Points, Slopes
+from transcf.models.transcf.mixture.memory import Memory
 from transcf.models.transcf.mixture.training import kernel_of
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.threads import use_threads
@@ -27,20 +31,19 @@ WORLDS: dict[str, dict[str, Any]] = {
     "weighted": {"weights": np.linspace(0.2, 2.0, 17)},
     "no translation": {"tau": 0.0},
     "no home": {"beta": 0.0},
-    "on top of another": {"lifts": np.sin(np.arange(60.0)).reshape(5, 12)},
 }
+HISTORIES = [[3, 1, 7, 2], [0, 5], [4], [9, 8, 1, 0, 6], [2, 3, 10, 5, 7]]
 
 
 def world(dim: int = 5, **changes: Any) -> Oracle:
     rng = np.random.default_rng(0)
-    histories = [[3, 1, 7, 2], [0, 5], [4], [9, 8, 1, 0, 6], [2, 3, 10, 5, 7]]
     return (
         Oracle(
             users=0.4 * rng.standard_normal((5, dim)),
             items=0.4 * rng.standard_normal((12, dim)),
             history=0.4 * rng.standard_normal((12, dim)),
             bias=0.4 * rng.standard_normal(12),
-            histories=histories,
+            histories=HISTORIES,
             negatives=np.arange(12),
             **changes,
         )
@@ -49,64 +52,89 @@ def world(dim: int = 5, **changes: Any) -> Oracle:
     )
 
 
-def slopes_of(oracle: Oracle) -> tuple[Batch, Slopes]:
+def layer_and_lifts() -> tuple[Layer, Array]:
+    """Something beneath the scores of these users, and what it adds to them: (5, 12)."""
+    rng, lengths = np.random.default_rng(3), [len(history) for history in HISTORIES]
+    weights, diagonal = rng.normal(0, 0.4, (12, 12)), rng.uniform(0.1, 0.5, 12)
+    rests, own = rng.uniform(0.3, 1.0, 5), rng.standard_normal(sum(lengths))
+    starts, lifts = np.cumsum([0, *lengths]), np.zeros((5, 12))
+    for user, history in enumerate(HISTORIES):
+        scores = weights[history].sum(axis=0)
+        unseen = scores / (rests[user] + diagonal * scores**2)
+        lifts[user] = np.clip(30 * (1 - 1 / len(history)) * unseen, -25, 25)
+        lifts[user, history] = own[starts[user] : starts[user + 1]]
+    assert (np.abs(lifts) == 25).any(), "some are cut off"
+    single = np.float32
+    return Layer(weights.astype(single), diagonal, rests, starts, own.astype(single), 30.0), lifts
+
+
+def step_on(oracle: Oracle, layer: Layer = NO_LAYER) -> tuple[Oracle, float, dict[str, Array]]:
+    """A step of no length on one batch of everybody.
+
+    Adam's running means, nothing before it, are then a tenth of the gradients.
+
+    Returns:
+        The world with the negatives that were drawn, the loss and the gradients by name.
+    """
     n_items, dim = oracle.items.shape
     lists = [np.array(history, np.int32) for history in oracle.histories]
     histories = Histories.of(lists, n_items)
     weights = np.ones(len(histories.items)) if oracle.weights is None else oracle.weights
-    dealer = Dealer(histories, weights.astype(np.float32), 10_000)
-    batch = dealer.batch(np.arange(len(lists), dtype=np.int32))
-    if oracle.lifts is not None:
-        lifts = oracle.lifts.astype(np.float32)
-        owners = np.repeat(batch.users, np.diff(batch.starts))
-        lifts_of_negatives = np.zeros((len(lifts), 16), np.float32)
-        lifts_of_negatives[:, : len(oracle.negatives)] = lifts[:, oracle.negatives]
-        batch = batch._replace(
-            lifts=lifts[owners, batch.items], lifts_of_negatives=lifts_of_negatives
-        )
+    n_drawn, losses = len(oracle.negatives), np.zeros((1, SHARDS))
+    dealer = Dealer(histories, weights.astype(np.float32), 10_000, n_drawn, power=0.0)
     settings = TransCFSettings(
         form="mixture", dim=dim, tau=oracle.tau, beta=oracle.beta, rho=oracle.rho,
         future=oracle.future,
     )  # fmt: skip
-    longest = int(histories.counts.max())
-    kernel = kernel_of(settings, timed=True, longest=longest)
-    items = rows(oracle.items)
-    history = items if oracle.tied else rows(oracle.history)
-    points = Points(rows(oracle.users), items, history, oracle.bias.astype(np.float32))
-    gradients = Gradients(kernel, items.shape[1], n_items, len(batch.items), n_items)
-    negatives = oracle.negatives.astype(np.int32)
-    return batch, gradients.of(batch, points, negatives, oracle.stand_for)
+    kernel = kernel_of(settings, timed=True, longest=int(histories.counts.max()))
+    items, bias = moving(oracle.items), oracle.bias.astype(np.float32)
+    history = items if oracle.tied else moving(oracle.history)
+    points = Points(moving(oracle.users), items, history, Moving(bias, 0 * bias, 0 * bias))
+    stand_for = np.full(n_items, np.log(oracle.stand_for), np.float32)
+    log = dealer.log._replace(stand_for=stand_for)
+    memory = Memory.of(len(histories.items), n_drawn, n_items, padded_width(dim))
+    rules = Rules(n_drawn, oracle.tied, has_bias=True, power=1)
+    everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
+    reach = np.arange(1, n_items + 1) * (n_drawn / n_items)
+    dealt = dealer.deal(seed=0, epoch=1)._replace(candidates=everything, reach=reach)
+    run_batches(kernel, rules, log, layer, dealt, np.zeros(1), points, *memory, losses, 0, 1)
+    found = {
+        name: getattr(points, name).means[..., : getattr(oracle, name).shape[-1]] / (1 - FIRST)
+        for name in ("users", "items", "bias", *([] if oracle.tied else ["history"]))
+    }
+    drawn = memory.batch.touched[:n_drawn]
+    assert len(set(drawn.tolist())) == n_drawn
+    return replace(oracle, negatives=drawn.copy()), float(losses.sum()), found
 
 
-def rows(vectors: Array) -> Array:
-    return padded(vectors.astype(np.float32)).reshape(len(vectors), -1)
-
-
-def dense(oracle: Oracle) -> dict[str, Array]:
-    """The gradients by name, a row for everybody and everything."""
-    batch, slopes = slopes_of(oracle)
-    dim, there = oracle.items.shape[1], slopes.rows >= 0
-    found = {name: np.zeros(getattr(oracle, name).shape) for name in ("users", "items", "bias")}
-    found["users"][batch.users] = slopes.users[:, :dim]
-    found["items"][slopes.rows[there]] = slopes.items[there, :dim]
-    found["bias"][slopes.rows[there]] = slopes.bias[there]
-    if not oracle.tied:
-        own = there & slopes.has_events
-        found["history"] = np.zeros(oracle.history.shape)
-        found["history"][slopes.rows[own]] = slopes.history[own, :dim]
-    return found
+def moving(vectors: Array) -> Moving:
+    rows = padded(vectors.astype(np.float32)).reshape(len(vectors), -1)
+    return Moving(rows, 0 * rows, 0 * rows)
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_loss_is_that_of_the_formula(name: str) -> None:
-    oracle = world(**WORLDS[name])
-    assert slopes_of(oracle)[1].loss == pytest.approx(oracle.loss(), rel=1e-5)
+    oracle, loss, _ = step_on(world(**WORLDS[name]))
+    assert loss == pytest.approx(oracle.loss(), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_gradient_is_that_of_finite_differences(name: str) -> None:
-    oracle = world(**WORLDS[name])
-    for part, gradient in dense(oracle).items():
+    oracle, _, found = step_on(world(**WORLDS[name]))
+    compare(oracle, found)
+
+
+@pytest.mark.parametrize("name", ["plain", "in time", "drawn"])
+def test_what_lies_beneath_is_added_to_scores(name: str) -> None:
+    layer, lifts = layer_and_lifts()
+    oracle, loss, found = step_on(replace(world(**WORLDS[name]), lifts=lifts), layer)
+    assert loss == pytest.approx(oracle.loss(), rel=1e-5)
+    compare(oracle, found)
+
+
+def compare(oracle: Oracle, found: dict[str, Array]) -> None:
+    """Compare gradients with finite differences."""
+    for part, gradient in found.items():
         expected = np.zeros_like(gradient)
         for place in np.ndindex(*gradient.shape):
             direction = np.zeros_like(gradient)
@@ -128,17 +156,51 @@ def test_a_history_longer_than_a_chunk() -> None:
         rho=0.5,
         future=0.5,
     )
-    found = dense(oracle)
+    oracle, _, found = step_on(oracle)
     for part, gradient in found.items():
         direction = rng.standard_normal(gradient.shape)
         change = oracle.along({part: direction})
         assert (gradient * direction).sum() == pytest.approx(change, rel=2e-3), part
 
 
-def test_threads_change_no_bit() -> None:
+@pytest.mark.parametrize("layer", [NO_LAYER, layer_and_lifts()[0]])
+def test_threads_change_no_bit(layer: Layer) -> None:
     oracle, found = world(rho=1.0), []
     for threads in (1, 3):
         with use_threads(threads):
-            found.append(dense(oracle))
+            found.append(step_on(oracle, layer)[2])
     for name, gradient in found[0].items():
         np.testing.assert_array_equal(gradient, found[1][name])
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_items_are_drawn_by_their_chances(power: float) -> None:
+    """Then a sum over what is drawn, each as often as it stands for, is that over all items."""
+    rng, n_items, n_drawn, draws = np.random.default_rng(0), 30, 8, 4000
+    lists = [np.unique(rng.zipf(1.6, 12) % n_items).astype(np.int32) for _ in range(40)]
+    histories = Histories.of(lists, n_items)
+    dealer = Dealer(histories, np.ones(len(histories.items), np.float32), 10_000, n_drawn, power)
+    active, counts = dealer.log.active, np.bincount(histories.items, minlength=n_items)
+    expected = np.exp(-dealer.log.stand_for[active].astype(np.float64))
+    assert expected.sum() == pytest.approx(n_drawn)
+    below = expected < 1 - 1e-6
+    likely = counts[active] ** power
+    np.testing.assert_allclose(
+        expected[below] / likely[below], (expected / likely)[below][0], rtol=1e-5
+    )
+    kernel = kernel_of(TransCFSettings(dim=4), timed=False, longest=int(histories.counts.max()))
+    memory = Memory.of(len(histories.items), n_drawn, n_items, padded_width(4))
+    none = np.zeros((40, 4))
+    points = Points(moving(none), moving(none[:30]), moving(none[:30]), Moving(*np.zeros((3, 30))))
+    points = points._replace(bias=Moving(*(part.astype(np.float32) for part in points.bias)))
+    rules, found = Rules(n_drawn, tied=False, has_bias=True, power=0), np.zeros(n_items)
+    parts = kernel, rules, dealer.log, NO_LAYER
+    for epoch in range(draws):
+        dealt, losses = dealer.deal(seed=0, epoch=epoch), np.zeros((1, SHARDS))
+        run_batches(*parts, dealt, np.zeros(1), points, *memory, losses, 0, 1)
+        drawn = memory.batch.touched[:n_drawn]
+        assert len(set(drawn.tolist())) == n_drawn
+        found[drawn] += 1 / draws
+    assert found.sum() == pytest.approx(n_drawn)
+    spread = np.sqrt(np.maximum(expected * (1 - expected), 1e-4) / draws)
+    assert (np.abs(found[active] - expected) < 4.5 * spread).all()

@@ -63,7 +63,7 @@ def test_a_failed_fit_keeps_the_model_there_was(
         model.refit(split.train)
     assert model.recommend(k=3).equals(before)
     assert model.settings_.regularization == 50.0
-    diverging = TransCF(dim=8, epochs=2).fit(split.train)
+    diverging = TransCF(form="translation", dim=8, epochs=2).fit(split.train)
     vectors = diverging.item_vectors_.copy()
     diverging.set_params(learning_rate=1e4, bound="none")
     with pytest.raises(DivergenceError):

@@ -24,7 +24,7 @@ from transcf.models.transcf.folding import (
     refine_user,
 )
 
-DISTANCES = ["translation", "still", "alt"]
+DISTANCES = ["translation", "still", "alt", "swapped"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def log() -> Interactions:
 
 @pytest.fixture(scope="module")
 def model(log: Interactions) -> TransCF:
-    return TransCF(dim=16, epochs=10).fit(log)
+    return TransCF(form="translation", dim=16, epochs=10).fit(log)
 
 
 def vectors(rng: np.random.Generator, n: int, dim: int = 5) -> np.ndarray:
@@ -70,7 +70,12 @@ def test_steps_lower_the_training_loss() -> None:
     items = ItemSide(vectors(rng, 60), vectors(rng, 60), 0.1 * rng.standard_normal(60))
     rows, pool = np.arange(8), np.arange(8, 60)
     settings = TransCFSettings(
-        negatives=20, margin=1.0, learning_rate=0.05, reg_distance=0.05, reg_neighborhood=0.1
+        form="translation",
+        negatives=20,
+        margin=1.0,
+        learning_rate=0.05,
+        reg_distance=0.05,
+        reg_neighborhood=0.1,
     )
     form, neighbors = FORMS["translation"], Neighbors(np.array([0, 8]), rows, np.ones(8), 60)
     (a,), (q,) = fold_users(form, neighbors, items, 1.0)
@@ -113,7 +118,7 @@ def test_guests_are_scored_by_the_formula(model: TransCF) -> None:
 
 def test_without_timestamps_the_order_of_a_history_does_not_count(log: Interactions) -> None:
     timeless = read_interactions(log.to_frame().select("user_id", "item_id"))
-    model = TransCF(dim=8, epochs=2).fit(timeless)
+    model = TransCF(form="translation", dim=8, epochs=2).fit(timeless)
     history = model.items_.series.to_list()[:4]
     forward, backward = model.recommend_for(history), model.recommend_for(history[::-1])
     assert forward["item_id"].to_list() == backward["item_id"].to_list()
@@ -180,7 +185,7 @@ def test_a_model_grows_and_keeps_what_it_knew(log: Interactions, form: str, tmp_
 
 
 def test_a_new_user_grows_to_where_a_guest_stands(log: Interactions) -> None:
-    model = TransCF(dim=16, epochs=3).fit(log)
+    model = TransCF(form="translation", dim=16, epochs=3).fit(log)
     history = ["i09", "i01", "i05"]
     expected = model.recommend_for(history, k=1000)
     times = {"timestamp": [1, 2, 3]}

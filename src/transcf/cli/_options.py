@@ -64,6 +64,18 @@ Separator: TypeAlias = Annotated[
 Encoding: TypeAlias = Annotated[
     str | None, typer.Option(help="Encoding of a file, such as latin-1; utf-8 unless given.")
 ]
+Links: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Which users of a file are linked: user_id and friend_id in any table."
+    ),
+]
+Categories: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Categories of a file's items: item_id and category, a line for each."
+    ),
+]
 Settings: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the model; repeatable."),
@@ -118,6 +130,8 @@ def parse_reading(
     no_header: bool = False,
     separator: str | None = None,
     encoding: str | None = None,
+    links: str | None = None,
+    categories: str | None = None,
 ) -> Reading:
     """Read `--column ROLE=NAME` and the other options of reading, as `open_data` takes them."""
     from transcf.data.columns import ROLES
@@ -140,6 +154,9 @@ def parse_reading(
         "min_rating": min_rating,
         "separator": separator,
         "encoding": encoding,
+        # The same file from any folder: a fitted model remembers how its data was read.
+        "links": links and str(Path(links).expanduser().resolve()),
+        "categories": categories and str(Path(categories).expanduser().resolve()),
     }
     reading |= {name: value for name, value in given.items() if value is not None}
     return cast("Reading", reading)  # `read_interactions` checks the values
@@ -150,14 +167,12 @@ def read_params(
 ) -> dict[str, Any]:
     """Read `--set NAME=VALUE` by the rules of a model, on top of a preset if one is named."""
     from transcf.learning.rules import parse
-    from transcf.models.registry import model_class
+    from transcf.models.registry import model_class, preset_of
 
     kind = model_class(name)
     params: dict[str, Any] = {}
     if preset_name is not None:
-        from transcf.learning.presets import preset
-
-        params |= preset(kind.__name__, preset_name, dataset_name(data))
+        params |= preset_of(name, preset_name, dataset_name(data))
     for setting in settings or ():
         key, equals, text = setting.partition("=")
         if not equals:

@@ -11,10 +11,12 @@ import typer
 from transcf.cli._options import (
     INTERRUPTED,
     Beyond,
+    Categories,
     Columns,
     Data,
     Encoding,
     Lengths,
+    Links,
     MinRating,
     NoHeader,
     Part,
@@ -75,6 +77,8 @@ def compare(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
+    links: Links = None,
+    categories: Categories = None,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -100,7 +104,9 @@ def compare(
     contenders = _contenders(models, settings, budget)
     if files and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
-    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
+    reading = parse_reading(
+        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+    )
     split = open_split(data, protocol, seed=seed, **reading)
     say_left_out(split.train.report)
     contenders = suited_to(split, contenders, budget)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
+    Categories,
     Columns,
     Data,
     Encoding,
+    Links,
     MinRating,
     NoHeader,
     Ratings,
@@ -44,6 +46,8 @@ def info(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
+    links: Links = None,
+    categories: Categories = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Count users, items and interactions, and say what was merged or left out.
@@ -53,7 +57,9 @@ def info(
     from transcf.data import catalog
     from transcf.data.locations import SYNTHETIC, is_name
 
-    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
+    reading = parse_reading(
+        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+    )
     log = _open(data, filter_name, reading)
     is_listed = is_name(data) and data != SYNTHETIC
     about = _entry(catalog.describe(data)) if is_listed else {}
@@ -88,13 +94,17 @@ def prepare(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
+    links: Links = None,
+    categories: Categories = None,
     seed: Seed = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Filter and split a log once, and save it for every later command."""
     from transcf.data.candidates import draw_candidates
 
-    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
+    reading = parse_reading(
+        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+    )
     split = _split(_open(data, filter_name, reading), split_name, seed)
     if candidates:
         split = draw_candidates(split, candidates, seed)
@@ -150,6 +160,12 @@ def synthesize(
     users: Annotated[int, typer.Option(min=1, help="Number of users.")] = 1000,
     items: Annotated[int, typer.Option(min=1, help="Number of items to choose from.")] = 500,
     interactions: Annotated[int, typer.Option(min=1, help="Number of events.")] = 20_000,
+    drift: Annotated[
+        float, typer.Option(min=0, help="How fast items fade after they come out; 0: never.")
+    ] = 0.0,
+    sequences: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of events that follow the one before.")
+    ] = 0.0,
     seed: Seed = 0,
     as_json: JsonFlag = False,
 ) -> None:
@@ -160,13 +176,13 @@ def synthesize(
 
     if out.suffix not in (".csv", ".parquet"):
         raise ParameterError(f"{out} has an unknown ending: use .csv or .parquet.")
-    log = make_up(users, items, interactions, seed=seed)
+    log = make_up(users, items, interactions, drift=drift, sequences=sequences, seed=seed)
     if out.suffix == ".csv":
         write_csv(log, out)
     else:
         with whole_file(out) as unfinished:
             log.to_frame().write_parquet(unfinished)
-    facts = {"file": str(out), "seed": seed, **_facts(replace(log, categories=None))}
+    facts = {"file": str(out), "seed": seed, **_facts(replace(log, categories=None, links=None))}
     if as_json:
         print_json(facts)
     else:
@@ -220,6 +236,8 @@ def _facts(log: Interactions) -> dict[str, Any]:
     }
     if log.categories is not None:
         facts["categories"] = log.categories["category"].n_unique()
+    if log.links is not None:
+        facts["links"] = len(log.links) // 2
     return facts
 
 

@@ -13,6 +13,8 @@ from transcf.cli.recommend import print_lists
 #: Models that are shown; the last one serves the recommendations.
 _SHOWN = ("popularity", "inverse-popularity", "random", "itemknn", "ease", "transcf")
 _METRIC = "N@10"
+#: What real logs have: items that come out and fade, events that follow the one before.
+_DRIFT, _SEQUENCES = 4.0, 0.5
 
 
 def demo(as_json: JsonFlag = False) -> None:
@@ -24,7 +26,7 @@ def demo(as_json: JsonFlag = False) -> None:
     from transcf.experiments.runs import Contender
 
     started = time.perf_counter()
-    log = synthesize(seed=0)
+    log = synthesize(drift=_DRIFT, sequences=_SEQUENCES, seed=0)
     split = as_split(log)
     contenders = [Contender(name, name) for name in _SHOWN]
     found = compare_models("made-up data", contenders, split, Judging(), _METRIC)

@@ -9,10 +9,12 @@ import typer
 
 from transcf.cli._options import (
     Beyond,
+    Categories,
     Columns,
     Data,
     Encoding,
     Lengths,
+    Links,
     MinRating,
     NoHeader,
     Part,
@@ -50,6 +52,8 @@ _OF_FITTING = {
     "no_header": "--no-header",
     "separator": "--separator",
     "encoding": "--encoding",
+    "links": "--links",
+    "categories": "--categories",
     "seeds": "--seeds",
     "seed": "--seed",
 }
@@ -74,6 +78,8 @@ def evaluate(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
+    links: Links = None,
+    categories: Categories = None,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -91,7 +97,9 @@ def evaluate(
 
         params = read_params(model, settings, preset, data)
         judging = read_judging(protocol, ties, part, at, beyond)
-        reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
+        reading = parse_reading(
+            columns, ratings, min_rating, no_header, separator, encoding, links, categories
+        )
         split = open_split(data, judging.protocol, seed=seed, **reading)
         say_left_out(split.train.report)
         numbers = range(seed, seed + seeds)

@@ -10,9 +10,11 @@ import typer
 
 from transcf.cli._options import (
     INTERRUPTED,
+    Categories,
     Columns,
     Data,
     Encoding,
+    Links,
     MinRating,
     NoHeader,
     Preset,
@@ -50,6 +52,8 @@ def fit(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
+    links: Links = None,
+    categories: Categories = None,
     seed: Seed = 0,
     threads: Threads = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
@@ -76,7 +80,9 @@ def fit(
     params = read_params(model, settings, preset, data)
     made = Contender(model, model, params).make(seed)
     check_replaceable(out.absolute(), overwrite=overwrite)
-    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
+    reading = parse_reading(
+        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+    )
     log, split = open_log_and_split(data, protocol, seed=seed, **reading)
     say_left_out(log.report)
     protocol = protocol or usual_protocol(split)

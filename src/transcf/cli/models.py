@@ -54,6 +54,8 @@ def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
     if name != first:
         changed = ", ".join(f"{key}={value}" for key, value in own.items())
         same = "; it ranks alike, and 'all' leaves it out" if name in kind.twins else ""
+        if name in kind.asking:
+            same = f"; it asks for {kind.asking[name]}, and 'all' leaves it out"
         summary = f"As {first}, with {changed}{same}."
     return {
         "name": name,

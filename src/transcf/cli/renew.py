@@ -10,9 +10,11 @@ import typer
 
 from transcf.cli._options import (
     INTERRUPTED,
+    Categories,
     Columns,
     Data,
     Encoding,
+    Links,
     MinRating,
     NoHeader,
     Ratings,
@@ -50,6 +52,8 @@ def refit(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
+    links: Links = None,
+    categories: Categories = None,
     threads: Threads = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
     as_json: JsonFlag = False,
@@ -65,7 +69,9 @@ def refit(
 
     target = _target(folder, out, overwrite)
     model = load(folder)
-    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
+    reading = parse_reading(
+        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+    )
     log, before = open_data(data, **reading), model.report_
     checkpoints = target.with_name(f"{target.name}.refit-checkpoint")
     if resume and not checkpoints.exists():
@@ -103,6 +109,8 @@ def partial_fit(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
+    links: Links = None,
+    categories: Categories = None,
     threads: Threads = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -121,7 +129,9 @@ def partial_fit(
             f"{type(model).__name__} cannot take in events without learning anew: use `transcf "
             f"refit {folder}` with all events."
         )
-    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
+    reading = parse_reading(
+        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+    )
     log, before = open_data(data, **reading), dict(model.report_)
     add(log)
     fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")

@@ -27,6 +27,7 @@ STUDIES = (
     "paper-baselines",
     "paper-core",
     "paper-grid",
+    "side-information",
     "sparse",
     "times",
     "translations",
@@ -55,6 +56,7 @@ preset = "paper"               # settings that come with it; optional
 params = { dim = 64 }          # settings of your own; optional
 grid = { learning_rate = [0.02, 0.05] }  # chosen on validation; optional
 protocols = ["forward"]        # only in these tables; optional
+datasets = ["events.csv"]      # the same; optional
 
 [[models]]
 name = "ease"
@@ -89,8 +91,8 @@ def study(
 
     plan = load_study(name).only(_listed(datasets), _listed(models))
     plan = plan if seeds is None else replace(plan, seeds=seeds)
-    tables = [protocol for dataset in plan.datasets for protocol in plan.by(dataset)]
-    total = sum(len(plan.under(protocol)) for protocol in tables)
+    tables = [(protocol, data) for data in plan.datasets for protocol in plan.by(data)]
+    total = sum(len(plan.under(*table)) for table in tables)
     with show_steps(total, "models") as steps:
         found = list(run_study(plan, steps.report, steps.counted))
     if not any(comparison.runs for comparison in found):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from transcf.errors import DataError
 
-Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category"]
+Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category", "friend"]
 Roles: TypeAlias = dict[Role, str]
 #: A column as callers give it: its name, its number from 1, or None to find it.
 Column: TypeAlias = str | int | None
 
-ROLES: tuple[Role, ...] = get_args(Role)
+#: Those of an event log.
+ROLES: tuple[Role, ...] = ("user", "item", "rating", "timestamp", "category")
 
 #: Usual names of the columns, without case, blanks and punctuation.
 _USUAL: Mapping[Role, str] = {
@@ -25,8 +26,9 @@ _USUAL: Mapping[Role, str] = {
     "timestamp": "timestamp time date datetime ts unixtime unixtimestamp unixreviewtime createdat "
     "eventtime",
     "category": "category categories categoryid genre genres",
+    "friend": "friend friendid otheruser otheruserid followee followeeid trustee trusteeid",
 }
-_REQUIRED: tuple[Role, ...] = ("user", "item")
+_REQUIRED: tuple[Role, ...] = ("user", "item", "friend")
 #: Columns of a source without names.
 _UNNAMED: Mapping[Role, int] = {"user": 1, "item": 2}
 

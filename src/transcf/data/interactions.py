@@ -15,6 +15,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.ordering import order_by_user
 from transcf.data.report import Report, counted
+from transcf.data.side import adjacency
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -36,6 +37,7 @@ class Interactions:
             the integers of the source.
         times_are_dates: Whether the source gave dates rather than integers.
         categories: Table `item_id, category` (one line for each) or None.
+        links: Table `user_id, friend_id` (a line for each way) or None.
         report: What was merged or left out on the way here.
 
     Example:
@@ -53,6 +55,7 @@ class Interactions:
     timestamps: npt.NDArray[np.int64] | None = None
     times_are_dates: bool = False
     categories: pl.DataFrame | None = None
+    links: pl.DataFrame | None = None
     report: Report = field(default_factory=Report)
 
     def __post_init__(self) -> None:
@@ -73,6 +76,7 @@ class Interactions:
         timestamps: npt.NDArray[np.int64] | None = None,
         times_are_dates: bool = False,
         categories: pl.DataFrame | None = None,
+        links: pl.DataFrame | None = None,
         report: Report | None = None,
     ) -> Interactions:
         """Order events given as rows, and merge repeated pairs.
@@ -95,6 +99,7 @@ class Interactions:
             timestamps=ordered.timestamps,
             times_are_dates=times_are_dates,
             categories=categories,
+            links=links,
             report=report,
         )
 
@@ -113,6 +118,7 @@ class Interactions:
             timestamps=np.concatenate(times) if times else None,
             times_are_dates=first.times_are_dates,
             categories=first.categories,
+            links=first.links,
         )
         places = np.concatenate([part.positions for part in parts])
         return replace(log, positions=places[log.positions], report=first.report)
@@ -129,6 +135,7 @@ class Interactions:
                 ("ratings", self.ratings),
                 ("timestamps", self.timestamps),
                 ("categories", self.categories),
+                ("links", self.links),
             )
             if value is not None
         ]
@@ -189,6 +196,32 @@ class Interactions:
         """Items of each user, oldest first."""
         return Histories(self.by_user.indptr, self.item_rows[self.in_order], self.n_items)
 
+    @cached_property
+    def friends(self) -> Csr:
+        """Users that each user is linked to, (n_users, n_users)."""
+        if self.links is None:
+            return Csr(np.zeros(self.n_users + 1, np.int64), np.empty(0, np.int32), self.n_users)
+        rows, friends = (self.users.rows(self.links[end]) for end in ("user_id", "friend_id"))
+        return adjacency(rows, friends, (self.n_users, self.n_users))
+
+    @cached_property
+    def category_names(self) -> tuple[str, ...]:
+        """Names of the categories, in the order of the columns of `item_categories`."""
+        if self.categories is None:
+            return ()
+        return tuple(self.categories["category"].unique().sort().to_list())
+
+    @cached_property
+    def item_categories(self) -> Csr:
+        """Categories of each item, (n_items, n_categories)."""
+        if self.categories is None:
+            return Csr(np.zeros(self.n_items + 1, np.int64), np.empty(0, np.int32), 0)
+        shape = (self.n_items, len(self.category_names))
+        columns = np.searchsorted(
+            np.array(self.category_names, object), self.categories["category"].to_numpy()
+        )
+        return adjacency(self.items.rows(self.categories["item_id"]), columns, shape)
+
     def select(self, events: Mask, *, drop_ids: bool = False) -> Interactions:
         """Return the events under a mask, (n,) bool.
 
@@ -203,12 +236,16 @@ class Interactions:
         if 8 * indptr[-1] < len(self):
             pick = np.flatnonzero(events)
         columns = self.item_rows[pick]
-        users, items, categories = self.users, self.items, self.categories
+        users, items = self.users, self.items
+        categories, links = self.categories, self.links
         if drop_ids:
             users, indptr = _drop_rows(users, indptr)
             items, columns = _drop_columns(items, columns)
             if categories is not None:
                 categories = categories.filter(pl.col("item_id").is_in(items.series.implode()))
+            if links is not None:
+                both = pl.col("user_id", "friend_id").is_in(users.series.implode())
+                links = links.filter(pl.all_horizontal(both))
         return replace(
             self,
             users=users,
@@ -218,6 +255,7 @@ class Interactions:
             ratings=None if self.ratings is None else self.ratings[pick],
             timestamps=None if self.timestamps is None else self.timestamps[pick],
             categories=categories,
+            links=links,
         )
 
     def with_report(self, report: Report) -> Interactions:
@@ -227,6 +265,10 @@ class Interactions:
     def with_categories(self, categories: pl.DataFrame | None) -> Interactions:
         """Return the same events with another table `item_id, category`."""
         return replace(self, categories=categories)
+
+    def with_links(self, links: pl.DataFrame | None) -> Interactions:
+        """Return the same events with another table `user_id, friend_id`, a line for each way."""
+        return replace(self, links=links)
 
     def to_frame(self) -> pl.DataFrame:
         """Return `user_id, item_id` and, where known, `rating` and `timestamp`."""

@@ -19,6 +19,7 @@ from transcf.data.files import unpack
 from transcf.data.interactions import Interactions
 from transcf.data.liking import ANY_RATING
 from transcf.data.readers import read_interactions, read_source
+from transcf.data.side import mutual_links
 from transcf.data.tables import frame_source
 from transcf.errors import DataError, MissingExtraError
 
@@ -235,7 +236,10 @@ def parse_gowalla(folder: Path) -> Interactions:
 
 
 def parse_flixster(folder: Path) -> Interactions:
-    """Flixster, the 3,000 x 3,000 excerpt: ids are row and column numbers, counted from 0."""
+    """Flixster, the 3,000 x 3,000 excerpt: ids are row and column numbers, counted from 0.
+
+    Its graph of users becomes links, as far as they have events.
+    """
     try:
         import h5py
     except ImportError as problem:
@@ -245,10 +249,15 @@ def parse_flixster(folder: Path) -> Interactions:
         with h5py.File(path) as file:
             # Columns come first in files of MATLAB, hence the transposition.
             ratings, *masks = (file[name][...].T for name in ("M", "Otraining", "Otest"))
+            graph = file["W_users"][...] if "W_users" in file else None
     except (OSError, KeyError) as problem:
         raise DataError(f"{path} is not Flixster's HDF5 file: {problem}.") from problem
     users, items = np.nonzero(masks[0] + masks[1])
-    return table_log(pl.DataFrame({"user": users, "item": items, "rating": ratings[users, items]}))
+    log = table_log(pl.DataFrame({"user": users, "item": items, "rating": ratings[users, items]}))
+    if graph is None:
+        return log
+    ends = (log.users.rows(pl.Series(end)) for end in np.nonzero(graph))
+    return log.with_links(mutual_links(log.users, *ends))
 
 
 def parse_movietweetings(folder: Path) -> Interactions:

@@ -19,6 +19,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.liking import check_bar, liked
 from transcf.data.paths import are_paths, files_of
 from transcf.data.report import Report
+from transcf.data.side import read_categories, read_links
 from transcf.data.tables import Source, pairs_source, table_source
 from transcf.data.values import (
     Place,
@@ -45,6 +46,8 @@ class Reading(TypedDict, total=False):
     category: Column
     ratings: RatingRule
     min_rating: float | None
+    links: Any
+    categories: Any
     header: bool
     separator: str | None
     encoding: str
@@ -60,6 +63,8 @@ def read_interactions(
     category: Column = None,
     ratings: RatingRule = "any",
     min_rating: float | None = None,
+    links: Any = None,
+    categories: Any = None,
     header: bool = True,
     separator: str | None = None,
     encoding: str = "utf-8",
@@ -92,6 +97,11 @@ def read_interactions(
             "nonnegative" (present, finite, and none below zero).
         min_rating: The lowest rating of events that stay; see `transcf.data.liking.liked`. None
             leaves out ratings of 0 and below, `-inf` nothing.
+        links: Which users are linked: a table `user_id, friend_id` in any form that `source` has.
+            Links hold both ways. Ids that are not users of the log are left out and counted.
+        categories: Which categories items have: a table `item_id, category` with a line (or, in
+            typed tables, a list) for each, in place of a column of the log. Items that are not in
+            the log are left out and counted.
         header: Whether the first line of a text file names the columns. If not, they are called
             by their numbers, and users are in the first and items in the second unless given.
         separator: What parts the columns of a text file, such as "|" or "::"; None finds it.
@@ -112,8 +122,20 @@ def read_interactions(
         "category": category,
     }
     check_bar(min_rating)
-    opened = _open(source, Form(header, separator, encoding))
-    return liked(read_source(opened, given, ratings), min_rating)
+    if category is not None and categories is not None:
+        raise ParameterError(
+            "Categories come from a column of the log or from a table of their own: give either "
+            "category or categories."
+        )
+    opened = open_source(source, Form(header, separator, encoding))
+    log = read_source(opened, given, ratings)
+    if links is not None:
+        table, report = read_links(open_source(links), log.users, log.report)
+        log = log.with_links(table).with_report(report)
+    if categories is not None:
+        table, report = read_categories(open_source(categories), log.items, log.report)
+        log = log.with_categories(table).with_report(report)
+    return liked(log, min_rating)
 
 
 def read_source(
@@ -146,7 +168,7 @@ def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:
         >>> users.to_list(), items.to_list()
         (['ann', 'bob'], [7, 9])
     """
-    opened = _open(pairs, Form())
+    opened = open_source(pairs)
     roles = find_columns(opened.columns, {}, opened.label, ("user", "item"))
     frame, places = opened.read(roles), _places(roles, opened)
     if not len(frame):
@@ -160,7 +182,9 @@ def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:
     return user_ids.alias("user_id"), item_ids.alias("item_id")
 
 
-def _open(source: Any, form: Form) -> Source:
+def open_source(source: Any, form: Form | None = None) -> Source:
+    """Find the columns of a file, a table or a list of pairs; nothing is read yet."""
+    form = form or Form()
     is_list = isinstance(source, list | tuple)
     if isinstance(source, str | PathLike) or (is_list and source and are_paths(source)):
         check_unforked("read a file")

@@ -70,8 +70,9 @@ def _write(split: Split, folder: Path) -> None:
         frame.write_parquet(folder / f"{name}.parquet")
     for name, ids in (("users", train.users), ("items", train.items)):
         ids.series.to_frame().write_parquet(folder / f"{name}.parquet")
-    if train.categories is not None:
-        train.categories.write_parquet(folder / "categories.parquet")
+    for name, table in (("categories", train.categories), ("links", train.links)):
+        if table is not None:
+            table.write_parquet(folder / f"{name}.parquet")
     if split.candidates is not None:
         _candidate_table(split).write_parquet(folder / "candidates.parquet")
     head = {
@@ -101,9 +102,11 @@ def _read(folder: Path, head: dict[str, Any]) -> Split:
     users, items = (
         IdMap(pl.read_parquet(folder / f"{name}.parquet")["id"]) for name in ("users", "items")
     )
-    path = folder / "categories.parquet"
-    shared = {
-        "categories": pl.read_parquet(path) if path.exists() else None,
+    beside = {name: folder / f"{name}.parquet" for name in ("categories", "links")}
+    shared: dict[str, Any] = {
+        name: pl.read_parquet(path) if path.exists() else None for name, path in beside.items()
+    }
+    shared |= {
         "times_are_dates": bool(head["times_are_dates"]),
         "report": Report.from_list(head["log_report"]),
     }

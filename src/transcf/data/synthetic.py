@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,13 @@ from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.report import Report
 from transcf.data.seeds import check_seed
+from transcf.data.side import mutual_links
 from transcf.errors import ParameterError, shown
 
 #: Categories of a log with enough items.
 _CATEGORIES = 12
+#: Links that each user seeks, and the share of them that does not go by taste.
+_LINKS, _ODD_LINKS = 3, 0.2
 #: Most tastes of one user.
 _TASTES = 4
 #: Share of events that follow no taste.
@@ -35,6 +39,8 @@ def synthesize(
     interactions: int = 20_000,
     *,
     categories: int | None = None,
+    drift: float = 0.0,
+    sequences: float = 0.0,
     seed: int = 0,
 ) -> Interactions:
     """Make up a log.
@@ -42,36 +48,46 @@ def synthesize(
     Each item has a category, a style in it, and a popularity with a long tail. Each user has
     one to four tastes: categories with weights and a favourite style in each. Nine of ten events
     follow a taste, the others only popularity. Ratings from 1 to 5 grow with the strength of
-    the taste. Items that nobody touched are left out.
+    the taste. Items that nobody touched are left out. Users are linked to some others, most of whom
+    share their strongest taste.
+
+    Real logs have two things more, which can be asked for. With `drift` most items come out one by
+    one during the two years (a third is there from the beginning) and fade afterwards. With
+    `sequences` that share of the events that follow a taste goes on where the one before was, in
+    its category and near its style, rather than at the user's favourite style.
 
     Args:
         users: Number of users.
         items: Number of items to choose from.
         interactions: Number of events, exact; no pair is repeated.
         categories: Number of categories; None has 12, or as many as there are items.
+        drift: How fast items fade; with 4 one is asked for half as much after four months.
+        sequences: In [0, 1].
         seed: The same seed gives the same log.
 
     Example:
         >>> synthesize(users=100, items=50, interactions=1000).n_users
         100
     """
-    from transcf.kernels.synthesis import draw_events
+    from transcf.kernels.synthesis import Life, People, Shelf, draw_events
 
+    _check_life(drift, sequences)
     categories = _check(users, items, interactions, categories)
     random = np.random.default_rng(check_seed(seed))
-    starts, popularity, styles = _make_items(items, categories, random)
-    tastes, shares, favourites = _make_users(users, categories, random)
+    shelf = Shelf(*_make_items(items, categories, random))
+    people = People(*_make_users(users, categories, random))
     degrees = _degrees(users, items // 2, interactions, random)
-    item_rows, strengths, moments = draw_events(
-        degrees, tastes, shares, favourites, starts, popularity, styles, _CURIOSITY, seed
-    )
-    user_rows = np.repeat(np.arange(users, dtype=np.int32), degrees)
     noise = random.standard_normal(interactions, dtype=np.float32)
-    ratings = np.clip(np.rint(1.5 + 3.5 * strengths + 0.5 * noise), 1, 5).astype(np.float32)
-    arrival = random.random(users) * 0.5 * _SPAN
-    times = _EPOCH + arrival[user_rows] + moments * (_SPAN - arrival[user_rows])
+    arrivals = random.random(users) * 0.5
     # Names are dealt at random, so that they tell nothing about category or popularity.
     names = random.permutation(items).astype(np.int32)
+    releases = np.maximum(0, random.uniform(-0.5, 1, items))
+    life = Life(float(sequences), float(drift), releases, arrivals)
+    item_rows, strengths, moments = draw_events(degrees, people, shelf, _CURIOSITY, life, seed)
+    user_rows = np.repeat(np.arange(users, dtype=np.int32), degrees)
+    ratings = np.clip(np.rint(1.5 + 3.5 * strengths + 0.5 * noise), 1, 5).astype(np.float32)
+    arrival = arrivals[user_rows] * _SPAN
+    times = _EPOCH + arrival + moments * (_SPAN - arrival)
     log = Interactions.from_rows(
         _ids("u", users),
         _ids("i", items),
@@ -79,7 +95,8 @@ def synthesize(
         names[item_rows],
         ratings=ratings,
         timestamps=times.astype(np.int64),
-        categories=_category_table(names, starts),
+        categories=_category_table(names, shelf.starts),
+        links=_link_table(people.tastes, people.shares, seed),
         report=Report().then("synthesize", users=users, items=items, interactions=interactions),
     )
     return log.select(np.ones(interactions, dtype=bool), drop_ids=True)
@@ -112,6 +129,17 @@ def _check(users: int, items: int, interactions: int, categories: int | None) ->
             f"items={items} it must lie between {users:,} and {users * (items // 2):,}."
         )
     return categories
+
+
+def _check_life(drift: float, sequences: float) -> None:
+    """Raise a `ParameterError` for what time cannot do."""
+    for name, value, most in (("drift", drift, math.inf), ("sequences", sequences, 1)):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= most or math.isinf(value):
+            upper = f" and <= {most:g}" if most < math.inf else ""
+            raise ParameterError(
+                f"{name}={shown(value)} is not allowed; it must be a number >= 0{upper}."
+            )
 
 
 def _make_items(
@@ -177,3 +205,20 @@ def _category_table(names: npt.NDArray[np.int32], starts: npt.NDArray[np.int64])
         }
     )
     return table.sort("item_id")
+
+
+def _link_table(
+    tastes: npt.NDArray[np.int32], shares: npt.NDArray[np.float64], seed: int
+) -> pl.DataFrame:
+    """Links between users; drawn by numbers of their own, which leave the events as they are."""
+    random, users = np.random.default_rng([seed, _LINKS]), len(tastes)
+    strongest = np.diff(shares, axis=1, prepend=0.0).argmax(axis=1)
+    favourite = tastes[np.arange(users), strongest]
+    order = np.argsort(favourite, kind="stable")
+    starts = np.searchsorted(favourite[order], favourite)
+    sizes = np.bincount(favourite)[favourite]
+    alike = order[starts + (random.random((_LINKS, users)) * sizes).astype(np.int64)]
+    anybody = random.integers(users, size=(_LINKS, users))
+    friends = np.where(random.random((_LINKS, users)) < _ODD_LINKS, anybody, alike)
+    ends = np.tile(np.arange(users), _LINKS), friends.ravel()
+    return mutual_links(_ids("u", users), *ends)

@@ -23,7 +23,12 @@ from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError, is_word, shown
 from transcf.evaluation.metrics import Floats, Ranks
 from transcf.evaluation.tasks import Task, full_task, sampled_task
-from transcf.kernels.ranking import count_better, count_better_candidates
+from transcf.kernels.ranking import (
+    count_better,
+    count_better_candidates,
+    count_surely_better,
+    list_doubts,
+)
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, for_many
 from transcf.retrieval.tiles import Block, Look, Tiles
 from transcf.retrieval.topk import BestLists, lists_blocks
@@ -33,6 +38,8 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 #: Bytes that one scored candidate takes: user, item, score and places in between.
 _PAIR_BYTES = 32
+#: Users whose doubtful scores are listed together, which bounds the memory that they take.
+_ROWS_IN_DOUBT = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +189,11 @@ class _Beaten:
         tiles, block, targets = self._tiles, self._block, self._targets
         places = np.arange(rows.start, rows.stop, dtype=np.int32)
         tiles.hide(tile, first, places, targets)
+        if block.source is not None and block.error.any():
+            for start in range(rows.start, rows.stop, _ROWS_IN_DOUBT):
+                some = slice(start, min(start + _ROWS_IN_DOUBT, rows.stop))
+                self._look_twice(tile[start - rows.start :][:_ROWS_IN_DOUBT], first, some)
+            return
         count_better(
             tile,
             first,
@@ -195,6 +207,19 @@ class _Beaten:
             self._above,
             self._at_least,
         )
+
+    def _look_twice(self, tile: Scores, first: int, rows: slice) -> None:
+        """Count what surely beats targets, and score the rest again."""
+        tiles, block = self._tiles, self._block
+        counted = (tile, block.error[rows], self._targets.indptr[rows.start : rows.stop + 1])
+        doubts = count_surely_better(*counted, self._scores, self._above, self._at_least)
+        if not doubts:
+            return
+        places, columns, targets = list_doubts(*counted, self._scores, doubts)
+        items = tiles.columns[first + columns]
+        scores = tiles.pairs(block, places + np.int32(rows.start), items)
+        np.add.at(self._above, targets, scores > self._scores[targets])
+        np.add.at(self._at_least, targets, scores >= self._scores[targets])
 
 
 def _both(one: Look, other: Look) -> Look:

@@ -15,9 +15,8 @@ from transcf.experiments.comparison import Comparison, run_all
 from transcf.experiments.judging import Judging
 from transcf.experiments.runs import Contender, OnProgress
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
-from transcf.learning.presets import preset
 from transcf.learning.rules import Number, Rule
-from transcf.models.registry import model_class
+from transcf.models.registry import model_class, preset_of
 from transcf.protocols import protocol_named
 
 #: Yields what it is given and counts it, as progress bars do.
@@ -45,7 +44,7 @@ def run_study(
         (dataset, protocol, _contenders(study, dataset, protocol))
         for dataset in study.datasets
         for protocol in study.by(dataset)
-        if study.under(protocol)
+        if study.under(protocol, dataset)
     ]
     metric = study.paired_tests or study.metrics[0]
     for dataset, protocol, contenders in plans:
@@ -64,18 +63,16 @@ def _report_step(dataset: str, on_progress: OnProgress, step: str) -> None:
 
 
 def _contenders(study: Study, dataset: DatasetPlan, protocol: str) -> list[Contender]:
-    contenders = [_contender(plan, dataset, study.budget) for plan in study.under(protocol)]
+    contenders = [
+        _contender(plan, dataset, study.budget) for plan in study.under(protocol, dataset)
+    ]
     for contender in contenders:
         contender.check()
     return contenders
 
 
 def _contender(plan: ModelPlan, dataset: DatasetPlan, budget: str | None) -> Contender:
-    named = (
-        {}
-        if plan.preset is None
-        else preset(model_class(plan.name).__name__, plan.preset, dataset.name)
-    )
+    named = {} if plan.preset is None else preset_of(plan.name, plan.preset, dataset.name)
     rules = model_class(plan.name).rules()
     params = named | plan.params
     if (plan.budget or budget) and not plan.grid and not plan.times and "recency" in rules:

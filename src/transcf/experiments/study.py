@@ -43,7 +43,8 @@ class ModelPlan:
     unless it has its own) draws from what is worth trying, the defaults being among it. With a
     budget, `times` says whether weights of events and trend may be chosen; else there are none.
     `label` stands for the model in the table, its name if there is none. "none" in place of a
-    number stands for None. Unless `protocols` is empty, the model is in their tables alone.
+    number stands for None. Unless `protocols` is empty, the model is in their tables alone; so with
+    `datasets`, by name.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ModelPlan:
     budget: str | None = None
     times: bool = False
     protocols: list[str] = field(default_factory=list)
+    datasets: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Check what a file may have wrong; parameters are checked by the model's own rules."""
@@ -85,6 +87,10 @@ class ModelPlan:
             )
         check_budget(self.budget or "none")
         _check_protocols(self.protocols, title)
+        if not isinstance(self.datasets, list):
+            raise ParameterError(
+                f"The study has datasets = {self.datasets!r} for {title}: give a list."
+            )
 
     @property
     def title(self) -> str:
@@ -152,9 +158,14 @@ class Study:
         """Return the protocols by which models are judged on a dataset."""
         return dataset.protocols or [self.protocol]
 
-    def under(self, protocol: str) -> list[ModelPlan]:
-        """Return the models in the table of a protocol."""
-        return [plan for plan in self.models if protocol in (plan.protocols or [protocol])]
+    def under(self, protocol: str, dataset: DatasetPlan) -> list[ModelPlan]:
+        """Return the models in the table of a protocol and a dataset."""
+        return [
+            plan
+            for plan in self.models
+            if protocol in (plan.protocols or [protocol])
+            and dataset.name in (plan.datasets or [dataset.name])
+        ]
 
     def lengths(self) -> tuple[int, ...]:
         """Lengths N of the lists that the metrics need, ascending."""
@@ -192,6 +203,8 @@ class Study:
                 raise ParameterError(f"The study has {name} = {content[name]!r}: give a list.")
         datasets = [_plan("dataset", entry, DatasetPlan) for entry in content["datasets"]]
         models = [_plan("model", entry, ModelPlan) for entry in content["models"]]
+        for plan in models:
+            _named("dataset", datasets, [d.name for d in datasets], plan.datasets)
         lists = {"metrics": tuple(content["metrics"])}
         return cls(**{**content, **lists, "datasets": tuple(datasets), "models": tuple(models)})
 
@@ -234,7 +247,7 @@ def _check_keys(what: str, content: dict[str, Any], plan: type) -> None:
 
 
 def _named(
-    kind: str, plans: tuple[T, ...], names: Sequence[str], asked: Sequence[str] | None
+    kind: str, plans: Sequence[T], names: Sequence[str], asked: Sequence[str] | None
 ) -> tuple[T, ...]:
     """Return the plans whose names are asked for, in the order of the study."""
     for name in asked or ():

@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import Array, compiled, inlined
+from . import Array, inlined, inner
 from .lanes import LANES, fill, load, sqrt_lanes, store
+from .neighborhood import prefetch_row
 from .rows import bring_into_ball
 
-_FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8
+#: How much of the running means stays at a step, of gradients and of their squares.
+FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Moving(NamedTuple):
@@ -30,68 +32,59 @@ class Step(NamedTuple):
     """One step.
 
     Attributes:
-        rate: Step size, with what Adam divides by in its first steps.
+        size: With what Adam divides by in its first steps, see `step_sizes`.
         power: How rows are brought into the ball, see `bring_into_ball`.
     """
 
-    rate: float
+    size: float
     power: int
 
 
-def step_of(rate: float, number: int, power: int = 1) -> Step:
-    """Make a step with the size that Adam's running means ask for, counted from 1."""
-    return Step(rate * math.sqrt(1 - _SECOND**number) / (1 - _FIRST**number), power)
+def step_sizes(rates: Array, numbers: Array) -> Array:
+    """Learning rates as Adam's running means ask for them; steps are counted from 1."""
+    sizes: Array = rates * np.sqrt(1 - SECOND**numbers) / (1 - FIRST**numbers)
+    return sizes
+
+
+@inner
+def flat(moving: Moving) -> Moving:
+    """The same with all rows in one."""
+    return Moving(moving.values.reshape(-1), moving.means.reshape(-1), moving.squares.reshape(-1))
 
 
 @inlined
-def _move_row(
-    values: Array, means: Array, squares: Array, row: int, slopes: Array, at: int, width: int,
-    step: Step,
-) -> None:  # fmt: skip
-    """Move the numbers of one row against their gradient, and into the ball."""
-    first, second = fill(np.float32(_FIRST)), fill(np.float32(_SECOND))
-    rest, rest_of_squares = fill(np.float32(1 - _FIRST)), fill(np.float32(1 - _SECOND))
-    rate, epsilon = fill(np.float32(step.rate)), fill(np.float32(_EPSILON))
+def prefetch_moving(moving: Moving, start: int, width: int) -> None:
+    """Ask for a row that will be moved soon, of what `flat` returns."""
+    prefetch_row(moving.values, start, width)
+    prefetch_row(moving.means, start, width)
+    prefetch_row(moving.squares, start, width)
+
+
+@inlined
+def move_row(moving: Moving, start: int, width: int, slopes: Array, at: int, step: Step) -> None:
+    """Move a row against its gradient, slopes[at : at + width], and into the ball.
+
+    It is at `start` in what `flat` returns.
+    """
+    values, means, squares = moving
+    first, second = fill(np.float32(FIRST)), fill(np.float32(SECOND))
+    rest, rest_of_squares = fill(np.float32(1 - FIRST)), fill(np.float32(1 - SECOND))
+    size, epsilon = fill(np.float32(step.size)), fill(np.float32(EPSILON))
     for k in range(0, width, LANES):
         slope = load(slopes, at + k)
-        mean = first * load(means, row + k) + rest * slope
-        square = second * load(squares, row + k) + rest_of_squares * slope * slope
-        store(means, row + k, mean)
-        store(squares, row + k, square)
-        moved = load(values, row + k) - rate * mean / (sqrt_lanes(square) + epsilon)
-        store(values, row + k, moved)
-    bring_into_ball(values, row, width, step.power)
+        mean = first * load(means, start + k) + rest * slope
+        square = second * load(squares, start + k) + rest_of_squares * slope * slope
+        store(means, start + k, mean)
+        store(squares, start + k, square)
+        moved = load(values, start + k) - size * mean / (sqrt_lanes(square) + epsilon)
+        store(values, start + k, moved)
+    bring_into_ball(values, start, width, step.power)
 
 
-@compiled
-def move_rows(moving: Moving, rows: Array, slopes: Array, step: Step, first: int, end: int) -> None:
-    """Move the rows first..end-1 of those listed.
-
-    Args:
-        moving: What is moved, in whole lanes.
-        rows: Row numbers, each once; those below 0 are none, (n,).
-        slopes: Gradients, (n, width).
-        step: How far.
-        first: Of the listed rows.
-        end: Of the listed rows.
-    """
-    flat, width = slopes.reshape(-1), slopes.shape[1]
-    values, means = moving.values.reshape(-1), moving.means.reshape(-1)
-    squares = moving.squares.reshape(-1)
-    for n in range(first, end):
-        if rows[n] >= 0:
-            _move_row(values, means, squares, rows[n] * width, flat, n * width, width, step)
-
-
-@compiled
-def move_numbers(
-    moving: Moving, rows: Array, slopes: Array, step: Step, first: int, end: int
-) -> None:
-    """The same for rows of a single number, (n_rows,) and (n,), without a ball."""
-    for n in range(first, end):
-        row, slope = rows[n], slopes[n]
-        if row >= 0:
-            mean = _FIRST * moving.means[row] + (1 - _FIRST) * slope
-            square = _SECOND * moving.squares[row] + (1 - _SECOND) * slope * slope
-            moving.means[row], moving.squares[row] = mean, square
-            moving.values[row] -= step.rate * mean / (math.sqrt(square) + _EPSILON)
+@inlined
+def move_number(moving: Moving, row: int, slope: float, step: Step) -> None:
+    """The same for a row of a single number, without a ball."""
+    mean = FIRST * moving.means[row] + (1 - FIRST) * slope
+    square = SECOND * moving.squares[row] + (1 - SECOND) * slope * slope
+    moving.means[row], moving.squares[row] = mean, square
+    moving.values[row] -= step.size * mean / (math.sqrt(square) + EPSILON)

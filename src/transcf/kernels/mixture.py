@@ -1,6 +1,6 @@
-"""One batch of the mixture of translations: losses and gradients by matrix products.
+"""Shards of a batch of the mixture: losses and gradients by matrix products.
 
-A batch is a run of events, whole users one after the other. With v_k = 2 tau p_k + 2 beta a_u and
+With v_k = 2 tau p_k + 2 beta a_u and
 e_k = -tau |p_k|^2 - beta |a_u|^2 for event k of user u, and h_j = c_j - (tau + beta) |b_j|^2,
 
     s(u, j) = log sum_k w_k exp(v_k . b_j + e_k + h_j).
@@ -10,8 +10,8 @@ need of them: the partition of target i is N_i + sum_k w_ik F_k, where w_ik says
 counts for it and w_ii = 0, so that a target is left out of its own history at no cost. Gradients go
 back the same way: E is multiplied once by the negatives and once by the events, scaled by row.
 
-A batch is cut into shards of whole users. Each writes to memory of its own, so that results do not
-depend on who runs them.
+Each shard of a batch writes to memory of its own, and moves its own users at the end, so that
+results do not depend on who runs it.
 """
 
 import math
@@ -19,43 +19,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import Array, compiled, inlined, inner
+from . import Array, inlined, inner
+from .adam import Moving, Step, flat, move_row
+from .beneath import Layer, lift
 from .exponentials import exp_lanes
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
+from .mixture_batches import Batch
+from .neighborhood import prefetch_row
 from .rows import add_scaled, clear, dot
 
 #: Targets of a long history that are looked at together.
 CHUNK = 512
-#: Short histories are put together up to so many events for a product.
-_TOGETHER = 64
+#: Histories up to this length are multiplied without BLAS.
+_SHORT = 24
+#: Rows that are asked for before they are needed.
+_AHEAD = 4
 #: Exponents of what is to count nothing.
 NOTHING = np.float32(-1e30)
 #: The least that a likelihood counts as, so that weights over it stay finite.
 _TINY = np.float32(1e-30)
-#: Where nothing lies beneath the scores.
-_NO_LIFTS = np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
-
-
-class Batch(NamedTuple):
-    """Whose events are looked at.
-
-    Attributes:
-        users: Rows of the users, (n,) int32.
-        starts: Where the events of each start, (n + 1,) int64.
-        shards: Where shards start, in users, (n_shards + 1,) int64.
-        items: Item rows of the events, oldest first, (n_events,) int32.
-        weights: How much events count as targets, (n_events,) float32.
-        lifts: What is added to the scores of targets, (n_events,) float32; (0,) for nothing.
-        lifts_of_negatives: The same by user, (n, n_negatives) float32; (0, 0) for nothing.
-    """
-
-    users: Array
-    starts: Array
-    shards: Array
-    items: Array
-    weights: Array
-    lifts: Array = _NO_LIFTS[0]
-    lifts_of_negatives: Array = _NO_LIFTS[1]
 
 
 class Kernel(NamedTuple):
@@ -80,12 +62,10 @@ class Negatives(NamedTuple):
     Attributes:
         vectors: b, (n, width) float32; n is a multiple of 16, rows of zeros fill up.
         heights: h, with the logarithm of how many items each stands for, (n,) float32.
-        slots: For each item its place among them, or -1, (n_items,) int32.
     """
 
     vectors: Array
     heights: Array
-    slots: Array
 
 
 class Work(NamedTuple):
@@ -95,19 +75,19 @@ class Work(NamedTuple):
         moved: v, (n_events, width).
         offsets: e, (n_events,).
         targets: b of the events' items, (n_events, width).
-        heights: h of them, (n_events,).
+        heights: h of them, then gradients by N, (n_events,).
         tile: E, flat, (n_events * n_negatives,).
         pairs: The same for events of one user, flat, (n_events * CHUNK,).
         sums: F, then gradients by e, (n_events,).
         shares: G: gradients by F, (n_events,).
         known: N of targets, then gradients by h, (n_events,).
-        others: The rest of the partitions, (n_events,).
+        rest: What the partitions of targets have beside it, then gradients by it, (n_events,).
+        others: Gradients by e but for those through F, (n_events,).
         moved_slopes: Gradients by v, (n_events, width).
         target_slopes: Gradients by b of the events' items, (n_events, width).
         scaled: (n_events, width), scratch.
-        negative_slopes: Gradients by b of the negatives, (n_shards, n_negatives, width).
-        negative_heights: The same by h, (n_shards, n_negatives).
-        losses: (n_shards,) float64.
+        negative_slopes: Gradients by b of the negatives, (SHARDS, n_negatives, width).
+        negative_heights: The same by h, (SHARDS, n_negatives).
     """
 
     moved: Array
@@ -119,106 +99,111 @@ class Work(NamedTuple):
     sums: Array
     shares: Array
     known: Array
+    rest: Array
     others: Array
     moved_slopes: Array
     target_slopes: Array
     scaled: Array
     negative_slopes: Array
     negative_heights: Array
-    losses: Array
 
 
-@compiled
-def gather(
-    kernel: Kernel, batch: Batch, users: Array, items: Array, history: Array, bias: Array,
-    work: Work, first: int, end: int,
-) -> None:  # fmt: skip
-    """Bring the vectors of some shards' events together: v, e, b and h."""
-    width = items.shape[1]
-    flat_users, flat_items = users.reshape(-1), items.reshape(-1)
-    flat_history = history.reshape(-1)
+class Points(NamedTuple):
+    """What is learned, rows in whole lanes.
+
+    Attributes:
+        users: a, (n_users, width).
+        items: b, (n_items, width).
+        history: p, (n_items, width); the same arrays as `items` where they are tied.
+        bias: c, (n_items,).
+    """
+
+    users: Moving
+    items: Moving
+    history: Moving
+    bias: Moving
+
+
+@inner
+def run_shard(
+    kernel: Kernel, layer: Layer, batch: Batch, points: Points, negatives: Negatives, work: Work,
+    shard: int, step: Step,
+) -> float:  # fmt: skip
+    """Work out loss and gradients of a shard, and move its users; returns the loss."""
+    begin, stop = batch.shards[shard], batch.shards[shard + 1]
+    start, last = batch.starts[begin], batch.starts[stop]
+    if start == last:
+        work.negative_slopes[shard] = 0
+        work.negative_heights[shard] = 0
+        return 0.0
+    _gather(kernel, batch, points, work, begin, stop)
+    n_negatives, width = negatives.vectors.shape
+    rows, loss = last - start, 0.0
+    cells = work.tile[start * n_negatives : last * n_negatives]
+    tile, moved = cells.reshape(rows, n_negatives), work.moved[start:last]
+    np.dot(moved, negatives.vectors.T, tile)
+    if len(layer.weights):
+        lift(layer, batch, work.heights, cells, n_negatives, begin, stop)
+    _hide_own(batch, tile, begin, stop)
+    _exponentials(cells, work.offsets, negatives.heights, work.sums, start, last)
+    for n in range(begin, stop):
+        loss += _own_targets(kernel, batch, work, n)
+    scaled, shares = work.scaled[start:last], work.shares[start:last]
+    flat_scaled, flat_moved = scaled.reshape(-1), moved.reshape(-1)
+    slopes = work.moved_slopes[start:last].reshape(-1)
+    np.dot(tile, negatives.vectors, scaled)
+    for r in range(rows):
+        add_scaled(slopes, r * width, flat_scaled, r * width, width, shares[r])
+        by = fill(shares[r])
+        for k in range(r * width, (r + 1) * width, LANES):
+            store(flat_scaled, k, by * load(flat_moved, k))
+        work.sums[start + r] = shares[r] * work.sums[start + r] + work.others[start + r]
+    np.dot(tile.T, scaled, work.negative_slopes[shard])
+    np.dot(tile.T, shares, work.negative_heights[shard])
+    _move_users(kernel, batch, points, work, begin, stop, step)
+    return loss
+
+
+@inner
+def _gather(
+    kernel: Kernel, batch: Batch, points: Points, work: Work, begin: int, stop: int
+) -> None:
+    """Bring the vectors of some users' events together: v, e, b and h."""
+    width = points.items.values.shape[1]
+    users, items = points.users.values.reshape(-1), points.items.values.reshape(-1)
+    history, bias = points.history.values.reshape(-1), points.bias.values
     moved, targets = work.moved.reshape(-1), work.targets.reshape(-1)
     tau, beta = np.float32(kernel.tau), np.float32(kernel.beta)
-    two = np.float32(2)
-    for n in range(batch.shards[first], batch.shards[end]):
+    near, own = fill(np.float32(2) * tau), fill(np.float32(2) * beta)
+    last = batch.starts[stop] - 1
+    for n in range(begin, stop):
         u = batch.users[n] * width
-        length = dot(flat_users, u, flat_users, u, width)
+        length = dot(users, u, users, u, width)
         for r in range(batch.starts[n], batch.starts[n + 1]):
             at, i = r * width, batch.items[r] * width
-            near = fill(two * tau)
-            own = fill(two * beta)
+            ahead = batch.items[min(r + _AHEAD, last)] * width
+            prefetch_row(items, ahead, width)
+            prefetch_row(history, ahead, width)
             for k in range(0, width, LANES):
-                v = near * load(flat_history, i + k) + own * load(flat_users, u + k)
+                v = near * load(history, i + k) + own * load(users, u + k)
                 store(moved, at + k, v)
-                store(targets, at + k, load(flat_items, i + k))
-            work.offsets[r] = -tau * dot(flat_history, i, flat_history, i, width) - beta * length
-            square = dot(flat_items, i, flat_items, i, width)
+                store(targets, at + k, load(items, i + k))
+            work.offsets[r] = -tau * dot(history, i, history, i, width) - beta * length
+            square = dot(items, i, items, i, width)
             work.heights[r] = bias[batch.items[r]] - (tau + beta) * square
-            if len(batch.lifts):
-                work.heights[r] += batch.lifts[r]
-
-
-@compiled
-def run_shards(
-    kernel: Kernel, batch: Batch, negatives: Negatives, work: Work, first: int, end: int
-) -> None:
-    """Work out losses and gradients of some shards of a batch."""
-    n_negatives, width = negatives.vectors.shape
-    for shard in range(first, end):
-        begin, stop = batch.shards[shard], batch.shards[shard + 1]
-        start, last = batch.starts[begin], batch.starts[stop]
-        rows = last - start
-        if rows == 0:
-            work.losses[shard] = 0
-            work.negative_slopes[shard] = 0
-            work.negative_heights[shard] = 0
-            continue
-        flat = work.tile[start * n_negatives : last * n_negatives]
-        tile = flat.reshape(rows, n_negatives)
-        moved = work.moved[start:last]
-        np.dot(moved, negatives.vectors.T, tile)
-        if len(batch.lifts_of_negatives):
-            _lift(batch, flat, n_negatives, begin, stop)
-        _hide_own(batch, negatives, tile, begin, stop)
-        _exponentials(flat, work.offsets, negatives.heights, work.sums, start, last)
-        work.losses[shard] = _own_targets(kernel, batch, work, begin, stop)
-        scaled = work.scaled[start:last]
-        shares = work.shares[start:last]
-        flat_scaled, flat_moved = scaled.reshape(-1), moved.reshape(-1)
-        flat_slopes = work.moved_slopes[start:last].reshape(-1)
-        np.dot(tile, negatives.vectors, scaled)
-        for r in range(rows):
-            add_scaled(flat_slopes, r * width, flat_scaled, r * width, width, shares[r])
-            by = fill(shares[r])
-            for k in range(r * width, (r + 1) * width, LANES):
-                store(flat_scaled, k, by * load(flat_moved, k))
-            work.sums[start + r] = shares[r] * work.sums[start + r] + work.others[start + r]
-        np.dot(tile.T, scaled, work.negative_slopes[shard])
-        np.dot(tile.T, shares, work.negative_heights[shard])
 
 
 @inner
-def _lift(batch: Batch, tile: Array, size: int, begin: int, stop: int) -> None:
-    """Add what lies beneath the scores of the negatives, the same for a user's whole history."""
-    start, lifts = batch.starts[begin], batch.lifts_of_negatives.reshape(-1)
-    for n in range(begin, stop):
-        for r in range(batch.starts[n], batch.starts[n + 1]):
-            at = (r - start) * size
-            for j in range(0, size, LANES):
-                store(tile, at + j, load(tile, at + j) + load(lifts, n * size + j))
-
-
-@inner
-def _hide_own(batch: Batch, negatives: Negatives, tile: Array, begin: int, stop: int) -> None:
+def _hide_own(batch: Batch, tile: Array, begin: int, stop: int) -> None:
     """Let a user's own items not count among the negatives."""
-    start = batch.starts[begin]
+    start, n_negatives = batch.starts[begin], tile.shape[1]
     for n in range(begin, stop):
         own = range(batch.starts[n], batch.starts[n + 1])
         for r in own:
-            slot = negatives.slots[batch.items[r]]
-            if slot >= 0:
+            place = batch.places[r]
+            if place < n_negatives:
                 for k in own:
-                    tile[k - start, slot] = NOTHING
+                    tile[k - start, place] = NOTHING
 
 
 @inner
@@ -238,140 +223,153 @@ def _exponentials(
 
 
 @inner
-def _own_targets(kernel: Kernel, batch: Batch, work: Work, begin: int, stop: int) -> float:
-    """Each event as a target of its user's others: loss, and gradients but for the negatives'.
+def _own_targets(kernel: Kernel, batch: Batch, work: Work, n: int) -> float:
+    """Each event of a user as a target of the others: loss, and gradients but for the negatives'.
 
-    Short histories share a product, of which the blocks along the diagonal are used.
+    Targets are looked at a chunk at a time.
     """
-    loss, first = 0.0, begin
-    while first < stop:
-        end = first + 1
-        while end < stop and batch.starts[end + 1] - batch.starts[first] <= _TOGETHER:
-            end += 1
-        loss += _group(kernel, batch, work, first, end)
-        first = end
-    return loss
-
-
-@inner
-def _group(kernel: Kernel, batch: Batch, work: Work, first: int, end: int) -> float:
-    """The targets of some users, a chunk at a time."""
-    width = work.moved.shape[1]
-    begin, stop = batch.starts[first], batch.starts[end]
+    begin, stop = batch.starts[n], batch.starts[n + 1]
     rows, loss = stop - begin, 0.0
-    moved, slopes = work.moved[begin:stop], work.moved_slopes[begin:stop]
-    flat_slopes, flat_scaled = slopes.reshape(-1), work.scaled[begin:stop].reshape(-1)
-    work.shares[begin:stop] = 0
-    work.others[begin:stop] = 0
+    for r in range(begin, stop):
+        work.shares[r] = work.others[r] = 0
     for start in range(begin, stop, CHUNK):
         last = min(start + CHUNK, stop)
         size = last - start
-        flat = work.pairs[begin * CHUNK : begin * CHUNK + -(-rows * size // LANES) * LANES]
-        pairs = flat[: rows * size].reshape(rows, size)
-        targets = work.targets[start:last]
-        np.dot(moved, targets.T, pairs)
+        cells = work.pairs[begin * CHUNK : begin * CHUNK + -(-rows * size // LANES) * LANES]
+        pairs = cells[: rows * size].reshape(rows, size)
+        if rows <= _SHORT:
+            _multiply_few(work.moved, work.targets, pairs, begin)
+        else:
+            np.dot(work.moved[begin:stop], work.targets[start:last].T, pairs)
         for r in range(rows):
             for i in range(size):
                 pairs[r, i] += work.offsets[begin + r] + work.heights[start + i]
-        for at in range(0, len(flat), LANES):
-            store(flat, at, exp_lanes(load(flat, at)))
-        known, rest = np.zeros(size, np.float32), np.zeros(size, np.float32)
-        for n in range(first, end):
-            _count(kernel, batch, work.sums, pairs, known, rest, n, begin, start)
+        for at in range(0, len(cells), LANES):
+            store(cells, at, exp_lanes(load(cells, at)))
+        known, rest = work.known[start:last], work.rest[start:last]
+        _count(kernel, work.sums[begin:stop], pairs, known, rest, start - begin)
         for i in range(size):
-            weight, likelihood = batch.weights[start + i], max(known[i], _TINY)
             if rest[i] == 0:  # nobody else in the history: nothing to tell it by
-                known[i] = 0
-                work.known[start + i] = 0
+                known[i] = work.heights[start + i] = 0
                 continue
+            weight, likelihood = batch.weights[start + i], max(known[i], _TINY)
             partition = likelihood + rest[i]
             loss += weight * (math.log(partition) - math.log(likelihood))
             rest[i] = weight / partition
             slope = rest[i] - weight / likelihood
-            work.known[start + i] = slope * known[i]
-            known[i] = slope
-        for n in range(first, end):
-            _give_back(kernel, batch, work, pairs, known, rest, n, begin, start)
-        np.dot(pairs.T, moved, work.target_slopes[start:last])
-        if start == begin:
-            np.dot(pairs, targets, slopes)
-        else:
-            np.dot(pairs, targets, work.scaled[begin:stop])
-            for r in range(rows):
-                add_scaled(flat_slopes, r * width, flat_scaled, r * width, width, np.float32(1))
+            work.heights[start + i] = slope
+            known[i] = slope * known[i]
+        _give_back(kernel, work, pairs, begin, start)
+        if rows <= _SHORT:
+            _multiply_back(work, pairs, begin)
+            continue
+        np.dot(pairs.T, work.moved[begin:stop], work.target_slopes[start:last])
+        _add_moved(work, pairs, begin, start)
     return loss
+
+
+@inner
+def _multiply_few(moved: Array, targets: Array, pairs: Array, begin: int) -> None:
+    """Products of a short history with itself, for which BLAS takes longer to start."""
+    width, size = moved.shape[1], len(pairs)
+    left, right = moved.reshape(-1), targets.reshape(-1)
+    for r in range(size):
+        for i in range(size):
+            pairs[r, i] = dot(left, (begin + r) * width, right, (begin + i) * width, width)
+
+
+@inner
+def _multiply_back(work: Work, pairs: Array, begin: int) -> None:
+    """Gradients by v and b of a short history from those by its pairs."""
+    width, size = work.moved.shape[1], len(pairs)
+    moved, targets = work.moved.reshape(-1), work.targets.reshape(-1)
+    moved_slopes, target_slopes = work.moved_slopes.reshape(-1), work.target_slopes.reshape(-1)
+    for r in range(size):
+        for k in range(begin * width, (begin + 1) * width, LANES):
+            total = zeros(load(targets, k))
+            other = total
+            for i in range(size):
+                total = total + fill(pairs[r, i]) * load(targets, k + i * width)
+                other = other + fill(pairs[i, r]) * load(moved, k + i * width)
+            store(moved_slopes, k + r * width, total)
+            store(target_slopes, k + r * width, other)
+
+
+@inner
+def _add_moved(work: Work, pairs: Array, begin: int, start: int) -> None:
+    """Add to the gradients by v of a long history what a chunk of targets gives."""
+    (rows, size), width = pairs.shape, work.moved.shape[1]
+    slopes, targets = work.moved_slopes[begin : begin + rows], work.targets[start : start + size]
+    if start == begin:
+        np.dot(pairs, targets, slopes)
+        return
+    more = work.scaled[begin : begin + rows]
+    np.dot(pairs, targets, more)
+    flat_slopes, flat_more = slopes.reshape(-1), more.reshape(-1)
+    for r in range(rows):
+        add_scaled(flat_slopes, r * width, flat_more, r * width, width, np.float32(1))
 
 
 @inlined
 def _count(
-    kernel: Kernel, batch: Batch, sums: Array, pairs: Array, known: Array, rest: Array,
-    n: int, begin: int, start: int,
-) -> None:  # fmt: skip
-    """Weigh the pairs of one user by place, and add them up for each target.
+    kernel: Kernel, sums: Array, pairs: Array, known: Array, rest: Array, first: int
+) -> None:
+    """Weigh pairs by place, and add them up for each target, of which `first` is the first.
 
-    Pairs of different users become 0, and so do those of an event with itself.
+    Those of an event with itself become 0.
     """
-    own, stop, size = batch.starts[n], batch.starts[n + 1], len(known)
-    low, high = max(own - start, 0), min(stop - start, size)
-    for k in range(own, stop):
-        row, here = k - begin, k - start
-        middle = min(max(here, low), high)
-        for i in range(low):
-            pairs[row, i] = 0
-        for i in range(low, middle):
+    rows, size = pairs.shape
+    for i in range(size):
+        known[i] = rest[i] = 0
+    for k in range(rows):
+        here = k - first
+        for i in range(min(max(here, 0), size)):
             weight = kernel.future[here - i]
-            pairs[row, i] *= weight
-            known[i] += pairs[row, i]
+            pairs[k, i] *= weight
+            known[i] += pairs[k, i]
             rest[i] += weight * sums[k]
-        if low <= here < high:
-            pairs[row, here] = 0
-            middle += 1
-        for i in range(middle, high):
+        if 0 <= here < size:
+            pairs[k, here] = 0
+        for i in range(max(here + 1, 0), size):
             weight = kernel.past[i - here]
-            pairs[row, i] *= weight
-            known[i] += pairs[row, i]
+            pairs[k, i] *= weight
+            known[i] += pairs[k, i]
             rest[i] += weight * sums[k]
-        for i in range(max(low, high), size):
-            pairs[row, i] = 0
 
 
 @inlined
-def _give_back(
-    kernel: Kernel, batch: Batch, work: Work, pairs: Array, slopes: Array, shares: Array,
-    n: int, begin: int, start: int,
-) -> None:  # fmt: skip
-    """Turn the pairs of one user into gradients, and add up what sums and offsets get."""
-    own, stop, size = batch.starts[n], batch.starts[n + 1], len(slopes)
-    low, high = max(own - start, 0), min(stop - start, size)
-    for k in range(own, stop):
-        row, here = k - begin, k - start
-        middle = min(max(here, low), high)
-        share, offset = np.float32(0), np.float32(0)
-        for i in range(low, middle):
-            share += kernel.future[here - i] * shares[i]
-        for i in range(max(middle, here + 1), high):
-            share += kernel.past[i - here] * shares[i]
-        for i in range(low, high):
-            pairs[row, i] *= slopes[i]
-            offset += pairs[row, i]
-        work.shares[k] += share
-        work.others[k] += offset
+def _give_back(kernel: Kernel, work: Work, pairs: Array, begin: int, start: int) -> None:
+    """Turn pairs into gradients, and add up what sums and offsets get."""
+    rows, size = pairs.shape
+    for k in range(rows):
+        here, share, offset = begin + k - start, np.float32(0), np.float32(0)
+        for i in range(min(max(here, 0), size)):
+            share += kernel.future[here - i] * work.rest[start + i]
+        for i in range(max(here + 1, 0), size):
+            share += kernel.past[i - here] * work.rest[start + i]
+        for i in range(size):
+            pairs[k, i] *= work.heights[start + i]
+            offset += pairs[k, i]
+        work.shares[begin + k] += share
+        work.others[begin + k] += offset
 
 
-@compiled
-def user_slopes(
-    kernel: Kernel, batch: Batch, work: Work, users: Array, slopes: Array, first: int, end: int
+@inner
+def _move_users(
+    kernel: Kernel, batch: Batch, points: Points, work: Work, begin: int, stop: int, step: Step
 ) -> None:
-    """Gradients by a of the batch's users first..end-1: (n, width)."""
-    width = users.shape[1]
-    flat, moved, into = users.reshape(-1), work.moved_slopes.reshape(-1), slopes.reshape(-1)
-    for n in range(first, end):
-        at, total = n * width, np.float32(0)
-        clear(into, at, width)
-        for r in range(batch.starts[n], batch.starts[n + 1]):
-            add_scaled(into, at, moved, r * width, width, np.float32(1))
+    """Move some users of a batch by what their events say."""
+    width, scale = work.moved.shape[1], fill(np.float32(2 * kernel.beta))
+    users, moved = flat(points.users), work.moved_slopes.reshape(-1)
+    slopes = work.scaled.reshape(-1)
+    for n in range(begin, stop):
+        start, total = batch.starts[n], np.float32(0)
+        at = start * width  # nobody needs the scaled rows any more
+        clear(slopes, at, width)
+        for r in range(start, batch.starts[n + 1]):
+            add_scaled(slopes, at, moved, r * width, width, np.float32(1))
             total += work.sums[r]
-        add_scaled(into, at, flat, batch.users[n] * width, width, -total)
-        scale = fill(np.float32(2 * kernel.beta))
+        add_scaled(slopes, at, users.values, batch.users[n] * width, width, -total)
         for k in range(at, at + width, LANES):
-            store(into, k, scale * load(into, k))
+            store(slopes, k, scale * load(slopes, k))
+        move_row(users, batch.users[n] * width, width, slopes, at, step)

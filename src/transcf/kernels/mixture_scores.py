@@ -13,6 +13,8 @@ from .lanes import LANES, fill, load, store, zeros
 
 #: Items that are scored together, and rows of histories: what fits into a cache.
 _ITEMS, _ROWS = 496, 128
+#: Fewer pairs than this are not worth a thread.
+_PAIRS_OF_A_THREAD = 64
 
 
 class People(NamedTuple):
@@ -107,3 +109,77 @@ def _log_sums(
         for k in range(len(offsets)):
             total = total + exp_lanes(load(rows, k * size + i) + fill(offsets[k]) - highest)
         store(found, i, highest + log_lanes(total) + load(heights, left + i))
+
+
+class Taste(NamedTuple):
+    """What the scores of pairs are made of.
+
+    Attributes:
+        starts: Where each user's events start, (n_users + 1,) int64.
+        past: Item rows of the events, (n_events,) int32.
+        logs: Logarithms of how much they count, (n_events,) float64.
+        users: a, (n_users, dim) float32.
+        items: b, (n_items, dim) float32.
+        history: p, (n_items, dim) float32.
+        bias: c, (n_items,) float32.
+        tau: How much past items count.
+        beta: How much the users' own points count.
+    """
+
+    starts: Array
+    past: Array
+    logs: Array
+    users: Array
+    items: Array
+    history: Array
+    bias: Array
+    tau: float
+    beta: float
+
+
+def score_pairs(taste: Taste, users: Array, items: Array) -> Array:
+    """Score pairs of rows in float64 by the direct formula, whoever else is asked for.
+
+    Returns:
+        (n,) float32; NaN for somebody without a history.
+    """
+    scores = np.empty(len(users), np.float32)
+    share(len(users), partial(_score_pairs, taste, users, items, scores), _PAIRS_OF_A_THREAD)
+    return scores
+
+
+@compiled
+def _score_pairs(
+    taste: Taste, users: Array, items: Array, scores: Array, first: int, end: int
+) -> None:
+    """Score the pairs first..end-1."""
+    longest = 1
+    for n in range(first, end):
+        longest = max(longest, taste.starts[users[n] + 1] - taste.starts[users[n]])
+    near = np.empty(longest, np.float64)
+    for n in range(first, end):
+        user, item = users[n], items[n]
+        start, count = taste.starts[user], taste.starts[user + 1] - taste.starts[user]
+        if count == 0:
+            scores[n] = np.nan
+            continue
+        highest = -np.inf
+        for k in range(count):
+            away = _squared_distance(taste.history, taste.past[start + k], taste.items, item)
+            near[k] = taste.logs[start + k] - taste.tau * away
+            highest = max(highest, near[k])
+        total = 0.0
+        for k in range(count):
+            total += np.exp(near[k] - highest)
+        own = _squared_distance(taste.users, user, taste.items, item)
+        scores[n] = taste.bias[item] - taste.beta * own + highest + np.log(total)
+
+
+@inner
+def _squared_distance(left: Array, i: int, right: Array, j: int) -> float:
+    """|left_i - right_j|^2 in float64."""
+    total = 0.0
+    for d in range(left.shape[1]):
+        apart = np.float64(left[i, d]) - np.float64(right[j, d])
+        total += apart * apart
+    return total

@@ -1,7 +1,10 @@
-"""Sums over histories from a table of what each past item gives each item.
+"""Sums over the histories of many people, from a table of what each past item gives each item.
 
 Where somebody stands is a factor that all terms of a score share, so that terms depend on two items
-alone: exp(-tau |p_k - b_i|^2). For many people it is less work to make each of them once.
+alone: exp(-tau |p_k - b_i|^2). For many people it is less work to make each of them once. The table
+never exists whole: a strip of columns is made, everybody passes by, and the next takes its place.
+Within a strip, sixteen columns of all past items lie together (a cache line for each), so that what
+everybody reads in turn stays in a cache.
 """
 
 from functools import partial
@@ -11,120 +14,122 @@ import numpy as np
 
 from transcf.threads import one_blas_thread, share
 
-from . import Array, compiled
+from . import Array, compiled, inner
 from .exponentials import exp_lanes, log_lanes
-from .lanes import LANES, fill, load, store
+from .lanes import LANES, fill, load, store, zeros
 
-#: Rows of the table that are made together; people and columns that are summed together.
-_ROWS, _PEOPLE, _COLUMNS = 256, 128, 512
-
-
-def make_table(history: Array, items: Array, tau: float) -> Array:
-    """Return exp(-tau |p_k - b_i|^2) for all rows and columns.
-
-    Args:
-        history: p, (n_rows, width) float32.
-        items: b, (n_columns, width) float32; n_columns is a multiple of 16.
-        tau: Such that no exponent is below -80, where terms would vanish.
-
-    Returns:
-        (n_rows, n_columns) float32.
-    """
-    table = np.empty((len(history), len(items)), np.float32)
-    own, other = (
-        (-tau * np.square(rows, dtype=np.float64).sum(axis=1)).astype(np.float32)
-        for rows in (history, items)
-    )
-    scaled = np.float32(2 * tau) * history
-    with one_blas_thread():
-        blocks = -(-len(history) // _ROWS)
-        share(blocks, partial(_fill_table, scaled, items, own, other, table))
-    return table
+#: Columns of a strip, a multiple of the two groups of lanes that are summed together.
+STRIP = 64
+#: Past items whose terms are made together.
+_ROWS = 256
 
 
-@compiled
-def _fill_table(
-    scaled: Array, items: Array, own: Array, other: Array, table: Array, first: int, end: int
-) -> None:
-    """Make the blocks of rows first..end-1."""
-    for start in range(first * _ROWS, min(end * _ROWS, len(table)), _ROWS):
-        last = min(start + _ROWS, len(table))
-        rows = table[start:last]
-        np.dot(scaled[start:last], items.T, rows)
-        flat, size = rows.reshape(-1), table.shape[1]
-        for r in range(last - start):
-            offset = fill(own[start + r])
-            for i in range(0, size, LANES):
-                at = r * size + i
-                store(flat, at, exp_lanes(load(flat, at) + load(other, i) + offset))
-
-
-class Homes(NamedTuple):
-    """What people's own points say: a score is 2 beta a . b_i + offset + height_i and the sum.
+class Past(NamedTuple):
+    """Past items as terms need them.
 
     Attributes:
-        points: 2 beta a, (n, width) float32.
-        offsets: -beta |a|^2, (n,) float32.
-        items: b, (n_columns, width) float32; n_columns is a multiple of 16.
-        heights: c - beta |b|^2, (n_columns,) float32.
+        points: 2 tau p, (n_past, width) float32.
+        offsets: -tau |p|^2, (n_past,) float32; no exponent may be below -80, where terms vanish.
     """
 
     points: Array
     offsets: Array
-    items: Array
+
+
+class Taken(NamedTuple):
+    """What people took, and what all terms of somebody share.
+
+    Attributes:
+        starts: Where each person's events start, (n + 1,) int64; nobody has none.
+        places: Past items, (n_events,) int32.
+        weights: How much they count, (n_events,) float32.
+        offsets: To be added to all scores of somebody, (n,) float32.
+    """
+
+    starts: Array
+    places: Array
+    weights: Array
+    offsets: Array
+
+
+class Items(NamedTuple):
+    """Items to score, a multiple of `STRIP`; the last may be none.
+
+    Attributes:
+        points: b, (n, width) float32.
+        offsets: -tau |b|^2, (n,) float32.
+        heights: To be added to all scores of an item, (n,) float32.
+    """
+
+    points: Array
+    offsets: Array
     heights: Array
 
 
-def sum_table(
-    starts: Array, places: Array, weights: Array, table: Array, homes: Homes, n_items: int
-) -> Array:
-    """Score all items for people: logarithms of weighted sums of rows of a table, and their homes.
+def add_log_sums(taken: Taken, past: Past, items: Items, tile: Array) -> None:
+    """Add logarithms of weighted sums of terms, and what people and items bring, to a tile.
 
     Args:
-        starts: Where each person's rows start, (n + 1,) int64.
-        places: Rows of the table, (n_events,) int32.
-        weights: How much they count, (n_events,) float32.
-        table: (n_rows, n_columns) float32.
-        homes: What their own points say.
-        n_items: How many columns are items.
-
-    Returns:
-        (n, n_items) float32; NaN for somebody without rows.
+        taken: What people took.
+        past: The past items.
+        items: The items, at least as many as the tile has columns.
+        tile: (n, n_columns) float32, in place.
     """
-    scores = np.empty((len(starts) - 1, n_items), np.float32)
     with one_blas_thread():
-        work = partial(_sum_table, starts, places, weights, table, homes, scores)
-        share(-(-len(scores) // _PEOPLE), work)
-    return scores
+        work = partial(_add_strips, taken, past, items, tile)
+        share(-(-tile.shape[1] // STRIP), work)
 
 
 @compiled
-def _sum_table(
-    starts: Array, places: Array, weights: Array, table: Array, homes: Homes, scores: Array,
-    first: int, end: int,
-) -> None:  # fmt: skip
-    """Do it for some groups of people: a stretch of columns after the other, which stay near."""
-    n_items, size = scores.shape[1], table.shape[1]
-    flat, total = table.reshape(-1), np.empty(_COLUMNS, np.float32)
-    memory = np.empty(_PEOPLE * _COLUMNS, np.float32)
-    for left in range(0, size, _COLUMNS):
-        columns = min(_COLUMNS, size - left)
-        for begin in range(first * _PEOPLE, min(end * _PEOPLE, len(scores)), _PEOPLE):
-            stop = min(begin + _PEOPLE, len(scores))
-            tile = memory[: (stop - begin) * columns]
-            items = homes.items[left : left + columns]
-            np.dot(homes.points[begin:stop], items.T, tile.reshape(stop - begin, columns))
-            for n in range(begin, stop):
-                total[:columns] = 0
-                for k in range(starts[n], starts[n + 1]):
-                    by, at = fill(weights[k]), places[k] * size + left
-                    for i in range(0, columns, LANES):
-                        store(total, i, load(total, i) + by * load(flat, at + i))
-                own, offset = (n - begin) * columns, fill(homes.offsets[n])
-                if starts[n] == starts[n + 1]:
-                    offset = fill(np.float32(np.nan))
-                for i in range(0, columns, LANES):
-                    home = load(tile, own + i) + load(homes.heights, left + i) + offset
-                    store(tile, own + i, home + log_lanes(load(total, i)))
-                for i in range(min(columns, n_items - left)):
-                    scores[n, left + i] = tile[own + i]
+def _add_strips(taken: Taken, past: Past, items: Items, tile: Array, first: int, end: int) -> None:
+    """Do it for the strips first..end-1."""
+    table = np.empty(len(past.points) * STRIP, np.float32)
+    product = np.empty(_ROWS * STRIP, np.float32)
+    for strip in range(first, end):
+        _make_strip(past, items, strip * STRIP, product, table)
+        _sum_strip(taken, len(past.points), table, items.heights, strip * STRIP, tile)
+
+
+@inner
+def _make_strip(past: Past, items: Items, left: int, product: Array, table: Array) -> None:
+    """Make the terms of a strip of columns, sixteen of which lie together."""
+    n_past = len(past.points)
+    columns = items.points[left : left + STRIP].T
+    for start in range(0, n_past, _ROWS):
+        rows = min(_ROWS, n_past - start)
+        flat = product[: rows * STRIP]
+        np.dot(past.points[start : start + rows], columns, flat.reshape(rows, STRIP))
+        for i in range(0, STRIP, LANES):
+            other, at = load(items.offsets, left + i), (i // LANES * n_past + start) * LANES
+            for r in range(rows):
+                exponents = load(flat, r * STRIP + i) + other + fill(past.offsets[start + r])
+                store(table, at + r * LANES, exp_lanes(exponents))
+
+
+@inner
+def _sum_strip(
+    taken: Taken, n_past: int, table: Array, heights: Array, left: int, tile: Array
+) -> None:
+    """Add up everybody's terms, twice sixteen columns at a time."""
+    flat, width, both = tile.reshape(-1), tile.shape[1], 2 * LANES
+    edge = np.zeros(both, np.float32)
+    for i in range(left, min(left + STRIP, width), both):
+        first = (i - left) * n_past
+        second, missing = first + n_past * LANES, max(0, i + both - width)
+        high, higher = load(heights, i), load(heights, i + LANES)
+        for n in range(len(taken.starts) - 1):
+            one, two = zeros(high), zeros(high)
+            for k in range(taken.starts[n], taken.starts[n + 1]):
+                by, at = fill(taken.weights[k]), taken.places[k] * LANES
+                one = one + by * load(table, first + at)
+                two = two + by * load(table, second + at)
+            own, at = fill(taken.offsets[n]), n * width + i
+            one, two = log_lanes(one) + high + own, log_lanes(two) + higher + own
+            if missing == 0:
+                store(flat, at, load(flat, at) + one)
+                store(flat, at + LANES, load(flat, at + LANES) + two)
+                continue
+            store(edge, 0, one)
+            store(edge, LANES, two)
+            for c in range(both - missing):
+                flat[at + c] += edge[c]

@@ -72,6 +72,53 @@ def count_better(
 
 
 @compiled
+def count_surely_better(
+    tile: Floats,
+    error: Floats,
+    indptr: Counts,
+    target_scores: Floats,
+    above: Counts,
+    at_least: Counts,
+) -> int:
+    """Like `count_better`, but leave out what is within a tile's error; return how many are."""
+    doubts = 0
+    for row in range(len(tile)):
+        for target in range(indptr[row], indptr[row + 1]):
+            low = np.float32(target_scores[target] - error[row])
+            high = np.float32(target_scores[target] + error[row])
+            for start in range(0, tile.shape[1], CHUNK):
+                part = tile[row, start : min(start + CHUNK, tile.shape[1])]
+                over, level = _count_pair(part, low, high)
+                above[target] += over
+                at_least[target] += over
+                doubts += level - over
+    return doubts
+
+
+@compiled
+def list_doubts(
+    tile: Floats, error: Floats, indptr: Counts, target_scores: Floats, doubts: int
+) -> tuple[Rows, Rows, Counts]:
+    """Rows, columns and targets of what `count_surely_better` has left out, (doubts,) each."""
+    rows, columns = np.empty(doubts, np.int32), np.empty(doubts, np.int32)
+    targets, found = np.empty(doubts, np.int64), 0
+    for row in range(len(tile)):
+        for target in range(indptr[row], indptr[row + 1]):
+            low = np.float32(target_scores[target] - error[row])
+            high = np.float32(target_scores[target] + error[row])
+            for start in range(0, tile.shape[1], CHUNK):
+                part = tile[row, start : min(start + CHUNK, tile.shape[1])]
+                over, level = _count_pair(part, low, high)
+                if over == level:
+                    continue
+                for n in range(len(part)):
+                    if low <= part[n] <= high:
+                        rows[found], columns[found], targets[found] = row, start + n, target
+                        found += 1
+    return rows, columns, targets
+
+
+@compiled
 def count_better_candidates(
     candidate_indptr: Counts,
     candidate_scores: Floats,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,87 +18,189 @@ _SHARPNESS = 5.0
 _PATIENCE = 200
 
 
+#: How strong a taste is that nothing but curiosity explains.
+_CURIOUS = 0.1
+
+
+class People(NamedTuple):
+    """What made-up people like.
+
+    Attributes:
+        tastes: (n_users, t) categories that the user likes.
+        shares: (n_users, t) cumulated weights of the tastes, up to 1.
+        favourites: (n_users, t) favourite style in [0, 1] inside of each.
+    """
+
+    tastes: npt.NDArray[np.int32]
+    shares: npt.NDArray[np.float64]
+    favourites: npt.NDArray[np.float64]
+
+
+class Shelf(NamedTuple):
+    """What they choose from, items in the order of their categories.
+
+    Attributes:
+        starts: (n_categories + 1,) offsets of the categories.
+        popularity: (n_items + 1,) cumulated popularity, from 0.
+        styles: (n_items,) in [0, 1].
+    """
+
+    starts: npt.NDArray[np.int64]
+    popularity: npt.NDArray[np.float64]
+    styles: npt.NDArray[np.float64]
+
+
+class Life(NamedTuple):
+    """What time does to items and people.
+
+    Attributes:
+        sequences: Share of events by taste that go on where the one before was: in its category,
+            near its style.
+        drift: How fast items fade after they come out; 0 lets all be there from the beginning.
+        releases: (n_items,) when items come out, in [0, 1].
+        arrivals: (n_users,) when people come, in [0, 1].
+    """
+
+    sequences: float
+    drift: float
+    releases: npt.NDArray[np.float64]
+    arrivals: npt.NDArray[np.float64]
+
+
 @compiled
 def draw_events(
     degrees: npt.NDArray[np.int64],
-    tastes: npt.NDArray[np.int32],
-    shares: npt.NDArray[np.float64],
-    favourites: npt.NDArray[np.float64],
-    starts: npt.NDArray[np.int64],
-    popularity: npt.NDArray[np.float64],
-    styles: npt.NDArray[np.float64],
+    people: People,
+    shelf: Shelf,
     curiosity: float,
+    life: Life,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Draw different items for each user.
 
     Args:
         degrees: (n_users,) how many.
-        tastes: (n_users, t) categories that the user likes.
-        shares: (n_users, t) cumulated weights of the tastes, up to 1.
-        favourites: (n_users, t) favourite style in [0, 1] inside of each.
-        starts: (n_categories + 1,) offsets of the categories; items are in category order.
-        popularity: (n_items + 1,) cumulated popularity, from 0.
-        styles: (n_items,) in [0, 1].
+        people: What users like.
+        shelf: The items.
         curiosity: Share of draws from all items, whatever the taste.
+        life: What time does; with `sequences` and `drift` of 0 nothing.
         seed: Names the streams, together with the user.
 
     Returns:
         items, strengths, moments: (n,) user after user; how strong the taste was, in [0, 1], and
-        when it happened in the user's time, in [0, 1].
+        when it happened in the user's time, in [0, 1], ascending for each user if time does
+        anything.
     """
     total = 0
     for degree in degrees:
         total += degree
-    n_items = len(styles)
+    n_items = len(shelf.styles)
     items = np.empty(total, dtype=np.int32)
     strengths = np.empty(total, dtype=np.float32)
     moments = np.empty(total, dtype=np.float32)
     taken = np.full(n_items, -1, dtype=np.int32)
-    guide = _guide(popularity)
+    guide = _guide(shelf.popularity)
+    in_order = life.sequences > 0 or life.drift > 0
     event = 0
     for user in range(len(degrees)):
         state = stream(seed, 0, _EVENTS, user)
-        largest = shares[user, 0]
-        for taste in range(1, tastes.shape[1]):
-            largest = max(largest, shares[user, taste] - shares[user, taste - 1])
-        refused = 0
+        refused, last, last_taste = 0, -1, 0
         stop = event + degrees[user]
+        if in_order:
+            state = _draw_moments(moments[event:stop], state)
         while event < stop:
             state = advance(state)
             choice = uniform(mix(state))
             state = advance(state)
             place = uniform(mix(state))
-            strength = 0.1
-            if refused > _PATIENCE:
+            strength, taste, is_tired = _CURIOUS, 0, refused > _PATIENCE
+            if is_tired:
                 item = _next_free(below(mix(state), n_items), taken, user)
             elif choice < curiosity:
-                item = _pick(popularity, guide, 0, n_items, place)
+                item = _pick(shelf.popularity, guide, 0, n_items, place)
             else:
                 choice = (choice - curiosity) / (1.0 - curiosity)
-                taste = 0
-                while taste < tastes.shape[1] - 1 and shares[user, taste] <= choice:
-                    taste += 1
-                category = tastes[user, taste]
-                item = _pick(popularity, guide, starts[category], starts[category + 1], place)
-                near = np.exp(-_SHARPNESS * abs(styles[item] - favourites[user, taste]))
-                weight = shares[user, taste] - (shares[user, taste - 1] if taste else 0.0)
-                strength = near * np.sqrt(weight / largest)
-                state = advance(state)
-                if uniform(mix(state)) > near:
-                    refused += 1
-                    continue
-            if taken[item] == user:
+                state, item, strength, taste = _by_taste(
+                    people, shelf, guide, life.sequences, user, choice, place, last, last_taste,
+                    state,
+                )  # fmt: skip
+            if item >= 0 and not is_tired and life.drift > 0:
+                state, item = _if_fresh(life, item, user, moments[event], state)
+            if item < 0 or taken[item] == user:
                 refused += 1
                 continue
             taken[item] = user
             refused = 0
-            state = advance(state)
             items[event] = item
             strengths[event] = strength
-            moments[event] = uniform(mix(state))
+            if strength != _CURIOUS:
+                last, last_taste = item, taste
+            if not in_order:
+                state = advance(state)
+                moments[event] = uniform(mix(state))
             event += 1
     return items, strengths, moments
+
+
+@inner
+def _draw_moments(moments: npt.NDArray[np.float32], state: np.uint64) -> np.uint64:
+    """Draw when a user's events happen, in order; returns the state of the stream."""
+    for place in range(len(moments)):
+        state = advance(state)
+        moments[place] = uniform(mix(state))
+    moments.sort()
+    return state
+
+
+@inner
+def _by_taste(
+    people: People, shelf: Shelf, guide: npt.NDArray[np.int32], sequences: float,
+    user: int, choice: float, place: float, last: int, last_taste: int, state: np.uint64,
+) -> tuple[np.uint64, int, float, int]:  # fmt: skip
+    """Draw an item by one of the user's tastes, or near the item before.
+
+    Returns:
+        The state of the stream, the item or -1 if its style does not please, how strong the taste
+        is, and which.
+    """
+    shares, most = people.shares[user], people.tastes.shape[1]
+    taste, largest = 0, shares[0]
+    for other in range(1, most):
+        largest = max(largest, shares[other] - shares[other - 1])
+    while taste < most - 1 and shares[taste] <= choice:
+        taste += 1
+    wanted = people.favourites[user, taste]
+    if sequences > 0 and last >= 0:
+        state = advance(state)
+        if uniform(mix(state)) < sequences:
+            taste, wanted = last_taste, shelf.styles[last]
+    category = people.tastes[user, taste]
+    item = _pick(shelf.popularity, guide, shelf.starts[category], shelf.starts[category + 1], place)
+    near = np.exp(-_SHARPNESS * abs(shelf.styles[item] - wanted))
+    weight = shares[taste] - (shares[taste - 1] if taste else 0.0)
+    state = advance(state)
+    if uniform(mix(state)) > near:
+        item = -1
+    return state, item, near * np.sqrt(weight / largest), taste
+
+
+@inner
+def _if_fresh(
+    life: Life, item: int, user: int, moment: float, state: np.uint64
+) -> tuple[np.uint64, int]:
+    """Draw whether an item is still asked for; returns the stream's state and the item or -1."""
+    now = life.arrivals[user] + moment * (1 - life.arrivals[user])
+    state = advance(state)
+    if uniform(mix(state)) > _freshness(life, item, now):
+        item = -1
+    return state, item
+
+
+@inner
+def _freshness(life: Life, item: int, now: float) -> float:
+    """How much an item is still asked for: not at all before it comes out, then less and less."""
+    age = now - life.releases[item]
+    return np.exp(-life.drift * age) if age >= 0 else 0.0
 
 
 @inner

@@ -58,16 +58,22 @@ def capacity_for(k: int) -> int:
 
 
 @compiled
-def gather_finite(block: Floats, columns: Rows, out: Floats) -> bool:
-    """Copy some columns of a block; whether all of them are finite."""
-    sound = True
+def gather(block: Floats, columns: Rows, out: Floats) -> None:
+    """Copy some columns of a block."""
     for row in range(len(block)):
         line, copy = block[row], out[row]
         for n in range(len(columns)):
             copy[n] = line[columns[n]]
-        waste = _ZERO
-        for n in range(len(columns)):
-            waste += copy[n] * _ZERO  # NaN as soon as one score is NaN or infinite
+
+
+@compiled
+def all_finite(tile: Floats) -> bool:
+    """Whether no score of a tile is NaN or infinite."""
+    sound = True
+    for row in range(len(tile)):
+        line, waste = tile[row], _ZERO
+        for n in range(len(line)):
+            waste += line[n] * _ZERO  # NaN as soon as one score is NaN or infinite
         sound = sound and waste == _ZERO
     return sound
 
@@ -287,6 +293,16 @@ def _order(scores: Floats, columns: Rows, count: int) -> None:
 
 
 @compiled
+def prune(k: int, error: Floats, kept_scores: Floats, kept_columns: Rows, counts: Counts) -> None:
+    """Drop candidates of each user that cannot be among the best k, crowded rows aside."""
+    scratch = np.empty(kept_scores.shape[1], np.float32)
+    for row in range(len(counts)):
+        if counts[row] != CROWDED:
+            scores, columns = kept_scores[row], kept_columns[row]
+            counts[row], _ = _prune(scores, columns, counts[row], k, error[row], scratch)
+
+
+@compiled
 def settle(
     k: int,
     error: Floats,
@@ -304,11 +320,7 @@ def settle(
 
     Crowded rows are left as they are; places without an item as well.
     """
-    scratch = np.empty(kept_scores.shape[1], np.float32)
-    for row in range(len(counts)):
-        if counts[row] != CROWDED:
-            scores, places = kept_scores[row], kept_columns[row]
-            counts[row], _ = _prune(scores, places, counts[row], k, error[row], scratch)
+    prune(k, error, kept_scores, kept_columns, counts)
     for row in range(len(counts)):
         count = counts[row]
         if count == CROWDED:

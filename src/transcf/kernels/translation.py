@@ -51,10 +51,14 @@ class TranslationExtra(NamedTuple):
     Attributes:
         pending: steps of q that wait for an item, one row for each group, (n_groups, dim).
         rank_weights: weight of a step by the number of violations, (negatives + 1,).
+        kept: share of a user's items in q, (n_users,); empty where q has nothing else.
+        steps: steps of q collected for all else that is in it, flat, (n_users * dim,) or empty.
     """
 
     pending: Array
     rank_weights: Array
+    kept: Array
+    steps: Array
 
 
 #: Terms of -s(u, i) from a, q, b and n, to be summed up.
@@ -205,6 +209,16 @@ def step_item(items: Array, i: int, pending: Array, dim: int, factor: Any) -> No
         store(pending, k, zeros(step))
 
 
+@inlined
+def share_step(pending: Array, steps: Array, u: int, dim: int, kept: Any) -> None:
+    """Collect the step that waits, and leave what is the items' own share of it."""
+    by = fill(kept)
+    for k in range(0, dim, LANES):
+        step = load(pending, k)
+        store(steps, u + k, load(steps, u + k) + step)
+        store(pending, k, by * step)
+
+
 @costs_of(Rates)
 def _cost_at_place(
     rates: Rates, rows: PackedRows[TranslationExtra], dim: int, user: int, place: int
@@ -254,6 +268,8 @@ def _visit(
             step_triple(rates, users, u, items, width * i, width * j, pending, dim, pull, push)
         else:
             step_pair(rates, users, u, items, width * i, pending, dim, pull)
+        if len(extra.kept) > 0:
+            share_step(pending, extra.steps, dim * visit.user, dim, extra.kept[visit.user])
         if rates.item_bias:
             loss += rates.bias_decay * (bias[i] * bias[i] + bias[j] * bias[j])
             decay = rates.bias_decay + rates.bias_decay

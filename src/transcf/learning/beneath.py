@@ -12,18 +12,11 @@ the user's items, z = x'B and P the inverse behind B (`EASE`), Sherman and Morri
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array
-from transcf.kernels.beneath import leave_out, leave_out_of_others, own_scores
-from transcf.kernels.mixture import Batch
-from transcf.threads import share
-
-#: Lifts beyond this say no more, and exponentials of them would leave float32.
-_HIGHEST = 25.0
+from transcf.kernels.beneath import HIGHEST, Layer, leave_out, own_scores
 
 
 class Beneath:
@@ -34,72 +27,47 @@ class Beneath:
         weights: B, (n_items, n_items) float32.
         regularization: That of EASE.
         strength: What its scores are multiplied by.
+
+    Attributes:
+        layer: What kernels see of it.
     """
 
     def __init__(
         self, train: Interactions, weights: Array, regularization: float, strength: float
     ) -> None:
         """Work out all that does not depend on which items are compared."""
-        self._weights, self._strength = weights, strength
-        self._regularization = regularization
-        histories = train.histories
-        self._starts, items = histories.indptr, histories.items
+        self._regularization, self._items = regularization, train.histories.items
+        starts, items = train.histories.indptr, self._items
         scores = np.empty(len(items))
-        own_scores(weights, self._starts, items, scores)
+        own_scores(weights, starts, items, scores)
         # (X'X + regularization I) P = I, a column divided by P_jj and its row j: what is left of
         # an item's count is 1 / P_jj.
         rebuilt = np.bincount(items, scores, train.n_items)
-        self._diagonal = 1 / (train.by_item.counts + regularization - rebuilt)
-        self._rests, self._unseen = np.empty(train.n_users), np.empty(len(items))
-        leave_out(self._starts, items, self._diagonal, scores, self._rests, self._unseen)
+        diagonal = 1 / (train.by_item.counts + regularization - rebuilt)
+        rests, unseen = np.empty(train.n_users), np.empty(len(items))
+        leave_out(starts, items, diagonal, scores, rests, unseen)
+        own = np.clip(strength * unseen, -HIGHEST, HIGHEST).astype(np.float32)
+        self.layer = Layer(weights, diagonal, rests, starts, own, float(strength))
 
     @property
     def fingerprint(self) -> str:
         """What of it a checkpoint depends on, besides the training data."""
-        return f"ease {self._regularization} {self._strength}"
+        return f"ease {self._regularization} {self.layer.strength}"
 
-    def of_own(self) -> Array:
-        """Return EASE's scores of everybody's own items without them, (n_events,) float64."""
-        return self._unseen
+    def of(self, user: int) -> Array:
+        """Return what lies beneath the scores of all items for a user, (n_items,) float64.
 
-    def of_others(self, batch: Batch, others: Array, places: int) -> Array:
-        """Return EASE's scores of items for the users of a batch, whom it has not learned from.
+        As the kernel `lift` has it, to the letter.
 
         Args:
-            batch: Whose.
-            others: Item rows, (n_others,) int32.
-            places: Columns of what is returned; those after the last item are zeros.
-
-        Returns:
-            (n, places) float32; meaningless where the user has the item.
+            user: Row of a user with events.
         """
-        scores = np.zeros((len(batch.users), places), np.float32)
-        people = self._rests, batch.users, batch.starts, batch.items
-        work = partial(leave_out_of_others, self._weights, self._diagonal, *people, others, scores)
-        share(len(batch.users), work)
-        return scores
-
-    def lift(self, batch: Batch, negatives: Array, places: int) -> Batch:
-        """Return a batch with EASE's scores beneath those of its targets and negatives.
-
-        A target is left out of its history. Its own score has no term of itself anyway; those of
-        negatives are taken as a share of 1 - 1/n of what the whole history of n items gives them.
-
-        Args:
-            batch: Events, each a target of the others of its user.
-            negatives: Rows of the items that targets are compared with, (n_negatives,) int32.
-            places: How many places for negatives there are, (at least n_negatives).
-        """
-        counts = np.diff(batch.starts)
-        events = np.repeat(self._starts[batch.users] - batch.starts[:-1], counts)
-        events += np.arange(len(batch.items))
-        others = self.of_others(batch, negatives, places)
-        others *= (1 - 1 / counts)[:, None].astype(np.float32)
-        return batch._replace(
-            lifts=self._scaled(self._unseen[events].astype(np.float32)),
-            lifts_of_negatives=self._scaled(others),
-        )
-
-    def _scaled(self, scores: Array) -> Array:
-        scaled: Array = np.clip(np.float32(self._strength) * scores, -_HIGHEST, _HIGHEST)
-        return scaled
+        layer = self.layer
+        events = slice(layer.starts[user], layer.starts[user + 1])
+        own = self._items[events]
+        scores = layer.weights[own].sum(axis=0, dtype=np.float64)
+        unseen = scores / (layer.rests[user] + layer.diagonal * scores**2)
+        lifts: Array = layer.strength * (1 - 1 / len(own)) * unseen
+        np.clip(lifts, -HIGHEST, HIGHEST, out=lifts)
+        lifts[own] = layer.own[events]
+        return lifts

@@ -53,6 +53,7 @@ class Fit:
         free: Parameters that may differ between a run and its resumption.
         report: Facts about the training, JSON values only.
         outcome: What came of the epochs, where there were any.
+        chosen: The settings it was learned with, where a model chose some by itself.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Fit:
     free: Collection[str] = ()
     report: dict[str, Any] = field(default_factory=dict)
     outcome: Outcome | None = None
+    chosen: Any = None
 
     def run(
         self,
@@ -136,4 +138,7 @@ class Fit:
         for column in (self.train.timestamps, self.train.ratings):  # what events may count by
             if column is not None:
                 digest.update(column.tobytes())
+        for beside in (self.train.friends, self.train.item_categories):
+            digest.update(beside.indptr.tobytes())
+            digest.update(beside.indices.tobytes())
         return f"{type(settings).__name__}-{digest.hexdigest()}"

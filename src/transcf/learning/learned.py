@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from transcf.learning.contributions import Contributions, Remarks, by_leaving_ou
 from transcf.learning.known import Known
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores, block_length
 from transcf.storage.tensors import Arrays
+
+if TYPE_CHECKING:
+    from transcf.retrieval.sums import SumForm
 
 
 class Learned(ABC):
@@ -77,6 +80,13 @@ class Learned(ABC):
 
     def linear_form(self) -> LinearForm | None:
         """Return the score as inner products, if it is one."""
+        return None
+
+    def sum_form(self) -> SumForm | None:
+        """Return the score as a logarithm of a sum of inner products' exponentials, if it is one.
+
+        For scores that are no inner products, and are to be served by what ranks these.
+        """
         return None
 
     def score_block(self, users: Rows) -> Scores:

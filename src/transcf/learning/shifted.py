@@ -15,6 +15,7 @@ from transcf.learning.contributions import Contributions, Remarks
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
+from transcf.retrieval.sums import SumForm
 from transcf.retrieval.views import ShiftedView
 from transcf.storage.tensors import Arrays, checked
 
@@ -50,6 +51,11 @@ class Shifted(Learned):
     def linear_form(self) -> LinearForm | None:
         """Return the score as inner products, if the inner one is."""
         return self._view.linear_form()
+
+    def sum_form(self) -> SumForm | None:
+        """Return the score as a logarithm of a sum, if the inner one is."""
+        form = self.inner.sum_form()
+        return None if form is None else form.shifted(self.offset)
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""

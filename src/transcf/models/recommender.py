@@ -47,6 +47,9 @@ from transcf.threads import use_threads
 from transcf.training.loop import DivergedRunError
 from transcf.training.options import FitOptions
 
+if TYPE_CHECKING:
+    from transcf.retrieval.sums import SumForm
+
 __all__ = ["Recommender", "made_from"]
 
 S = TypeVar("S")
@@ -80,6 +83,8 @@ class Recommender(Answers, ABC, Generic[S]):
     variants: ClassVar[dict[str, dict[str, Any]]]
     #: Those of these names that rank as the first one does.
     twins: ClassVar[tuple[str, ...]] = ()
+    #: Those of these names that ask for more than events, and what for.
+    asking: ClassVar[dict[str, str]] = {}
     #: The class of the settings.
     settings_class: ClassVar[type]
     #: What the next `fit` goes by.
@@ -287,7 +292,7 @@ class Recommender(Answers, ABC, Generic[S]):
         """Be what was learned; nothing is left of an earlier fit, which a failed one has kept."""
         for attribute in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, attribute)
-        self.learned_, self.settings_ = learned, self.settings
+        self.learned_, self.settings_ = learned, fit.chosen or self.settings
         self.report_ = fit.known.facts() | fit.report
         self.report_["seconds"] = round(time.perf_counter() - started, 3)
         self.best_epoch_, self.additions_ = None, 0
@@ -364,6 +369,10 @@ class Recommender(Answers, ABC, Generic[S]):
     def linear_form(self) -> LinearForm | None:
         """Return the score as inner products, if it is one."""
         return self._fitted().linear_form()
+
+    def sum_form(self) -> SumForm | None:
+        """Return the score as a logarithm of a sum over inner products, if it is one."""
+        return self._fitted().sum_form()
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""

@@ -49,13 +49,20 @@ def available() -> tuple[str, ...]:
 
 
 def distinct() -> tuple[str, ...]:
-    """Return the names of the models that rank in a way of their own: what "all" stands for.
+    """Return the names of the models that rank any events in a way of their own.
+
+    That is what "all" stands for.
 
     Example:
-        >>> set(available()) - set(distinct())
-        {'transcf-emb'}
+        >>> sorted(set(available()) - set(distinct()))
+        ['transcf-categories', 'transcf-emb', 'transcf-friends']
     """
-    return tuple(name for name in available() if name not in model_class(name).twins)
+
+    def is_one(name: str) -> bool:
+        kind = model_class(name)
+        return name not in kind.twins and name not in kind.asking
+
+    return tuple(filter(is_one, available()))
 
 
 def model_class(name: str) -> type[Recommender[Any]]:
@@ -86,6 +93,26 @@ def create(name: str, **params: Any) -> Recommender[Any]:
     return model
 
 
+def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[str, Any]:
+    """Return the hyper-parameters of a preset for a model by name.
+
+    A name that stands for parameters of its own keeps them, whatever the preset says.
+
+    Args:
+        name: One of `available()`.
+        preset_name: Name of the preset.
+        dataset: Catalog name of the data.
+
+    Example:
+        >>> preset_of("transcf", "paper")["form"], preset_of("transcf-dot", "paper")["form"]
+        ('translation', 'dot')
+    """
+    from transcf.learning.presets import preset
+
+    class_name, variant = _find(name)
+    return preset(class_name, preset_name, dataset) | _variants(class_name)[variant]
+
+
 def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
     """Return the name of a model, and the parameters in which it differs from what it stands for.
 
@@ -99,8 +126,9 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
         ('transcf-dot', {'dim': 8})
     """
     given, variants = model.get_params(), type(model).variants
-    fitting = (name for name, own in variants.items() if own.items() <= given.items())
-    name = next(fitting, next(iter(variants)))
+    fitting = [name for name, own in variants.items() if own.items() <= given.items()]
+    # The plain name stands for nothing in particular: others say more of what fits them.
+    name = max(fitting, key=lambda name: len(variants[name]), default=next(iter(variants)))
     made = create(name)
     if type(made) is not type(model):  # a class of somebody's own that inherits a name
         raise ParameterError(f"There is no registered class {type(model).__name__!r}.")

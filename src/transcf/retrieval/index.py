@@ -29,6 +29,7 @@ from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.retrieval.lists import faiss_library, fill_lists
 from transcf.retrieval.projection import Projection
 from transcf.retrieval.scorer import LinearForm, Scores, StoredForm
+from transcf.retrieval.sums import Queries, best_of_sums
 from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
 from transcf.threads import share
@@ -180,6 +181,30 @@ class ItemIndex:
             best, scores = top_k(scorer, open_users, k, seen=seen)
             request.items[open_users], request.scores[open_users] = best, scores
         return Found(request.items, request.scores, len(open_users))
+
+    def search_sums(self, queries: Queries, k: int, *, seen: Csr | None = None) -> Found:
+        """Find the best k items of users with several queries each, which are searched for in turn.
+
+        Scores are those of the sums. With lists that a search knows in full (small catalogues), the
+        answer is exact; else it is as good as the searches are.
+
+        Args:
+            queries: Of the users.
+            k: Length of the lists.
+            seen: As for `search`.
+        """
+        n, answered = len(queries.starts) - 1, 0
+
+        def search(
+            vectors: Scores, constants: Scores, length: int, hidden: Csr | None
+        ) -> tuple[Rows, Scores]:
+            nonlocal answered
+            found = self.search(vectors, length, constants=constants, seen=hidden)
+            answered += found.exact > 0
+            return found.items, found.scores
+
+        items, scores = best_of_sums(search, queries, self.item_vectors, k, seen)
+        return Found(items, scores, min(n, answered))
 
     def save(self, path: str | Path) -> Path:
         """Write the index to one file, all or nothing; it holds no code."""

@@ -67,6 +67,52 @@ class ScoresMany(Protocol):
         """Return a scorer of the same rows for these users, which may take memory of its own."""
 
 
+class Source(Protocol):
+    """Scores of some users, made for a stretch of items at a time.
+
+    What fills tiles may be quick and only nearly right, as long as it says how nearly: the scores
+    of pairs are the true ones.
+    """
+
+    @property
+    def error(self) -> Scores:
+        """(n,) how far a user's scores in a tile may be from the true ones."""
+
+    @property
+    def size(self) -> Norms:
+        """(n,) what no score of a user is above, signs aside."""
+
+    def fill(self, items: Rows, tile: Scores) -> None:
+        """Write the scores of all users for some item rows: (n, n_items)."""
+
+    def pairs(self, rows: Rows, items: Rows) -> Scores:
+        """Return the true scores of pairs of rows: (n,); users are counted as they were given."""
+
+
+class TileMaker(Protocol):
+    """What scores many users stretch by stretch."""
+
+    @property
+    def most_users(self) -> int:
+        """How many users may come at once; the more there are, the less each costs."""
+
+    def open(self, users: Rows, items: Rows) -> Source:
+        """Return what scores these users for all or some of these items, (n,) and (m,) rows."""
+
+
+@runtime_checkable
+class GivesTiles(Protocol):
+    """A scorer whose scores, though no inner products, are made in tiles."""
+
+    def tile_maker(self) -> TileMaker | None:
+        """Return what makes them, if it has such a thing."""
+
+
+def tile_maker(scorer: Scorer) -> TileMaker | None:
+    """Return what makes tiles of a scorer; None where all items are scored at once."""
+    return scorer.tile_maker() if isinstance(scorer, GivesTiles) else None
+
+
 def for_many(scorer: Scorer, users: Rows) -> Scorer:
     """Return what scores some users fastest: the scorer itself, or what it makes for them."""
     return scorer.for_many(users) if isinstance(scorer, ScoresMany) else scorer

@@ -2,7 +2,8 @@
 
 Columns are the items that may be ranked, in ascending order; the others are never computed or
 looked at. A scorer with a linear form gives tiles of a float32 matrix product together with a
-bound on their error; any other scorer gives pieces of its `score_block`, which are exact.
+bound on their error, and one that makes tiles by itself (`TileMaker`) says how far they may be off;
+any other scorer gives pieces of its `score_block`, which are exact.
 """
 
 from __future__ import annotations
@@ -18,9 +19,18 @@ from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import EvaluationError
-from transcf.kernels.products import exact_rows, pair_scores, row_norms
-from transcf.kernels.topk import gather_finite, hide
-from transcf.retrieval.scorer import BLOCK_BYTES, LinearForm, Scorer, Scores, block_length
+from transcf.kernels.products import exact_rows, pair_scores
+from transcf.kernels.topk import all_finite, hide
+from transcf.retrieval.scorer import (
+    BLOCK_BYTES,
+    LinearForm,
+    Scorer,
+    Scores,
+    Source,
+    block_length,
+    tile_maker,
+)
+from transcf.retrieval.sources import LEAST_ROWS, BlockSource, product_bounds
 from transcf.threads import share
 
 #: Looks through some rows of a tile: their scores, the tile's first column, which rows they are.
@@ -31,8 +41,8 @@ Look: TypeAlias = Callable[[Scores, int, slice], None]
 TILE_BYTES = 21 * 2**20
 #: Users of one product; with fewer, the packing of item vectors shows.
 PRODUCT_USERS = 1400
-#: Fewer rows than this are not worth a thread.
-LEAST_ROWS = 32
+#: Columns of a tile that something other than a product makes: a multiple of this, or the rest.
+STRETCH = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +52,16 @@ class Block:
     Attributes:
         users: (n,) user rows.
         error: (n,) how far a tile's score, without the constant, may be from the true one.
-        user_vectors: (n, d), empty rows where the tiles are exact.
+        user_vectors: (n, d), empty rows where the tiles are no products.
         constants: (n,) to be added to a product.
-        scores: (n, n_items), where the tiles are exact.
+        source: Where the tiles come from; None where they are products.
     """
 
     users: Rows
     error: Scores
     user_vectors: Scores
     constants: Scores
-    scores: Scores | None = None
+    source: Source | None = None
 
 
 class Tiles:
@@ -74,6 +84,7 @@ class Tiles:
         self.n_columns = len(self.columns)
         self._scorer = scorer
         self._form: LinearForm | None = scorer.linear_form()
+        self._maker = tile_maker(scorer) if self._form is None else None
         self._buffer: Scores = np.empty(0, dtype=np.float32)
         self._longest = 0.0
         if self._form is not None and self.n_columns:
@@ -81,7 +92,7 @@ class Tiles:
 
     @property
     def item_vectors(self) -> Scores:
-        """(n_items, d) of the linear form; empty where tiles are exact."""
+        """(n_items, d) of the linear form; empty where there is none."""
         if self._form is None:
             return np.empty((len(self.column_of), 0), dtype=np.float32)
         return self._form.item_vectors
@@ -91,22 +102,30 @@ class Tiles:
         longest = block_length(len(self.column_of))
         if self._form is not None:
             longest = PRODUCT_USERS
+        elif self._maker is not None:
+            longest = self._maker.most_users
         yield from _even_slices(n_users, longest)
 
     def open(self, users: Rows) -> Block:
         """Make a block of users ready."""
-        n = len(users)
         if self._form is None:
-            scores = np.asarray(self._scorer.score_block(users), dtype=np.float32)
-            none = np.zeros(n, dtype=np.float32)
-            return Block(users, none, np.empty((n, 0), dtype=np.float32), none, scores)
+            return self._opened(users, self._source(users))
         vectors, constants = self._form.of_users(users)
-        # d roundings of a sum in any order, and a few for constants and thresholds.
-        size = row_norms(vectors) * self._longest + np.abs(constants)
-        error = 1.01 * (vectors.shape[1] + 8) * 2.0**-24 * size + 1e-37
+        size, error = product_bounds(vectors, constants, self._longest)
         if not (size < np.finfo(np.float32).max / 4).all():
             raise self._not_finite()
-        return Block(users, error.astype(np.float32), vectors, constants)
+        return Block(users, error, vectors, constants)
+
+    def _source(self, users: Rows) -> Source:
+        if self._maker is not None:
+            return self._maker.open(users, self.columns)
+        scores = np.asarray(self._scorer.score_block(users), dtype=np.float32)
+        return BlockSource(scores, self.columns)
+
+    def _opened(self, users: Rows, source: Source) -> Block:
+        n = len(users)
+        none = np.zeros(n, dtype=np.float32)
+        return Block(users, source.error, np.empty((n, 0), dtype=np.float32), none, source)
 
     def scan(self, block: Block, look: Look) -> None:
         """Show a block's tiles to `look`, one after the other, rows of a tile side by side.
@@ -122,18 +141,28 @@ class Tiles:
 
     def _tiles(self, block: Block) -> Iterator[tuple[int, Scores]]:
         n = len(block.users)
-        for part in _even_slices(self.n_columns, max(1, TILE_BYTES // (4 * n))):
+        for part in self._stretches(n):
             tile = self._tile(n, part.stop - part.start)
-            if block.scores is None:
+            if block.source is None:
                 self._multiply(block, part, tile)
             else:
-                self._copy(block.scores, self.columns[part], tile)
+                self._fill(block.source, self.columns[part], tile)
             yield part.start, tile
+
+    def _stretches(self, n_users: int) -> Iterator[slice]:
+        """Cut the columns such that tiles stay small."""
+        longest = max(1, TILE_BYTES // (4 * n_users))
+        if self._maker is None:
+            yield from _even_slices(self.n_columns, longest)
+            return
+        width = STRETCH * -(-longest // STRETCH)
+        for start in range(0, self.n_columns, width):
+            yield slice(start, min(start + width, self.n_columns))
 
     def pairs(self, block: Block, rows: Rows, items: Rows) -> Scores:
         """Return the true scores of rows of the block and allowed items: (n,)."""
-        if block.scores is not None:
-            return block.scores[rows, items]
+        if block.source is not None:
+            return block.source.pairs(rows, items)
         return pair_scores(block.user_vectors, self.item_vectors, block.constants, rows, items)
 
     def exact(self, block: Block, rows: Rows) -> Iterator[tuple[Block, Scores]]:
@@ -142,9 +171,14 @@ class Tiles:
             some = rows[part]
             vectors, constants = block.user_vectors[some], block.constants[some]
             scores = np.empty((len(some), self.n_columns), dtype=np.float32)
-            exact_rows(vectors, self.item_vectors, constants, self.columns, scores)
+            if block.source is None:
+                exact_rows(vectors, self.item_vectors, constants, self.columns, scores)
+            else:
+                for row, place in enumerate(some):
+                    same = np.full(self.n_columns, place, dtype=np.int32)
+                    scores[row] = block.source.pairs(same, self.columns)
             none = np.zeros(len(some), dtype=np.float32)
-            yield Block(block.users[some], none, vectors, none, scores), scores
+            yield Block(block.users[some], none, vectors, none), scores
 
     def _multiply(self, block: Block, part: slice, tile: Scores) -> None:
         gathered = self._gathered
@@ -160,13 +194,10 @@ class Tiles:
         fits = 4 * self.n_columns * vectors.shape[1] <= BLOCK_BYTES
         return vectors[self.columns] if fits else None
 
-    def _copy(self, scores: Scores, columns: Rows, tile: Scores) -> None:
+    def _fill(self, source: Source, items: Rows, tile: Scores) -> None:
+        source.fill(items, tile)
         sound: list[bool] = []
-
-        def work(first: int, end: int) -> None:
-            sound.append(gather_finite(scores[first:end], columns, tile[first:end]))
-
-        share(len(tile), work, LEAST_ROWS)
+        share(len(tile), lambda first, end: sound.append(all_finite(tile[first:end])), LEAST_ROWS)
         if not all(sound):
             raise self._not_finite()
 

@@ -15,7 +15,8 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import topk as kernels
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, for_many
-from transcf.retrieval.tiles import LEAST_ROWS, Block, Tiles
+from transcf.retrieval.sources import LEAST_ROWS
+from transcf.retrieval.tiles import Block, Tiles
 from transcf.threads import share
 
 
@@ -129,9 +130,13 @@ class BestLists:
 
     def _settle(self, rows: slice, items: Rows, scores: Scores) -> None:
         block, tiles = self._block, self._tiles
+        error = block.error[rows]
+        if block.source is not None and error.any():
+            self._score_again(rows)
+            error = np.zeros_like(error)
         kernels.settle(
             self._k,
-            block.error[rows],
+            error,
             block.user_vectors[rows],
             tiles.item_vectors,
             block.constants[rows],
@@ -142,3 +147,12 @@ class BestLists:
             items,
             scores,
         )
+
+    def _score_again(self, rows: slice) -> None:
+        """Give the candidates of some rows their true scores."""
+        scores, columns, counts = self._scores[rows], self._columns[rows], self._counts[rows]
+        kernels.prune(self._k, self._block.error[rows], scores, columns, counts)
+        kept = np.arange(scores.shape[1]) < counts[:, None]
+        owners = rows.start + np.nonzero(kept)[0].astype(np.int32)
+        items = self._tiles.columns[columns[kept]]
+        scores[kept] = self._tiles.pairs(self._block, owners, items)

@@ -12,7 +12,8 @@ import numpy as np
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
-from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores
+from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores, TileMaker
+from transcf.retrieval.sources import sum_maker
 from transcf.retrieval.topk import top_k
 
 T = TypeVar("T")
@@ -113,6 +114,10 @@ class ShiftedView:
 
         return LazyForm(np.hstack([self.offset[:, None], form.item_vectors]), longer)
 
+    def tile_maker(self) -> TileMaker | None:
+        """Return what makes tiles, where the scorer has such a thing."""
+        return sum_maker([self.scorer], [1.0], self.offset)
+
     def score_block(self, users: Rows) -> Scores:
         """Score everything for some rows: (n, n_columns)."""
         return self.scorer.score_block(users) + self.offset
@@ -165,6 +170,10 @@ class SumView:
             return np.hstack(scaled), np.sum(constants, axis=0, dtype=np.float32)
 
         return LazyForm(np.hstack([form.item_vectors for form in forms]), joined)
+
+    def tile_maker(self) -> TileMaker | None:
+        """Return what makes tiles, where any of them has such a thing."""
+        return sum_maker(self.scorers, self.factors)
 
     def score_block(self, users: Rows) -> Scores:
         """Score everything for some rows: (n, n_columns)."""

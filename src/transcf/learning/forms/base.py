@@ -77,6 +77,13 @@ class Form(ABC):
         """-s(u, i) of vectors in the last axis, bias left out."""
         return np.asarray(self.cost(a, q, b, n).sum(-1))
 
+    def moved_cost(self, a: Array, r: Array, b: Array) -> Array:
+        """-s(u, i) of pairs with a translation r of their own, bias left out.
+
+        The score looks at q and n by their product alone, so that it takes r for q and 1 for n.
+        """
+        return np.asarray(self.cost(a, r, b, 1.0).sum(-1))
+
     def pair_slope(self, g: Array, a: Array, q: Array, b: Array, n: Array) -> tuple[Array, ...]:
         """Return g times the gradient of -s(u, i) by a, q, b and n, vectors in the last axis."""
         return self.slope(g[..., None], a, q, b, n)

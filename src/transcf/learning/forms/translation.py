@@ -14,7 +14,7 @@ from transcf.learning.forms.base import Averages, Form
 class Translation(Form):
     """The paper's own: users are moved by q * n, the product of both neighbourhoods."""
 
-    name, title = "translation", "TransCF"
+    name, title = "translation", "TransCF-translation"
 
     @staticmethod
     def cost(a: Any, q: Any, b: Any, n: Any) -> Any:

@@ -40,7 +40,8 @@ class RowTable:
     def __init__(self, values: Array, learning_rate: float, device: torch.device) -> None:
         """Start from values, (n, width)."""
         self._width = values.shape[1]
-        self._rate = learning_rate
+        #: Step size; may change from step to step.
+        self.rate = learning_rate
         packed = np.zeros((len(values), 3 * self._width), values.dtype)
         packed[:, : self._width] = values
         self._packed = put(packed, device)
@@ -51,6 +52,11 @@ class RowTable:
         """(n, width) the present values, a view or a copy."""
         view: Array = self._packed[:, : self._width].cpu().numpy()
         return view
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """(n, width) the present values, a view."""
+        return self._packed[:, : self._width]
 
     def take(self, rows: torch.Tensor) -> Taken:
         """Fetch rows, each of which is named once."""
@@ -66,10 +72,16 @@ class RowTable:
             square.mul_(_SQUARE_DECAY).addcmul_(gradient, gradient, value=1 - _SQUARE_DECAY)
             root = square / (1 - _SQUARE_DECAY**clocks)[:, None]
             root.sqrt_().add_(_EPSILON)
-            rate = self._rate / (1 - _MEAN_DECAY**clocks)
+            rate = self.rate / (1 - _MEAN_DECAY**clocks)
             values.sub_((mean * rate[:, None]).div_(root))
             self._packed.index_copy_(0, taken.rows, taken.packed)
             self._clocks.index_copy_(0, taken.rows, clocks)
+
+    def bound(self, rows: torch.Tensor, power: int) -> None:
+        """Divide vectors longer than 1 among some rows by this power of their length."""
+        vectors = self.tensor.index_select(0, rows)
+        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_(min=1)
+        self.tensor.index_copy_(0, rows, vectors.div_(lengths**power))
 
     def restart(self) -> None:
         """Forget the moments."""
@@ -108,6 +120,12 @@ class DenseParameters:
                 "exp_avg": torch.zeros_like(tensor, requires_grad=False),
                 "exp_avg_sq": torch.zeros_like(tensor, requires_grad=False),
             }
+
+    def set_rate(self, rate: float) -> None:
+        """Take steps of another size from now on."""
+        self._rate = rate
+        for group in self._adam.param_groups:
+            group["lr"] = rate
 
     def step(self, gradients: dict[str, torch.Tensor]) -> None:
         """Move along the gradients."""

@@ -32,7 +32,7 @@ class BlendSettings:
     """Hyper-parameters of Blend."""
 
     parts: str = setting(
-        "ease + transcf-mixture",
+        "ease + transcf",
         "What is blended: names of models, each with its parameters in parentheses where they are "
         "not the usual ones.",
         rule=PARTS,
@@ -63,7 +63,7 @@ class Blend(Recommender[BlendSettings]):
     all weights are equal. `refit` fits every part anew, up to its epoch, and keeps the weights.
     `Blend.of` blends models that are fitted already. A checkpoint has a folder for each part.
 
-    With `beneath`, mixtures (`transcf-mixture`) are trained on top of EASE, the first part: to the
+    With `beneath`, mixtures (`transcf`) are trained on top of EASE, the first part: to the
     scores in their softmax is added `beneath` times what EASE would say of the user had it not
     learned from them, which follows in closed form (`transcf.learning.beneath`). The space then
     says what EASE leaves over, and all weights are chosen as ever. Such parts run all their epochs.

@@ -1,6 +1,6 @@
 """The parts of a blend as a text: names of models, each with parameters where they are set.
 
-    ease(regularization=100.0) + transcf-mixture
+    ease(regularization=100.0) + transcf
 
 Values are numbers, words in quotes, True, False and None; nothing in a text is ever run.
 """
@@ -19,6 +19,7 @@ from transcf.errors import ParameterError, shown
 from transcf.learning.rules import Text
 from transcf.learning.settings import values_of
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
+from transcf.models.transcf.settings import MIXTURE
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
@@ -115,12 +116,16 @@ def check_layers(parts: Sequence[Part], beneath: float) -> None:
                 f"Blend: beneath={beneath!r} needs an EASE that learns from all events alike, and "
                 f"{name}={given!r} here: leave it out, or set beneath=0."
             )
-    alien = next((part for part in others if part.name != "transcf-mixture"), None)
+    alien = next((part for part in others if not _is_mixture(part)), None)
     if first.name != "ease" or alien is not None:
         raise ParameterError(
-            f"Blend: beneath={beneath!r} needs ease as the first part and transcf-mixture as the "
-            f"others, and there is {alien or first}: change the parts, or set beneath=0."
+            f"Blend: beneath={beneath!r} needs ease as the first part and transcf, the mixture, as "
+            f"the others, and there is {alien or first}: change the parts, or set beneath=0."
         )
+
+
+def _is_mixture(part: Part) -> bool:
+    return getattr(part.make(0).settings, "form", None) == MIXTURE
 
 
 def written(parts: Iterable[Part]) -> str:

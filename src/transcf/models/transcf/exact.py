@@ -12,6 +12,7 @@ from transcf.kernels import Array
 from transcf.kernels.translation import LEASH
 from transcf.learning.forms import FORMS
 from transcf.learning.triples import Problem
+from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.parameters import Parameters, Solver, bound, stats_of
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.training.trainable import EpochStats
@@ -33,17 +34,51 @@ class Triples:
 
 
 class Averages:
-    """The two averaging matrices: Q = by_user @ items and N = by_item @ users."""
+    """The neighbourhoods: Q = by_user @ items and N = by_item @ users, with what is mixed in.
 
-    def __init__(self, problem: Problem) -> None:
-        """Spread weight one evenly over the neighbours of every row."""
-        self.by_user = _averaging(problem.user_indptr, problem.user_indices, problem.n_items)
-        self.by_item = _averaging(problem.item_indptr, problem.item_indices, problem.n_users)
+    Args:
+        problem: Who has what.
+        mixing: Friends of users and mates of items; None has neither.
+    """
+
+    def __init__(self, problem: Problem, mixing: Mixing | None = None) -> None:
+        """Spread the weight of the usual mean evenly over the neighbours of every row."""
+        self._mixing = mixing or Mixing(np.ones(problem.n_users), np.ones(problem.n_items))
+        kept_users, kept_items = self._mixing.kept_users, self._mixing.kept_items
+        self.by_user = _averaging(
+            problem.user_indptr, problem.user_indices, problem.n_items, kept_users
+        )
+        self.by_item = _averaging(
+            problem.item_indptr, problem.item_indices, problem.n_users, kept_items
+        )
+
+    def of_users(self, rows: Array, parameters: Parameters) -> Array:
+        """Q of some users, (n, dim)."""
+        q = self.by_user[rows] @ parameters.items
+        friends = self._mixing.friends
+        return q if friends is None else q + friends[rows] @ parameters.users
+
+    def of_items(self, rows: Array, parameters: Parameters) -> Array:
+        """N of some items, (n, dim)."""
+        n, mates = self.by_item[rows] @ parameters.users, self._mixing.mates
+        return n if mates is None else n + mates.means_of(rows, parameters.items)
+
+    def back_from_users(self, rows: Array, slopes: Array, into: Parameters) -> None:
+        """Add slopes by q of some users, (n, dim), to those by all that q is made of."""
+        into.items[:] += self.by_user[rows].T @ slopes
+        if self._mixing.friends is not None:
+            into.users[:] += self._mixing.friends[rows].T @ slopes
+
+    def back_from_items(self, rows: Array, slopes: Array, into: Parameters) -> None:
+        """Add slopes by n of some items, (n, dim), to those by all that n is made of."""
+        into.users[:] += self.by_item[rows].T @ slopes
+        if self._mixing.mates is not None:
+            self._mixing.mates.add_back(into.items, rows, slopes)
 
 
-def _averaging(indptr: Array, indices: Array, n_columns: int) -> sp.csr_array:
+def _averaging(indptr: Array, indices: Array, n_columns: int, kept: Array) -> sp.csr_array:
     sizes = np.diff(indptr)
-    weights = np.repeat(1 / np.maximum(1, sizes), sizes)
+    weights = np.repeat(kept / np.maximum(1, sizes), sizes)
     return sp.csr_array((weights, indices, indptr), shape=(len(sizes), n_columns))
 
 
@@ -78,11 +113,11 @@ def look_up(
     """Look everything up that loss and gradient have in common."""
     form = FORMS[settings.form]
     users, items, bias = parameters.users, parameters.items, parameters.item_bias
-    a, q = users[triples.users], averages.by_user[triples.users] @ items
-    b_i, n_i = items[triples.positives], averages.by_item[triples.positives] @ users
+    a, q = users[triples.users], averages.of_users(triples.users, parameters)
+    b_i, n_i = items[triples.positives], averages.of_items(triples.positives, parameters)
     near = form.pair_cost(a, q, b_i, n_i)
     others = triples.negatives
-    n_others = (averages.by_item[others.ravel()] @ users).reshape(*others.shape, -1)
+    n_others = averages.of_items(others.ravel(), parameters).reshape(*others.shape, -1)
     far = form.pair_cost(a[:, None], q[:, None], items[others], n_others) - bias[others]
     gaps = (settings.margin + near - bias[triples.positives])[:, None] - far
     hardest = np.arange(len(near)), gaps.argmax(axis=1)
@@ -122,35 +157,45 @@ def gradient(batch: Batch, averages: Averages, settings: TransCFSettings) -> Par
     apart = 2 * settings.reg_neighborhood * (x.a - x.q)
     off = 2 * settings.reg_neighborhood * (x.b_i - x.n_i)
     back = 1.0 if settings.tie_neighbors else 0.0
-    users = averages.by_item[triples.positives].T @ (dn_i - back * off)
-    users += averages.by_item[x.hardest].T @ dn_j
-    items = averages.by_user[triples.users].T @ (dq_i + dq_j - back * apart)
+    own = x.parameters
+    users, items, bias = np.zeros(own.users.shape), np.zeros(own.items.shape), 0 * own.item_bias
+    found = Parameters(users, items, bias)
+    averages.back_from_items(triples.positives, dn_i - back * off, found)
+    averages.back_from_items(x.hardest, dn_j, found)
+    averages.back_from_users(triples.users, dq_i + dq_j - back * apart, found)
     np.add.at(users, triples.users, da_i + da_j + apart)
     np.add.at(items, triples.positives, db_i + off)
     np.add.at(items, x.hardest, db_j)
-    bias = np.zeros_like(x.parameters.item_bias)
     if settings.item_bias:
         decay = 2 * settings.bias_decay * x.parameters.item_bias
         np.add.at(bias, triples.positives, decay[triples.positives] - x.weight)
         np.add.at(bias, x.hardest, decay[x.hardest] + x.weight)
-    return Parameters(users, items, bias)
+    return found
 
 
 def sample_triples(
     problem: Problem, settings: TransCFSettings, generator: np.random.Generator
 ) -> Triples:
     """The triples of every user that has a positive and a negative, shuffled."""
+    users, positives = sample_positives(problem, settings, generator)
     sizes, active = np.diff(problem.user_indptr), problem.active_items
-    eligible = np.flatnonzero((sizes > 0) & (sizes < len(active)))
-    samples = problem.samples_of_users(settings.samples_per_user)[eligible]
-    users = np.repeat(eligible, samples.round().astype(np.int64))
-    generator.shuffle(users)
-    positives = problem.user_indices[_draw_interactions(problem, users, generator)]
     known = np.repeat(np.arange(problem.n_users), sizes) * problem.n_items + problem.user_indices
     negatives = generator.choice(active, (len(users), settings.negatives))
     while (taken := np.isin(users[:, None] * problem.n_items + negatives, known)).any():
         negatives[taken] = generator.choice(active, int(taken.sum()))
     return Triples(users, positives, negatives)
+
+
+def sample_positives(
+    problem: Problem, settings: TransCFSettings, generator: np.random.Generator
+) -> tuple[Array, Array]:
+    """The users (T,) of an epoch's triples, shuffled, and one item of each (T,)."""
+    sizes, active = np.diff(problem.user_indptr), problem.active_items
+    eligible = np.flatnonzero((sizes > 0) & (sizes < len(active)))
+    samples = problem.samples_of_users(settings.samples_per_user)[eligible]
+    users = np.repeat(eligible, samples.round().astype(np.int64))
+    generator.shuffle(users)
+    return users, problem.user_indices[_draw_interactions(problem, users, generator)]
 
 
 def _draw_interactions(problem: Problem, users: Array, generator: np.random.Generator) -> Array:
@@ -173,10 +218,12 @@ def _bound(parameters: Parameters, settings: TransCFSettings, beyond: float = 1.
 class ExactSolver(Solver):
     """Trains TransCF and its ablations with exact gradients; slow, simple, certain."""
 
-    def __init__(self, problem: Problem, settings: TransCFSettings) -> None:
+    def __init__(
+        self, problem: Problem, settings: TransCFSettings, mixing: Mixing | None = None
+    ) -> None:
         """Prepare the averaging matrices."""
         super().__init__(problem, settings)
-        self._averages = Averages(problem)
+        self._averages = Averages(problem, mixing)
 
     def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
         """Train one epoch in batches, gradients through all neighbours."""

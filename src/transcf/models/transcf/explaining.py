@@ -75,13 +75,8 @@ def remarks(learned: Translated, user: int | None, history: Rows, item: int, top
     own, known, form = learned.parameters, learned.known, learned.form
     if not form.is_distance:
         return Remarks()
-    if user is None:
-        (a,), (q,) = learned.fold_in(Histories.of([history], len(known.items)))
-    else:
-        means = learned.q if form.has_neighborhoods else own.users
-        a, q = (rows[user].astype(np.float64) for rows in (own.users, means))
-    b, n = own.items[item].astype(np.float64), learned.item_side.n[item].astype(np.float64)
-    before, after = float(((a - b) ** 2).sum()), float(form.pair_cost(a, q, b, n))
+    (a, r), b = learned.toward(user, history, item), own.items[item].astype(np.float64)
+    before, after = float(((a - b) ** 2).sum()), float(form.moved_cost(a, r, b))
     bias = float(own.item_bias[item])
     entries = np.flatnonzero(known.seen.indices == item)
     owners = np.searchsorted(known.seen.indptr, entries, side="right") - 1

@@ -20,6 +20,8 @@ from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
 from transcf.learning.forms import FORMS
 from transcf.learning.triples import BLOCK_BYTES, Dealer, Problem
+from transcf.models.transcf.mixed_rows import MixedRows
+from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.parameters import BOUND_POWERS, Parameters, Solver, bound, stats_of
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.training.trainable import EpochStats
@@ -29,10 +31,16 @@ class FastSolver(Solver):
     """Trains TransCF and its ablations in epochs; holds the memory that epochs share."""
 
     def __init__(
-        self, problem: Problem, settings: TransCFSettings, block_bytes: int = BLOCK_BYTES
+        self,
+        problem: Problem,
+        settings: TransCFSettings,
+        mixing: Mixing | None = None,
+        *,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         """Lay out groups and blocks; neither depends on the number of threads."""
         super().__init__(problem, settings)
+        self._mixing = mixing or Mixing(np.ones(problem.n_users), np.ones(problem.n_items))
         self._dim = padded_width(settings.dim)
         self._samples = problem.samples_of_users(settings.samples_per_user)
         self._dealer = Dealer(problem, 3 * self._dim, self._samples, block_bytes)
@@ -50,7 +58,8 @@ class FastSolver(Solver):
         places = np.zeros(self.problem.n_items, np.int32)
         places[order] = np.arange(len(order), dtype=np.int32)
         rows = self._pack(parameters, order)
-        totals = self._train(rows, order, places[self.problem.user_indices], number)
+        mixed = MixedRows(self._mixing, self._dim, order, places, rows.users.dtype)
+        totals = self._train(rows, order, places[self.problem.user_indices], mixed, number)
         return self._unpack(rows, parameters, order, totals)
 
     def _pack(self, parameters: Parameters, order: Array) -> PackedRows[TranslationExtra]:
@@ -58,6 +67,7 @@ class FastSolver(Solver):
         dtype, dim = parameters.users.dtype, self.settings.dim
         if self._rows is None or self._rows.users.dtype != dtype:
             n_groups = len(self._strata.groups) - 1
+            n_linked = 0 if self._mixing.friends is None else self.problem.n_users
             self._rows = PackedRows(
                 users=aligned_zeros((self.problem.n_users * 2 * self._dim,), dtype),
                 items=aligned_zeros((len(order) * 3 * self._dim,), dtype),
@@ -65,6 +75,8 @@ class FastSolver(Solver):
                 extra=TranslationExtra(
                     pending=aligned_zeros((n_groups, self._dim), dtype),
                     rank_weights=self.settings.rank_weights(len(order)).astype(dtype),
+                    kept=self._mixing.kept_users[:n_linked].astype(dtype),
+                    steps=aligned_zeros((n_linked * self._dim,), dtype),
                 ),
             )
         rows = self._rows
@@ -74,7 +86,12 @@ class FastSolver(Solver):
         return rows
 
     def _train(
-        self, rows: PackedRows[TranslationExtra], order: Array, places: Array, number: int
+        self,
+        rows: PackedRows[TranslationExtra],
+        order: Array,
+        places: Array,
+        mixed: MixedRows,
+        number: int,
     ) -> Array:
         """Run all rounds, renewing the neighbourhoods in between; returns the totals."""
         problem, settings, dim, strata = self.problem, self.settings, self._dim, self._strata
@@ -84,16 +101,19 @@ class FastSolver(Solver):
             (1 / np.maximum(1, np.diff(indptr))).astype(dtype)
             for indptr in (problem.user_indptr, problem.item_indptr)
         )
-        item_share = item_share[order]
         user_samples = (self._samples * user_share).astype(np.float32)
+        user_share *= self._mixing.kept_users.astype(dtype)
+        item_share = (item_share * self._mixing.kept_items.astype(dtype))[order]
         n_blocks = len(strata.starts) - 1
         totals = np.zeros((len(strata.visits) - 1, 3))
         cuts = np.unique(np.linspace(0, n_blocks, self._renewals + 1).astype(np.int64))
         for begin, end in pairwise(cuts.tolist()):
             average_items(rows.users, rows.items, dim, problem.user_indptr, places, user_share)
             average_users(rows.users, rows.items, dim, strata, item_share)
+            mixed.renew(rows)
             rounds = Rounds(settings.random_state, number, begin, end)
             run_rounds(rates, rows, dim, strata, user_samples, rounds, totals)
+            mixed.push(rows)
             push_to_users(
                 rows.users, rows.items, dim, problem.user_indptr, places, item_share, rates.bound
             )

@@ -12,6 +12,7 @@ from transcf.learning.growth import Growth
 from transcf.models.transcf.folding import ItemSide, Neighbors, by_count, fold_items, fold_users
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.parameters import Parameters
+from transcf.models.transcf.side import Beside
 
 
 def grow(learned: Translated, log: Interactions, weights: Array) -> Translated:
@@ -27,11 +28,10 @@ def grow(learned: Translated, log: Interactions, weights: Array) -> Translated:
         their neighbours, and all neighbourhood means renewed.
     """
     growing = _Growing(learned, log, weights)
-    while growing.place_users() or growing.place_items():
+    while growing.place_users() or growing.place_items() or growing.trust_placed():
         pass
     growing.check_all_placed()
-    parameters = Parameters(growing.a, growing.b, growing.bias)
-    return Translated(growing.known, learned.settings, parameters)
+    return growing.grown(Beside(log.links, log.categories))
 
 
 class _Growing:
@@ -40,9 +40,9 @@ class _Growing:
     def __init__(self, learned: Translated, log: Interactions, weights: Array) -> None:
         self._learned, self._weights = learned, weights
         growth = Growth.of(learned.known, log)
-        self.known = growth.known
+        self.known, self._growth = growth.known, growth
         self._event_users, self._event_items = growth.event_users, growth.event_items
-        trained, rankable = learned.parameters, learned.rankable
+        trained, rankable = learned.parameters, learned.known.item_counts > 0
         self.a, self._q = (growth.of_users(matrix) for matrix in (trained.users, learned.q))
         self.b, self._n = (growth.of_items(matrix) for matrix in (trained.items, learned.n))
         self.bias = growth.of_items(trained.item_bias)
@@ -81,6 +81,22 @@ class _Growing:
                 self.bias[rows] = by_count(self._trained_bias, self._trained_counts, counts)
             self._has_item[rows] = True
         return len(rows) > 0
+
+    def trust_placed(self) -> bool:
+        """Let items count that were placed before without users; whether there were any more."""
+        placed = self._growth.old_items[self._learned.known.placed]
+        more = placed[~self._has_item[placed]]
+        self._has_item[more] = True
+        return len(more) > 0
+
+    def grown(self, beside: Beside) -> Translated:
+        """Put the larger one together; items without users keep their neighbourhoods."""
+        known, growth, before = self.known, self._growth, self._learned
+        old = (growth.old_users, growth.old_items)
+        side = before.side.grown((known.users, known.items), old, beside)
+        parameters = Parameters(self.a, self.b, self.bias)
+        made = Translated(known, before.settings, parameters, side=side)
+        return made.with_neighborhoods(known.placed, self._n[known.placed])
 
     def _neighbors(
         self, usable: Array, owners: Array, others: Array, n_columns: int

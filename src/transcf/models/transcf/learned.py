@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from transcf.learning import Arrays, Known, Learned
 from transcf.learning.contributions import Contributions, Remarks
 from transcf.learning.factors import in_pieces
 from transcf.learning.forms import FORMS
+from transcf.learning.known import known_with_placed, placed_arrays
 from transcf.learning.weights import weights_in_order
 from transcf.models.transcf import explaining
 from transcf.models.transcf.folding import (
@@ -23,8 +25,10 @@ from transcf.models.transcf.folding import (
     refine_user,
     relative_length,
 )
+from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.parameters import Parameters, neighborhoods
 from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.transcf.side import Side
 from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores
 from transcf.retrieval.views import BlockView, FormView
 from transcf.storage.tensors import checked
@@ -38,6 +42,7 @@ class Translated(Learned):
         settings: The model's.
         parameters: a, b and the biases.
         means: q and n, (n_users, dim) and (n_items, dim); None works them out when needed.
+        side: Links and categories that q and n are mixed with; None has neither.
     """
 
     def __init__(
@@ -46,11 +51,12 @@ class Translated(Learned):
         settings: TransCFSettings,
         parameters: Parameters,
         means: tuple[Array, Array] | None = None,
+        side: Side | None = None,
     ) -> None:
         """Keep them."""
         self.form, self.settings = FORMS[settings.form], settings
-        super().__init__(known, self.form.title)
-        self.parameters, self._means = parameters, means
+        super().__init__(known, settings.title)
+        self.parameters, self._means, self.side = parameters, means, side or Side()
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, known: Known, settings: TransCFSettings) -> Translated:
@@ -71,7 +77,8 @@ class Translated(Learned):
                 checked(arrays, "user_neighborhoods", np.float32, users),
                 checked(arrays, "item_neighborhoods", np.float32, items),
             )
-        return cls(known, settings, parameters, means)
+        side = Side.from_arrays(arrays, len(known.users), len(known.items))
+        return cls(known_with_placed(known, arrays), settings, parameters, means, side)
 
     def arrays(self) -> Arrays:
         """Return the vectors, and biases and neighbourhoods where the score has them."""
@@ -79,13 +86,22 @@ class Translated(Learned):
         arrays = {"user_vectors": own.users, "item_vectors": own.items}
         if self.form.has_neighborhoods:
             arrays |= {"user_neighborhoods": self.q, "item_neighborhoods": self.n}
-        return arrays | ({"item_bias": own.item_bias} if self.settings.item_bias else {})
+        arrays |= {"item_bias": own.item_bias} if self.settings.item_bias else {}
+        return arrays | self.side.arrays() | placed_arrays(self.known)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the same as a model shows them, with names in the place of their bytes."""
+        named = {"category_names": self.side.names} if self.side.names else {}
+        return self.arrays() | named
 
     @cached_property
     def _neighborhoods(self) -> tuple[Array, Array]:
         if self._means is not None:
             return self._means
-        return neighborhoods(self.known.seen, self.known.by_item, self.parameters)
+        known, own = self.known, self.parameters
+        means = neighborhoods(known.seen, known.by_item, own)
+        mixing = Mixing.of(self.side, self.settings, known.active, known.item_counts > 0)
+        return mixing.mixed(*means, own.users, own.items)
 
     @property
     def q(self) -> Array:
@@ -144,7 +160,15 @@ class Translated(Learned):
         if not self.settings.item_bias:
             return None
         own = replace(self.parameters, item_bias=self.parameters.item_bias + offset)
-        return Translated(self.known, self.settings, own, self._means)
+        return Translated(self.known, self.settings, own, self._means, self.side)
+
+    def with_neighborhoods(self, rows: Rows, n: Array) -> Translated:
+        """Return the same with other neighbourhoods of some items, (len(rows), dim)."""
+        if not len(rows):
+            return self
+        means = self.q, self.n.copy()
+        means[1][rows] = n
+        return Translated(self.known, self.settings, self.parameters, means, self.side)
 
     def translations(self, users: Rows, items: Rows) -> Scores:
         """Return the vectors that move users toward items, by pairs of rows: (n, dim)."""
@@ -152,6 +176,21 @@ class Translated(Learned):
         return self.form.translation(
             own.users[users], self.q[users], own.items[items], self.n[items]
         )
+
+    def toward(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
+        """Return where somebody is, and what moves them toward an item: a and r, (dim,) float64.
+
+        Args:
+            user: Row of the user; None for somebody known by a history alone.
+            history: Item rows of the user, in order.
+            item: Row of the item.
+        """
+        if user is None:
+            (a,), (q,) = self.fold_in(Histories.of([history], len(self.known.items)))
+        else:
+            rows = (self.parameters.users, self._score_means[0])
+            a, q = (vectors[user].astype(np.float64) for vectors in rows)
+        return a, q * self._score_means[1][item]
 
     # -- people and things beyond the training data ----------------------------------------------
 

@@ -11,26 +11,40 @@ import polars as pl
 
 from transcf.answers import tables
 from transcf.data.logs import as_interactions
+from transcf.data.readers import open_source
+from transcf.data.side import category_table
 from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.forms import FORMS
+from transcf.learning.neural.library import find_device
+from transcf.learning.settings import rules_of
 from transcf.learning.triples import Problem
 from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
+from transcf.models.transcf.choosing import choose
 from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.mixing import Mixing
+from transcf.models.transcf.mixture.exact import ExactMixtureTraining
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.models.transcf.mixture.training import MixtureTraining
+from transcf.models.transcf.neural.learned import Extended
+from transcf.models.transcf.neural.settings import NEURAL_HAS_NO, PART_TITLES, unused_parts
+from transcf.models.transcf.placing import place_items
 from transcf.models.transcf.settings import (
+    AUTO,
     MIXTURE,
-    MIXTURE_DEFAULTS,
     MIXTURE_HAS_NO,
     ONLY_MIXTURE_HAS,
+    SIDE_TITLES,
     TITLES,
+    SideSettings,
     TransCFSettings,
+    own_defaults,
 )
+from transcf.models.transcf.side import Side
 
 
 class TransCF(Recommender[TransCFSettings]):
@@ -60,6 +74,11 @@ class TransCF(Recommender[TransCFSettings]):
     The defaults were chosen on validation data in full ranking (`make study-defaults`);
     `TransCF.paper` has the settings of the publication.
 
+    With `friends` or `category`, q_u is mixed with the mean of a over the user's friends, and n_i
+    with the mean of b over the other items of its categories (a mean over the categories of the
+    mean in each, so that each counts the same); those without friends or mates keep the usual mean,
+    and so does somebody new. `add_items` places items that nobody has touched yet.
+
     `form="mixture"` moves a user once for each item k of the history, and the nearest place counts:
 
         s(u, i) = c_i + log sum_k w_k exp(-tau |p_k - b_i|^2 - beta |a_u - b_i|^2)
@@ -68,6 +87,17 @@ class TransCF(Recommender[TransCFSettings]):
     over each event and shared negatives, with Adam; of the other parameters it uses `dim`,
     `epochs`, `learning_rate`, `decay`, `init_scale`, `bound`, `item_bias` and the weights of
     events. See docs/translations.md.
+
+    Two parts can be learned where q and n occur (not with the forms alt, still and mixture), with
+    torch (extra `neural`) and Adam, from the same loss. `neighbors="attention"` weighs neighbours:
+
+        q_ui = sum_k softmax_k(t b_i . (w * b_k)) b_k
+        n_ui = sum_v softmax_v(t' a_u . (w' * a_v)) a_v
+
+    over the items k of u and the users v of i (in training without i and u themselves), with
+    learned w, w', t and t'. `mapping="network"` takes r = q * n + W_2 tanh(W_1 [q; n] + e) for the
+    translation. Both start as the model without them. Such scores are no inner products: ranking
+    works out all items for each user, and takes its time where neighbourhoods are long.
 
     Attributes (after `fit`):
         user_vectors_: a, (n_users, dim) float32.
@@ -93,9 +123,16 @@ class TransCF(Recommender[TransCFSettings]):
     )
     # The decay of the learning rate depends on the number of epochs.
     free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
-    #: Names of the ablations, and what makes them.
+    #: Names of the forms, and what makes them; the model's own name stands for its default.
     variants: ClassVar[dict[str, dict[str, Any]]] = {
-        title.lower(): {"form": form} for form, title in TITLES.items()
+        title.lower(): {} if form == MIXTURE else {"form": form} for form, title in TITLES.items()
+    } | {
+        f"transcf-{title}": {"form": "translation", name: value}
+        for (name, value), title in (PART_TITLES | SIDE_TITLES).items()
+    }
+    asking: ClassVar[dict[str, str]] = {
+        "transcf-friends": "links between users",
+        "transcf-categories": "categories of items",
     }
     # Forms with the same cost learn and rank alike.
     twins: ClassVar[tuple[str, ...]] = tuple(
@@ -109,52 +146,80 @@ class TransCF(Recommender[TransCFSettings]):
     def name(self) -> str:
         """Name in tables: that of the form."""
         settings = self.settings_ if self.is_fitted else self.settings
-        return TITLES.get(settings.form, "TransCF")
+        return settings.title
 
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
+        if settings.form != AUTO:
+            return self._learn_by(fit, settings)
+        before = None if fit.before is None else self.settings_.form
+        return choose(fit, settings, self._learn_by, before)
+
+    def _learn_by(self, fit: Fit, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:
-            training = MixtureTraining(fit.train, settings, fit.beneath)
+            kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
+            training = kind(fit.train, settings, fit.beneath)
             return fit.run(training, settings, self._restore)
         problem = Problem.of(fit.train, settings)
+        if settings.parts:
+            device = find_device(self.name, settings.device)
+            from transcf.models.transcf.neural.training import NeuralTraining
+
+            neural = NeuralTraining(problem, settings, device)
+            return fit.run(neural, settings, Extended.snapshot)
+        side = Side.of(fit.train, settings)
+        has_events = fit.known.active, fit.known.item_counts > 0
+        mixing = Mixing.of(side, settings, *has_events)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
-        return fit.run(solver(problem, settings), settings, self._restore)
+
+        def restore(arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
+            return self._restore(arrays | side.arrays(), known, settings)
+
+        return fit.run(solver(problem, settings, mixing), settings, restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
-        kind = Mixture if settings.form == MIXTURE else Translated
+        if settings.form == MIXTURE:
+            return Mixture.from_arrays(arrays, known, settings)
+        kind = Extended if settings.parts else Translated
         return kind.from_arrays(arrays, known, settings)
 
     @classmethod
     def suited(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Give the mixture its own defaults."""
-        return MIXTURE_DEFAULTS | params if params.get("form") == MIXTURE else params
+        """Give what is learned in another way its own defaults."""
+        return own_defaults(params) | params
 
     def check_params(self) -> None:
         """Refuse also what the form does not look at."""
         super().check_params()
-        form = self.settings.form
-        unused = MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
+        form, parts = self.settings.form, self.settings.parts
+        unused = unused_parts(parts) + (NEURAL_HAS_NO if parts else ())
+        if form == AUTO or parts:
+            unused += tuple(rules_of(SideSettings))
+        if form != AUTO:
+            unused += MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
+        if parts and (form not in FORMS or not FORMS[form].has_neighborhoods):
+            able = ", ".join(name for name, kind in FORMS.items() if kind.has_neighborhoods)
+            raise ParameterError(
+                f'TransCF with form="{form}" has no q and n: neighbors="attention" and '
+                f'mapping="network" are for the forms {able}.'
+            )
+        with_parts = "".join(f" and {part}" for part in parts)
         for name in unused:
             value, usual = getattr(self.settings, name), getattr(self.settings_class, name)
             is_rounded = isinstance(usual, float) and math.isclose(value, usual, rel_tol=1e-6)
             if value != usual and not is_rounded:
                 raise ParameterError(
-                    f'TransCF with form="{form}" does not look at {name}, which is {value!r} here: '
-                    "leave it out, or take another form."
+                    f'TransCF with form="{form}"{with_parts} does not look at {name}, which is '
+                    f"{value!r} here: leave it out, or take another form or other parts."
                 )
 
     def set_params(self, **values: Any) -> Self:
         """Set hyper-parameters for the next `fit`; see `Recommender.set_params`.
 
-        With a form that is learned in another way, what was left at the defaults of the one before
-        takes those of the new one.
+        With a form or a part that is learned in another way, what was left at the defaults of the
+        one before takes those of the new one.
         """
-        form = self.settings.form
-        now, then = (which == MIXTURE for which in (form, values.get("form", form)))
-        if now != then:
-            plain = {name: getattr(self.settings_class, name) for name in MIXTURE_DEFAULTS}
-            old, new = (MIXTURE_DEFAULTS, plain) if now else (plain, MIXTURE_DEFAULTS)
-            values = {n: new[n] for n in old if getattr(self.settings, n) == old[n]} | values
+        values = self.settings.with_defaults(values)
         return super().set_params(**values)
 
     def _points(self) -> Translated | Mixture:
@@ -199,7 +264,40 @@ class TransCF(Recommender[TransCFSettings]):
         weights = EventWeights.of(log, by_place).within_users
         if not len(weights):
             weights = np.ones(len(log), np.float32)
+        if isinstance(learned, Extended):
+            return self._add(learned.grown(log, weights))
         return self._add(grow(learned, log, weights))
+
+    def add_items(self, categories: Any) -> Self:
+        """Make new items known that nobody has touched yet, by their categories.
+
+        They stand where the items of their categories do on average (each category counts the
+        same), with the length and the bias that rare items have, and can be recommended from now
+        on. Nothing else changes. Once somebody has them, `partial_fit` places them by their users.
+
+        Args:
+            categories: Table `item_id, category` in any form that `read_interactions` takes, with
+                the new items and with items that the model knows, which it is to place them by. A
+                model that was fitted with `category` above 0 has kept those.
+
+        Raises:
+            DataError: There is nothing new, or a new item has no category that others have.
+
+        Example:
+            >>> import polars as pl
+            >>> from transcf import TransCF, synthesize
+            >>> log = synthesize()
+            >>> model = TransCF(dim=8, epochs=1).fit(log)
+            >>> new = pl.DataFrame({"item_id": ["new"], "category": ["category 01"]})
+            >>> "new" in model.add_items(pl.concat([log.categories, new])).items_.series
+            True
+        """
+        self._check_growing()
+        learned = self._points()
+        table = category_table(open_source(categories), learned.known.items)
+        if isinstance(learned, Mixture):
+            return self._add(learned.with_items(table))
+        return self._add(place_items(learned, table))
 
     # -- translations ------------------------------------------------------------------------
 

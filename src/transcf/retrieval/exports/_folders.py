@@ -15,8 +15,14 @@ MARK = "vectors.json"
 
 
 @contextmanager
-def fresh_folder(target: Path, kind: str, width: int) -> Iterator[Path]:
+def fresh_folder(target: Path, kind: str, width: int, score: str) -> Iterator[Path]:
     """Give a neighbour to write to; at the end it takes the place of an earlier export, if any.
+
+    Args:
+        target: Where the folder goes.
+        kind: Of store.
+        width: Length of the vectors.
+        score: How they give a score, in words.
 
     Raises:
         DataError: The target holds something that is not an export.
@@ -30,6 +36,6 @@ def fresh_folder(target: Path, kind: str, width: int) -> Iterator[Path]:
             "format": f"transcf-vectors-{kind}",
             "version": 1,
             "width": width,
-            "score": "user constant + inner product of user vector and item vector",
+            "score": score,
         }
         (fresh / MARK).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")

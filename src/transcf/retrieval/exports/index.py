@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from transcf.retrieval.exports.vectors import Exported, Fitted, Vectors
+from transcf.retrieval.sums import SumForm
 
 
 def export_index(model: Fitted, path: str | Path) -> Exported:
     """Build an `ItemIndex` of the items that can be recommended, and save it to a file.
+
+    `ItemIndex.search` answers `model.linear_form()`, `search_sums` what is a sum over several:
+    `index.search_sums(model.sum_form().of_users(rows), 10)` for TransCF's mixture.
 
     Raises:
         MissingExtraError: faiss is not installed.
@@ -22,5 +26,6 @@ def export_index(model: Fitted, path: str | Path) -> Exported:
     from transcf.retrieval.index import ItemIndex
 
     vectors = Vectors.of(model)
-    ItemIndex.build(vectors.form, model.rankable).save(path)
+    form = vectors.form.sample() if isinstance(vectors.form, SumForm) else vectors.form
+    ItemIndex.build(form, model.rankable).save(path)
     return vectors.summary(path)

@@ -18,6 +18,8 @@ def export_lancedb(model: Fitted, folder: str | Path) -> Exported:
 
     `users` has user_id, vector and constant, `items` has item_id and vector. An earlier export
     in the folder is replaced. The store ranks as the model does with the distance type "dot".
+    TransCF's mixture has a row of users for each past item, with its past_item_id: ask for each of
+    them, and put what was found together (see `exports.vectors`).
 
     Raises:
         MissingExtraError: lancedb is not installed.
@@ -39,7 +41,7 @@ def export_lancedb(model: Fitted, folder: str | Path) -> Exported:
         raise MissingExtraError("Exporting to LanceDB", "lancedb") from error
     vectors = Vectors.of(model)
     target = Path(folder).absolute()
-    with fresh_folder(target, "lancedb", vectors.width) as place:
+    with fresh_folder(target, "lancedb", vectors.width, vectors.score) as place:
         store = lancedb.connect(str(place))
         _write(store, "users", vectors.user_tables())
         _write(store, "items", vectors.item_tables())

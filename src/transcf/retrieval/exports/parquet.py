@@ -14,7 +14,9 @@ from transcf.retrieval.exports.vectors import Exported, Fitted, Vectors
 def export_parquet(model: Fitted, folder: str | Path) -> Exported:
     """Write `users.parquet` (user_id, vector, constant) and `items.parquet` (item_id, vector).
 
-    Vectors are lists of fixed length, float32. An earlier export in the folder is replaced.
+    Vectors are lists of fixed length, float32. TransCF's mixture has a row of users for each past
+    item, with its past_item_id; `exports.vectors` says how they are put together. An earlier export
+    in the folder is replaced.
 
     Raises:
         DataError: The folder holds something else.
@@ -27,7 +29,7 @@ def export_parquet(model: Fitted, folder: str | Path) -> Exported:
     """
     vectors = Vectors.of(model)
     target = Path(folder).absolute()
-    with fresh_folder(target, "parquet", vectors.width) as place:
+    with fresh_folder(target, "parquet", vectors.width, vectors.score) as place:
         _write(vectors.user_tables(), place / "users.parquet")
         _write(vectors.item_tables(), place / "items.parquet")
     return vectors.summary(folder)

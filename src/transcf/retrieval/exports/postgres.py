@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString
 
 import polars as pl
@@ -29,7 +29,7 @@ def export_pgvector(
     others can read them. The database must have pgvector, or allow to create the extension.
 
     Args:
-        model: A fitted model whose score is an inner product.
+        model: A fitted model whose score is an inner product, or a sum over several.
         url: Where the database is: `postgresql://user:password@host/database`.
         tables: What the names of the tables begin with.
         indexed: Whether to build an HNSW index on items: quicker, but the order is then
@@ -48,6 +48,11 @@ def export_pgvector(
 
         SELECT item_id FROM transcf_items
         ORDER BY vector <#> (SELECT vector FROM transcf_users WHERE user_id = 'ann') LIMIT 10
+
+    TransCF's mixture has a row of users for each past item, with its past_item_id; there they are::
+
+        SELECT item_id FROM transcf_items AS i, transcf_users AS u WHERE user_id = 'ann'
+        GROUP BY item_id ORDER BY sum(exp(u.constant - (u.vector <#> i.vector))) DESC LIMIT 10
     """
     try:
         import psycopg
@@ -63,8 +68,8 @@ def export_pgvector(
         with psycopg.connect(url) as connection:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             register_vector(connection)
-            _fill(connection, names["users"], vectors.user_tables(), "user_id")
-            _fill(connection, names["items"], vectors.item_tables(), "item_id")
+            _fill(connection, names["users"], vectors.user_tables(), vectors.user_keys)
+            _fill(connection, names["items"], vectors.item_tables(), ("item_id",))
             if indexed:
                 _run(
                     connection,
@@ -80,7 +85,9 @@ def export_pgvector(
     return vectors.summary(" and ".join(names.values()))
 
 
-def _fill(connection: Connection[Any], name: str, tables: Iterator[pl.DataFrame], key: str) -> None:
+def _fill(
+    connection: Connection[Any], name: str, tables: Iterator[pl.DataFrame], keys: Sequence[str]
+) -> None:
     """Make a table under a temporary name and copy the pieces into it."""
     from psycopg import sql
 
@@ -101,7 +108,7 @@ def _fill(connection: Connection[Any], name: str, tables: Iterator[pl.DataFrame]
     _run(connection, "DROP TABLE IF EXISTS {}", _fresh(name))
     connection.execute(
         sql.SQL("CREATE TABLE {} ({}, PRIMARY KEY ({}))").format(
-            table, sql.SQL(", ").join(columns), sql.Identifier(key)
+            table, sql.SQL(", ").join(columns), sql.SQL(", ").join(map(sql.Identifier, keys))
         )
     )
     command = sql.SQL("COPY {} FROM STDIN WITH (FORMAT BINARY)").format(table)

@@ -6,32 +6,34 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+import polars as pl
 import scipy.sparse as sp
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array
-from transcf.kernels.mixture_scores import People, score_people
+from transcf.kernels.mixture_scores import People, Taste, score_pairs, score_people
 from transcf.kernels.rows import padded, padded_width
 from transcf.learning import Arrays, Known, Learned
 from transcf.learning.contributions import Contributions, Remarks
-from transcf.learning.factors import in_pieces
 from transcf.learning.forms.base import TINY
+from transcf.learning.known import known_with_placed, placed_arrays
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.mixture.table import scorer_of_many, squares
 from transcf.models.transcf.parameters import Parameters
+from transcf.models.transcf.placing import Placing
 from transcf.models.transcf.settings import TITLES, TransCFSettings
+from transcf.models.transcf.side import Side
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.sums import Queries, SumForm
 from transcf.retrieval.views import BlockView, FormView
 from transcf.storage.tensors import checked
 
 #: What an effect is, after "An effect is".
 SHARE = "the past item's share in the score, which is the logarithm of a sum over the history"
-#: Pairs that are scored together; each brings its history along.
-_PAIRS_AT_ONCE = 1024
 
 
 class Mixture(Learned):
@@ -72,6 +74,7 @@ class Mixture(Learned):
         if settings.item_bias:
             bias = checked(arrays, "item_bias", np.float32, (n_items,))
         users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
+        known = known_with_placed(known, arrays)
         made = cls(known, settings, users=users, items=items, history=history, bias=bias)
         return made._with_lonely_placed()
 
@@ -102,7 +105,8 @@ class Mixture(Learned):
         arrays = {"user_vectors": self.users, "item_vectors": self.items}
         if not self.settings.tied:
             arrays["history_vectors"] = self.history
-        return arrays | ({"item_bias": self.bias} if self.settings.item_bias else {})
+        arrays |= {"item_bias": self.bias} if self.settings.item_bias else {}
+        return arrays | placed_arrays(self.known)
 
     # -- scores ------------------------------------------------------------------------------
 
@@ -151,21 +155,36 @@ class Mixture(Learned):
         people = self._points(self.known.histories.take(users), self.users[users])
         return score_people(people, *self.item_side)
 
+    def sum_form(self) -> SumForm:
+        """Return the score as a logarithm of a sum over queries, one for each past item."""
+        dim, n_items = self.items.shape[1], len(self.items)
+        heights = self.item_side[1][:n_items]
+
+        def of_users(users: Rows) -> Queries:
+            histories = self.known.histories.take(users)
+            people = self._points(histories, self.users[users])
+            one = np.ones((len(people.points), 1), np.float32)
+            vectors = np.hstack([one, people.points[:, :dim]])
+            return Queries(histories.indptr, histories.items, vectors, people.offsets)
+
+        return SumForm(np.hstack([heights[:, None], self.items]), of_users, len(self.users))
+
     def for_many(self, users: Rows) -> Scorer:
         """Return what scores these users fastest."""
         return scorer_of_many(self, users)
 
+    @cached_property
+    def _taste(self) -> Taste:
+        histories = self.known.histories
+        return Taste(
+            histories.indptr, histories.items, self.log_weights(histories).astype(np.float64),
+            self.users, self.items, self.history, self.bias,
+            float(self.settings.tau), float(self.settings.beta),
+        )  # fmt: skip
+
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
-
-        def score(u: Rows, i: Rows) -> Scores:
-            taken, b = self.known.histories.take(u), self.items[i].astype(np.float64)
-            logs = self._near(taken, b)
-            away = np.square(self.users[u] - b).sum(axis=1)
-            scores: Scores = self.bias[i] - self.settings.beta * away + _log_sums(taken, logs)
-            return scores
-
-        return in_pieces(score, users, items, _PAIRS_AT_ONCE)
+        return score_pairs(self._taste, users.astype(np.int32), items.astype(np.int32))
 
     def _near(self, histories: Histories, items: Array) -> Array:
         """Logarithms of what each item of a history adds to the score of one item.
@@ -255,7 +274,7 @@ class Mixture(Learned):
         history = own.items
         if not self.settings.tied:
             history = own.items.copy()
-            trained = self.rankable
+            trained = self.known.item_counts > 0
             history[known.items.rows(self.known.items.series)[trained]] = self.history[trained]
         is_new = known.active.copy()
         is_new[known.users.rows(self.known.users.series)[self.known.active]] = False
@@ -263,6 +282,24 @@ class Mixture(Learned):
         made = Mixture(known, self.settings, users=own.users, **arrays)
         own.users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
         return made
+
+    def with_items(self, categories: pl.DataFrame) -> Mixture:
+        """Return the same with new items, placed by their categories; see `Placing.of`."""
+        placing = Placing.of(self.known, Side(), categories)
+        growth, bias = placing.growth, placing.growth.of_items(self.bias)
+        items = placing.vectors(growth.of_items(self.items))
+        history = items
+        if not self.settings.tied:
+            history = growth.of_items(self.history)
+            history[placing.rows] = items[placing.rows]
+        return Mixture(
+            growth.known,
+            self.settings,
+            users=growth.of_users(self.users),
+            items=items,
+            history=history,
+            bias=placing.biases(bias) if self.settings.item_bias else bias,
+        )
 
     def with_bias(self, offset: Scores) -> Mixture | None:
         """Return the same with a number added to each item's bias; None where it has none."""

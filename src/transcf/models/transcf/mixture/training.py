@@ -12,9 +12,11 @@ from functools import partial
 import numpy as np
 
 from transcf.data.interactions import Interactions
-from transcf.kernels import Array
-from transcf.kernels.adam import Moving, Step, move_numbers, move_rows, step_of
-from transcf.kernels.mixture import Batch, Kernel
+from transcf.kernels.adam import Moving, step_sizes
+from transcf.kernels.beneath import NO_LAYER
+from transcf.kernels.mixture import Kernel, Points
+from transcf.kernels.mixture_batches import SHARDS
+from transcf.kernels.mixture_epochs import Rules, run_batches
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.learning import Arrays
 from transcf.learning.beneath import Beneath
@@ -22,14 +24,16 @@ from transcf.learning.first_vectors import first_vectors
 from transcf.learning.forms.base import TINY
 from transcf.learning.weights import EventWeights
 from transcf.models.transcf.mixture.batches import Dealer
-from transcf.models.transcf.mixture.gradients import ROWS_OF_A_THREAD, Gradients, Points
+from transcf.models.transcf.mixture.memory import Memory
 from transcf.models.transcf.parameters import BOUND_POWERS
 from transcf.models.transcf.settings import TransCFSettings
-from transcf.threads import one_blas_thread, share
+from transcf.threads import one_blas_thread
 from transcf.training.trainable import EpochStats
 
 #: Batches that an epoch should have, and the fewest and most events of a batch all the same.
 _BATCHES, _BATCH_EVENTS = 150, (64, 1024)
+#: Batches before Python is asked whether somebody wants to stop.
+_AT_ONCE = 100
 #: What Adam keeps of each array beside it, as parts of names.
 _PARTS = ("", ".means", ".squares")
 
@@ -54,14 +58,15 @@ class MixtureTraining:
         if not events.is_even:
             weights = events.overall[train.in_order]
         size = settings.batch_events or int(np.clip(len(train) // _BATCHES, *_BATCH_EVENTS))
-        self._dealer = Dealer(histories, weights, size)
-        self._active = np.flatnonzero(train.by_item.counts).astype(np.int32)
-        self._n_negatives = min(settings.shared_negatives, len(self._active))
+        wanted, power = settings.shared_negatives, settings.negative_power
+        self._dealer = Dealer(histories, weights, size, wanted, power)
+        taught = np.repeat(histories.counts > 1, histories.counts)
+        self._samples, self._weight = int(taught.sum()), float(weights[taught].sum())
+        n_drawn, bound = self._dealer.n_drawn, BOUND_POWERS[settings.bound]
+        self._rules = Rules(n_drawn, settings.tied, settings.item_bias, bound)
         longest = int(histories.counts.max(initial=0))
-        kernel = kernel_of(settings, train.timestamps is not None, longest)
-        self._gradients = Gradients(
-            kernel, self._width, train.n_items, self._dealer.most_events, self._n_negatives
-        )
+        self._kernel = kernel_of(settings, train.timestamps is not None, longest)
+        self._memory = Memory.of(self._dealer.most_events, n_drawn, train.n_items, self._width)
         sizes = {"user_vectors": train.n_users, "item_vectors": train.n_items}
         if not settings.tied:
             sizes["history_vectors"] = train.n_items
@@ -74,54 +79,33 @@ class MixtureTraining:
 
     def run_epoch(self, number: int) -> EpochStats:
         """Let every event be a target once."""
-        generator = np.random.default_rng((self._settings.random_state, number))
-        dealt, bound = self._dealer.deal(generator), BOUND_POWERS[self._settings.bound]
-        loss, weight, samples = 0.0, 0.0, 0
+        dealt = self._dealer.deal(self._settings.random_state, number)
+        batches = len(dealt.cuts) - 1
+        rates = [self._settings.rate_at(number + place / batches) for place in range(batches)]
+        sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
+        losses, points = np.zeros((batches, SHARDS)), self._points
+        layer = NO_LAYER if self._beneath is None else self._beneath.layer
+        run = partial(
+            run_batches, self._kernel, self._rules, self._dealer.log, layer, dealt, sizes, points,
+            *self._memory, losses,
+        )  # fmt: skip
         with one_blas_thread():
-            for place, users in enumerate(dealt):
-                batch = self._dealer.batch(users)
-                self._steps += 1
-                rate = self._settings.rate_at(number + place / len(dealt))
-                step = step_of(rate, int(self._steps[0]), bound)
-                loss += self._step(batch, self._draw(generator), step)
-                weight += float(batch.weights.sum())
-                samples += len(batch.items)
-        return EpochStats(loss / max(weight, TINY), samples)
+            for first in range(0, batches, _AT_ONCE):
+                run(first, min(first + _AT_ONCE, batches))
+        self._steps += batches
+        return self._stats(float(losses.sum()))
 
-    def _draw(self, generator: np.random.Generator) -> Array:
-        """Draw the items that a batch is compared with, all of them if there are few."""
-        if self._n_negatives == len(self._active):
-            return self._active
-        drawn: Array = generator.choice(
-            self._active, self._n_negatives, replace=False, shuffle=False
-        )
-        return drawn
-
-    def _step(self, batch: Batch, negatives: Array, step: Step) -> float:
-        """Move everything that a batch touches; returns its loss."""
-        points = Points(
-            self._users.values, self._items.values, self._history.values, self._bias.values
-        )
-        stand_for = len(self._active) / len(negatives)
-        if self._beneath is not None:
-            batch = self._beneath.lift(batch, negatives, padded_width(self._n_negatives))
-        slopes = self._gradients.of(batch, points, negatives, stand_for)
-        _move(self._users, batch.users, slopes.users, step)
-        _move(self._items, slopes.rows, slopes.items, step)
-        if not points.are_tied:
-            rows = np.where(slopes.has_events, slopes.rows, -1)
-            _move(self._history, rows, slopes.history, step)
-        if self._settings.item_bias:
-            move_numbers(self._bias, slopes.rows, slopes.bias, step, 0, len(slopes.rows))
-        return slopes.loss
+    def _stats(self, loss: float) -> EpochStats:
+        return EpochStats(loss / max(self._weight, TINY), self._samples)
 
     def tensors(self) -> Arrays:
         """Return vectors, biases, Adam's running means and the number of steps."""
         found: Arrays = {"steps": self._steps.copy()}
-        vectors = {"user_vectors": self._users, "item_vectors": self._items}
+        users, items, history, bias = self._points
+        vectors = {"user_vectors": users, "item_vectors": items}
         if not self._settings.tied:
-            vectors["history_vectors"] = self._history
-        for part, values in zip(_PARTS, self._bias, strict=True):
+            vectors["history_vectors"] = history
+        for part, values in zip(_PARTS, bias, strict=True):
             found[f"item_bias{part}"] = values.copy()
         for name, moving in vectors.items():
             for part, values in zip(_PARTS, moving, strict=True):
@@ -135,14 +119,11 @@ class MixtureTraining:
             parts = [tensors[name + part] for part in _PARTS]
             return Moving(*(padded(part).reshape(len(part), -1) for part in parts))
 
-        self._users, self._items = moving("user_vectors"), moving("item_vectors")
-        self._history = self._items if self._settings.tied else moving("history_vectors")
-        self._bias = Moving(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
+        users, items = moving("user_vectors"), moving("item_vectors")
+        history = items if self._settings.tied else moving("history_vectors")
+        bias = Moving(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
+        self._points = Points(users, items, history, bias)
         self._steps = tensors["steps"].copy()
-
-
-def _move(moving: Moving, rows: Array, slopes: Array, step: Step) -> None:
-    share(len(rows), partial(move_rows, moving, rows, slopes, step), least=ROWS_OF_A_THREAD)
 
 
 def kernel_of(settings: TransCFSettings, timed: bool, longest: int) -> Kernel:

@@ -1,0 +1,183 @@
+"""Batches of the mixture: whose events are looked at, against which items, and who touches what.
+
+A batch is a run of events, whole users one after the other, cut into shards of whole users. The
+items that it touches have places, negatives first, and the events of each are listed, so that
+gradients can be added up item by item, in a fixed order, whoever does it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from . import Array, inlined, inner
+from .rng import advance, mix, stream, uniform
+
+#: Parts of a batch that threads may work on; part of what is computed, whoever does it.
+SHARDS = 4
+#: No item at this place, no place of this item.
+NOWHERE = -1
+_DRAWING = 1
+
+
+class Log(NamedTuple):
+    """What is learned from.
+
+    Attributes:
+        indptr: Where the events of users start, (n_users + 1,) int64.
+        items: Item rows of the events, oldest first, (n_events,) int32.
+        weights: How much events count as targets, (n_events,) float32.
+        active: Rows of items with events, (n_active,) int32.
+        stand_for: Logarithms of how many items each stands for where it is drawn, (n_items,)
+            float32.
+    """
+
+    indptr: Array
+    items: Array
+    weights: Array
+    active: Array
+    stand_for: Array
+
+
+class Dealt(NamedTuple):
+    """The batches of an epoch.
+
+    Attributes:
+        users: Rows of users in the order in which they come, (n,) int32.
+        cuts: Where batches start among them, (n_batches + 1,) int64.
+        candidates: Rows of the items to draw from, in an order of the epoch's own, (n,) int32.
+        reach: Cumulated chances of these to be drawn for a batch, up to `n_drawn`, (n,) float64.
+        seed: Of the run.
+        epoch: Its number.
+    """
+
+    users: Array
+    cuts: Array
+    candidates: Array
+    reach: Array
+    seed: int
+    epoch: int
+
+
+class Batch(NamedTuple):
+    """Memory of a batch, enough for the largest.
+
+    Attributes:
+        users: Rows of the users, (n,) int32.
+        starts: Where the events of each start, (n + 1,) int64.
+        shards: Where shards start, in users, (SHARDS + 1,) int64.
+        items: Item rows of the events, oldest first, (n_events,) int32.
+        weights: How much events count as targets, (n_events,) float32.
+        places: Of the events' items among those that the batch touches, (n_events,) int32.
+        touched: Rows of these, or `NOWHERE`, (n_places,) int32: negatives, then the others in
+            the order in which they come.
+        size: How many there are, (1,) int64.
+        firsts: Where the events of each start in `order`, (n_places + 1,) int64.
+        order: Events by the places of their items, oldest first, (n_events,) int32.
+        place_of: For each item its place; `NOWHERE` between batches, (n_items,) int32.
+    """
+
+    users: Array
+    starts: Array
+    shards: Array
+    items: Array
+    weights: Array
+    places: Array
+    touched: Array
+    size: Array
+    firsts: Array
+    order: Array
+    place_of: Array
+
+
+@inner
+def deal(log: Log, dealt: Dealt, number: int, batch: Batch, n_drawn: int, n_places: int) -> None:
+    """Fill in a batch.
+
+    Args:
+        log: What is learned from.
+        dealt: The batches of this epoch.
+        number: Which one.
+        batch: Out.
+        n_drawn: Negatives to draw.
+        n_places: Places for them.
+    """
+    begin, stop = dealt.cuts[number], dealt.cuts[number + 1]
+    events = 0
+    for n in range(begin, stop):
+        user = dealt.users[n]
+        batch.users[n - begin], batch.starts[n - begin] = user, events
+        for event in range(log.indptr[user], log.indptr[user + 1]):
+            batch.items[events], batch.weights[events] = log.items[event], log.weights[event]
+            events += 1
+    batch.starts[stop - begin] = events
+    _cut(batch, stop - begin, events)
+    found = _draw(dealt, stream(dealt.seed, dealt.epoch, _DRAWING, number), batch, n_drawn)
+    for place in range(found, n_places):
+        batch.touched[place] = NOWHERE
+    _find_places(batch, events, n_places)
+
+
+@inlined
+def _cut(batch: Batch, users: int, events: int) -> None:
+    """Cut a batch into shards with about the same number of events."""
+    user = 0
+    for shard in range(SHARDS):
+        while user < users and batch.starts[user] * SHARDS < events * shard:
+            user += 1
+        batch.shards[shard] = user
+    batch.shards[SHARDS] = users
+
+
+@inlined
+def _draw(dealt: Dealt, state: np.uint64, batch: Batch, count: int) -> int:
+    """Draw items, each once and by its chance; returns how many, one less where sums round.
+
+    Systematic sampling: what lies at u, u + 1, u + 2, ... of the cumulated chances.
+    """
+    wanted, found, low = uniform(mix(advance(state))), 0, 0
+    for _ in range(count):
+        step = 1
+        while low + step < len(dealt.reach) and dealt.reach[low + step - 1] <= wanted:
+            low, step = low + step, 2 * step
+        high = min(low + step, len(dealt.reach)) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if dealt.reach[middle] <= wanted:
+                low = middle + 1
+            else:
+                high = middle
+        item = dealt.candidates[low]
+        if batch.place_of[item] == NOWHERE:
+            batch.touched[found], batch.place_of[item] = item, found
+            found += 1
+        wanted += 1
+    return found
+
+
+@inlined
+def _find_places(batch: Batch, events: int, n_places: int) -> None:
+    """Give the other items places, too, and list the events of each."""
+    size = n_places
+    for place in range(n_places):
+        batch.firsts[place] = 0
+    for r in range(events):
+        item = batch.items[r]
+        place = batch.place_of[item]
+        if place == NOWHERE:
+            place = size
+            batch.place_of[item], batch.touched[place], batch.firsts[place] = place, item, 0
+            size += 1
+        batch.places[r] = place
+        batch.firsts[place] += 1
+    batch.size[0] = size
+    total = 0
+    for place in range(size):
+        total += batch.firsts[place]
+        batch.firsts[place] = total
+        if batch.touched[place] != NOWHERE:
+            batch.place_of[batch.touched[place]] = NOWHERE
+    batch.firsts[size] = total
+    for r in range(events - 1, -1, -1):  # backwards, so that ends become starts
+        place = batch.places[r]
+        batch.firsts[place] -= 1
+        batch.order[batch.firsts[place]] = r

@@ -1,0 +1,127 @@
+"""Epochs of the mixture: batches one after the other, each shared among threads in four phases.
+
+A batch is dealt, its negatives are shown, shards of its users are worked out (and their users
+moved), and at last the items are moved. Each phase waits for the one before. What belongs to a
+part of a phase is fixed: only who does it depends on threads.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from . import Array, compiled, inlined
+from .adam import Step
+from .beneath import Layer
+from .mixture import Kernel, Negatives, Points, Work, run_shard
+from .mixture_batches import SHARDS, Batch, Dealt, Log, deal
+from .mixture_items import move_items, show_negatives
+from .tickets import NONE, add_to, look_at, share_tickets
+
+#: Parts of the phases in which negatives are shown and items are moved.
+_SHOWING, _MOVING = 4, 8
+#: Tickets of a batch: where its phases start.
+_SHOW, _RUN = 1, 1 + _SHOWING
+_MOVE = _RUN + SHARDS
+_TICKETS = _MOVE + _MOVING
+#: Looks at a counter before the thread is given up: coming back takes about as long.
+_PATIENCE = 40_000
+#: Exponentials of a batch that are worth a second thread.
+_WORTH_SHARING = 1 << 16
+
+
+class Rules(NamedTuple):
+    """What steps keep to.
+
+    Attributes:
+        n_drawn: Negatives of a batch.
+        tied: Whether b and p are the same vectors.
+        has_bias: Whether c is learned.
+        power: How rows are brought into the ball, see `bring_into_ball`.
+    """
+
+    n_drawn: int
+    tied: bool
+    has_bias: bool
+    power: int
+
+
+def run_batches(
+    kernel: Kernel, rules: Rules, log: Log, layer: Layer, dealt: Dealt, rates: Array,
+    points: Points, batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int,
+    end: int,
+) -> None:  # fmt: skip
+    """Take a step on each of the batches first..end-1 of an epoch.
+
+    Args:
+        kernel: The numbers of the score.
+        rules: What steps keep to.
+        log: What is learned from.
+        layer: What lies beneath the scores, or `NO_LAYER`.
+        dealt: The batches of this epoch.
+        rates: Step sizes for each, see `adam.step_sizes`, (n_batches,) float64.
+        points: What is learned, changed in place.
+        batch: Memory for the largest batch.
+        negatives: Memory for what is drawn.
+        work: Memory for the largest batch.
+        losses: Out, (n_batches, SHARDS) float64.
+        first: Number of a batch.
+        end: Number of a batch.
+    """
+    is_large = len(batch.items) * len(negatives.heights) >= _WORTH_SHARING
+    work_on = partial(
+        _take_part, kernel, rules, log, layer, dealt, rates, points, batch, negatives, work,
+        losses, first, end, np.zeros(2, np.int64),
+    )  # fmt: skip
+    share_tickets(work_on, most=SHARDS if is_large else 1)
+
+
+@inlined
+def _start_of(place: int) -> int:
+    """The first ticket of the phase of a ticket, both counted within the batch."""
+    if place < _SHOW:
+        return 0
+    if place < _RUN:
+        return _SHOW
+    return _RUN if place < _MOVE else _MOVE
+
+
+@compiled
+def _take_part(
+    kernel: Kernel, rules: Rules, log: Log, layer: Layer, dealt: Dealt, rates: Array,
+    points: Points, batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int,
+    end: int, counters: Array, ticket: int,
+) -> int:  # fmt: skip
+    """Take parts of phases and do them; see `share_tickets`.
+
+    `counters` hold the next ticket, and how many are done.
+    """
+    n_places = len(negatives.heights)
+    if ticket == NONE:
+        ticket = add_to(counters, 0, 1)
+    while ticket < (end - first) * _TICKETS:
+        number, place = first + ticket // _TICKETS, ticket % _TICKETS
+        looks, before = 0, ticket - place + _start_of(place)
+        while look_at(counters, 1) < before:
+            looks += 1
+            if looks > _PATIENCE:
+                return ticket
+        step = Step(rates[number], rules.power)
+        if place < _SHOW:
+            deal(log, dealt, number, batch, rules.n_drawn, n_places)
+        elif place < _RUN:
+            part = place - _SHOW
+            begin, stop = n_places * part // _SHOWING, n_places * (part + 1) // _SHOWING
+            show_negatives(kernel, batch, points, log.stand_for, negatives, begin, stop)
+        elif place < _MOVE:
+            shard = place - _RUN
+            losses[number, shard] = run_shard(
+                kernel, layer, batch, points, negatives, work, shard, step
+            )
+        else:
+            part, size = place - _MOVE, batch.size[0]
+            begin, stop = size * part // _MOVING, size * (part + 1) // _MOVING
+            move_items(kernel, batch, points, work, rules.tied, rules.has_bias, step, begin, stop)
+        add_to(counters, 1, 1)
+        ticket = add_to(counters, 0, 1)
+    return NONE

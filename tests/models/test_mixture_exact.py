@@ -1,0 +1,85 @@
+"""The mixture's exact solver against the formula, and the fast one against it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transcf import EASE, Interactions, TransCF, synthesize
+from transcf.learning.beneath import Beneath
+from transcf.models.transcf.mixture.exact import ExactMixtureTraining, Vectors, add_gradient
+from transcf.models.transcf.mixture.training import MixtureTraining, kernel_of
+
+SMALL: dict[str, Any] = {"form": "mixture", "dim": 6, "epochs": 1, "batch_events": 200}
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    return synthesize(users=60, items=40, interactions=500, seed=1)
+
+
+def vectors_of(model: TransCF) -> list[np.ndarray]:
+    names = ["user_vectors_", "item_vectors_"]
+    names += ["item_bias_"] * model.item_bias + ["history_vectors_"] * (not model.tied)
+    return [getattr(model, name) for name in names]
+
+
+def test_the_gradient_is_that_of_finite_differences() -> None:
+    rng = np.random.default_rng(0)
+    settings = TransCF(form="mixture", dim=3, tau=2.0, beta=1.5).settings
+    kernel = kernel_of(settings, timed=True, longest=4)
+    points = Vectors(*(0.4 * rng.standard_normal(shape) for shape in [(2, 3), (7, 3), (7, 3), 7]))
+    own, weights, active = np.array([3, 1, 6, 2]), np.array([1.0, 0.5, 2.0, 1.0]), np.arange(6)
+
+    def loss(at: Vectors) -> float:
+        empty = Vectors(*(np.zeros_like(part) for part in at))
+        return add_gradient(kernel, at, 1, own, weights, active, empty)
+
+    slopes = Vectors(*(np.zeros_like(part) for part in points))
+    add_gradient(kernel, points, 1, own, weights, active, slopes)
+    for name, gradient in slopes._asdict().items():
+        for place in np.ndindex(*gradient.shape):
+            ends = []
+            for step in (1e-5, -1e-5):
+                moved = getattr(points, name).copy()
+                moved[place] += step
+                ends.append(loss(points._replace(**{name: moved})))
+            expected = (ends[0] - ends[1]) / 2e-5
+            assert gradient[place] == pytest.approx(expected, abs=1e-7), (name, place)
+
+
+@pytest.mark.parametrize("changes", [{}, {"tied": True}, {"item_bias": False, "bound": "none"}])
+def test_with_all_negatives_the_fast_solver_learns_the_same(
+    log: Interactions, changes: dict[str, Any]
+) -> None:
+    fast, exact = (TransCF(**SMALL, **changes, solver=s).fit(log) for s in ("fast", "exact"))
+    for ours, theirs in zip(vectors_of(fast), vectors_of(exact), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_on_top_of_ease_the_fast_solver_learns_the_same_too(log: Interactions) -> None:
+    weights = EASE(regularization=20.0).fit(log).weights_
+    beneath, settings = Beneath(log, weights, 20.0, 8.0), TransCF(**SMALL).settings
+    found = []
+    for kind, below in (
+        (MixtureTraining, beneath), (ExactMixtureTraining, beneath), (MixtureTraining, None),
+    ):  # fmt: skip
+        training = kind(log, settings, below)
+        loss = training.run_epoch(1).loss
+        found.append(training.tensors() | {"loss": np.array(loss)})
+    for name, ours in found[0].items():
+        np.testing.assert_allclose(ours, found[1][name], rtol=1e-4, atol=1e-4, err_msg=name)
+    assert np.abs(found[0]["item_vectors"] - found[2]["item_vectors"]).max() > 1e-3
+
+
+def test_with_drawn_negatives_it_comes_nearer_the_more_there_are(log: Interactions) -> None:
+    """A softmax over some items is not that over all on average, but approaches it."""
+    exact = vectors_of(TransCF(**SMALL, solver="exact").fit(log))
+    away = []
+    for drawn in (5, 20, 40):
+        fast = vectors_of(TransCF(**SMALL, shared_negatives=drawn).fit(log))
+        pairs = zip(fast, exact, strict=True)
+        away.append(sum(np.abs(ours - theirs).mean() for ours, theirs in pairs))
+    assert away[0] > away[1] > away[2]
