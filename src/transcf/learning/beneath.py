@@ -47,7 +47,8 @@ class Beneath:
         rests, unseen = np.empty(train.n_users), np.empty(len(items))
         leave_out(starts, items, diagonal, scores, rests, unseen)
         own = np.clip(strength * unseen, -HIGHEST, HIGHEST).astype(np.float32)
-        self.layer = Layer(weights, diagonal, rests, starts, own, float(strength))
+        # A copy, as kernels are compiled anew for what they may not write to.
+        self.layer = Layer(weights, diagonal, rests, starts.copy(), own, float(strength))
 
     @property
     def fingerprint(self) -> str:
