@@ -446,7 +446,7 @@ def test_similar_things_need_a_part_that_has_some(split: Split) -> None:
 
 
 def test_steps_train_newcomers_in_the_parts_that_can(split: Split) -> None:
-    model = Blend(parts="itemknn + transcf(dim=8, epochs=3)").fit(split.train)
+    model = Blend(parts="itemknn + transcf-translation(dim=8, epochs=3)").fit(split.train)
     history = model.items_.series[:4]
     plain, trained = model.recommend_for(history), model.recommend_for(history, steps=5)
     assert plain["score"].to_list() != trained["score"].to_list()
