@@ -48,45 +48,46 @@ from transcf.models.transcf.side import Side
 
 
 class TransCF(Recommender[TransCFSettings]):
-    """Users are translated toward items by a vector made from both neighbourhoods.
+    """Users are translated toward items by what their neighbourhoods say.
 
-    With user vectors a_u, item vectors b_i, q_u the mean of b over the user's items and n_i the
-    mean of a over the item's users, the score is
+    By default (`form="mixture"`) a user is moved once for each item k of the history, and the
+    nearest place counts. With user vectors a_u, item vectors b_i and history vectors p_k the score
+    is
+
+        s(u, i) = c_i + log sum_k w_k exp(-tau |p_k - b_i|^2 - beta |a_u - b_i|^2)
+
+    with w_k = d^-rho for an item d places ago, where events have times (c_i only with `item_bias`).
+    It is learned by a softmax over each event and `shared_negatives` drawn items, with Adam, and
+    somebody new needs nothing but a history. See docs/translations.md.
+
+    The published form (`form="translation"`, all of whose settings `TransCF.paper` has) moves a
+    user by a product of means: q_u is that of b over the user's items, n_i that of a over the
+    item's users, and
 
         s(u, i) = -|a_u + q_u * n_i - b_i|^2 + c_i
 
-    (c_i only with `item_bias`). Learned from triples of a user u, an item i of theirs and an
-    item j that is not, by stochastic gradient descent on
+    It and its relatives ("dot", "alt", "still", "emb", "swapped") are learned from triples of a
+    user u, an item i of theirs and an item j that is not, by stochastic gradient descent on
 
         w max(0, margin - s(u, i) + s(u, j)) + reg_distance |a_u + q_u * n_i - b_i|^2
             + reg_neighborhood (|a_u - q_u|^2 + |b_i - n_i|^2) + bias_decay (c_i^2 + c_j^2)
 
-    where j is the hardest of `negatives` drawn items and w grows with the estimated rank of i
-    if `rank_weighting` is set (w = 1 otherwise). Items without training interactions are never
-    drawn, scored or recommended; users without any count as unknown.
+    where j is the hardest of `negatives` drawn items and w grows with the estimated rank of i if
+    `rank_weighting` is set (w = 1 otherwise). Somebody new gets q, the mean of their items'
+    vectors, and a, the mean of b_i - q * n_i, where later items weigh more if the model learned
+    from timestamps; `recommend_for(history, steps=10)` adds gradient steps on the training loss.
 
-    Somebody new gets q, the mean of their items' vectors, and a, the mean of b_i - q * n_i, where
-    later items weigh more if the model learned from timestamps, as in training. How much quality
-    that keeps depends on the data: on MovieTweetings N@10 is 98 % of that of users trained normally
-    (`benchmarks/fold_in.py`), on MovieLens latest-small, with its long histories, 83 %, and 91 %
-    after `recommend_for(history, steps=10)`: gradient steps on the training loss, items fixed.
+    `form="auto"` fits the mixture and the published form, keeps the one that validation data prefer
+    and says so (`report_`); a refit keeps that choice. Each form has defaults of its own for
+    epochs, rate, first vectors and recency, chosen on validation data (`make study-defaults`), and
+    refuses what it does not look at. Items without training interactions are never drawn, scored or
+    recommended; users without any count as unknown.
 
-    The defaults were chosen on validation data in full ranking (`make study-defaults`);
-    `TransCF.paper` has the settings of the publication.
-
-    With `friends` or `category`, q_u is mixed with the mean of a over the user's friends, and n_i
-    with the mean of b over the other items of its categories (a mean over the categories of the
-    mean in each, so that each counts the same); those without friends or mates keep the usual mean,
-    and so does somebody new. `add_items` places items that nobody has touched yet.
-
-    `form="mixture"` moves a user once for each item k of the history, and the nearest place counts:
-
-        s(u, i) = c_i + log sum_k w_k exp(-tau |p_k - b_i|^2 - beta |a_u - b_i|^2)
-
-    with w_k = d^-rho for an item d places ago, where events have times. It is learned by a softmax
-    over each event and shared negatives, with Adam; of the other parameters it uses `dim`,
-    `epochs`, `learning_rate`, `decay`, `init_scale`, `bound`, `item_bias` and the weights of
-    events. See docs/translations.md.
+    With `friends` or `category` (not in the mixture), q_u is mixed with the mean of a over the
+    user's friends, and n_i with the mean of b over the other items of its categories (a mean over
+    the categories of the mean in each, so that each counts the same); those without friends or
+    mates keep the usual mean, and so does somebody new. `add_items` places items that nobody has
+    touched yet, in every form.
 
     Two parts can be learned where q and n occur (not with the forms alt, still and mixture), with
     torch (extra `neural`) and Adam, from the same loss. `neighbors="attention"` weighs neighbours:
