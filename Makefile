@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/datasets),)
 export TRANSCF_DATA ?= $(abspath ../shared/datasets)
 endif
 
-.PHONY: demo test fuzz setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times study-translations study-side-information study-defaults \
+.PHONY: demo test fuzz setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times study-translations study-side-information study-sparse study-defaults \
 	bench-baselines
 .DEFAULT_GOAL := demo
 
@@ -70,6 +70,9 @@ study-translations: $(CORE)  ## Every form of TransCF, with and without translat
 
 study-side-information: $(CORE)  ## Links between users and categories of items in TransCF, five seeds.
 	$(BIN)/transcf study side-information
+
+study-sparse: $(CORE)  ## EASE, the mixture, both blended, and the one on top of the other, on sparse data.
+	$(BIN)/transcf study sparse
 
 study-defaults: $(CORE)  ## How TransCF's defaults were chosen, on validation data.
 	$(BIN)/transcf study defaults

@@ -446,10 +446,67 @@ def test_similar_things_need_a_part_that_has_some(split: Split) -> None:
 
 
 def test_steps_train_newcomers_in_the_parts_that_can(split: Split) -> None:
-    model = Blend(parts="itemknn + transcf(dim=8, epochs=3)").fit(split.train)
+    model = Blend(parts="itemknn + transcf-translation(dim=8, epochs=3)").fit(split.train)
     history = model.items_.series[:4]
     plain, trained = model.recommend_for(history), model.recommend_for(history, steps=5)
     assert plain["score"].to_list() != trained["score"].to_list()
     said = model.explain_for(history, model.items_.series[9])
     assert "What each part adds to the score: itemknn" in str(said)
     assert sum(said.details["parts"].values()) == pytest.approx(said.score, abs=1e-5)
+
+
+# -- parts on top of EASE ----------------------------------------------------------------------
+
+LAYERS = "ease(regularization=20.0) + transcf(dim=8, epochs=4)"
+
+
+def test_a_mixture_on_top_of_ease_learns_something_else(split: Split) -> None:
+    apart = Blend(parts=LAYERS).fit(split.train, split.validation)
+    layered = Blend(parts=LAYERS, beneath=5.0).fit(split.train, split.validation)
+    np.testing.assert_array_equal(apart.parts_[0].weights, layered.parts_[0].weights)
+    assert not np.allclose(apart.parts_[1].items, layered.parts_[1].items, atol=1e-3)
+    assert layered.report_["best_epochs"] == {str(layered._parts()[1]): 4}
+    assert layered.weights_.sum() == pytest.approx(1)
+
+
+def test_layers_are_the_same_for_any_threads_and_after_a_kill(split: Split, tmp_path: Path) -> None:
+    model = Blend(parts=LAYERS, beneath=5.0)
+    whole = all_scores(model.fit(split.train, split.validation, FitOptions(threads=1)))
+    model.fit(split.train, split.validation, FitOptions(threads=2))
+    np.testing.assert_array_equal(all_scores(model), whole)
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.number == 2:
+            raise RuntimeError("killed")
+
+    options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0, on_epoch=stop)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(split.train, split.validation, options)
+    model.fit(split.train, split.validation, FitOptions(checkpoint=tmp_path, resume=True))
+    np.testing.assert_array_equal(all_scores(model), whole)
+
+
+def test_layers_are_saved_and_fitted_anew(split: Split, tmp_path: Path) -> None:
+    model = Blend(parts=LAYERS, beneath=5.0).fit(split.train, split.validation)
+    again = transcf.load(model.save(tmp_path / "layers"))
+    np.testing.assert_array_equal(all_scores(again), all_scores(model))
+    weights = model.weights_
+    model.refit(split.before_test)
+    np.testing.assert_array_equal(model.weights_, weights)
+    with pytest.raises(ParameterError, match="chosen for beneath=5"):
+        model.set_params(beneath=0.0).refit(split.before_test)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ("itemknn + transcf", "there is itemknn"),
+        ("ease + bpr", "there is bpr"),
+        ("ease + transcf + transcf-translation", "there is transcf-translation"),
+        ("ease + transcf(form='auto')", r"there is transcf\(form='auto'\)"),
+        ("ease(half_life=3.0) + transcf", "half_life=3.0"),
+    ],
+)
+def test_what_cannot_be_layered_is_refused(split: Split, parts: str, words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        Blend(parts=parts, beneath=5.0).fit(split.train)

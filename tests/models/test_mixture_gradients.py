@@ -12,6 +12,7 @@ from tests.models.mixture_oracle import Oracle
 from transcf.data.histories import Histories
 from transcf.kernels import Array
 from transcf.kernels.adam import FIRST, Moving
+from transcf.kernels.beneath import NO_LAYER, Layer
 from transcf.kernels.mixture import CHUNK, Points
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Rules, run_batches
@@ -31,18 +32,18 @@ WORLDS: dict[str, dict[str, Any]] = {
     "no translation": {"tau": 0.0},
     "no home": {"beta": 0.0},
 }
+HISTORIES = [[3, 1, 7, 2], [0, 5], [4], [9, 8, 1, 0, 6], [2, 3, 10, 5, 7]]
 
 
 def world(dim: int = 5, **changes: Any) -> Oracle:
     rng = np.random.default_rng(0)
-    histories = [[3, 1, 7, 2], [0, 5], [4], [9, 8, 1, 0, 6], [2, 3, 10, 5, 7]]
     return (
         Oracle(
             users=0.4 * rng.standard_normal((5, dim)),
             items=0.4 * rng.standard_normal((12, dim)),
             history=0.4 * rng.standard_normal((12, dim)),
             bias=0.4 * rng.standard_normal(12),
-            histories=histories,
+            histories=HISTORIES,
             negatives=np.arange(12),
             **changes,
         )
@@ -51,7 +52,23 @@ def world(dim: int = 5, **changes: Any) -> Oracle:
     )
 
 
-def step_on(oracle: Oracle) -> tuple[Oracle, float, dict[str, Array]]:
+def layer_and_lifts() -> tuple[Layer, Array]:
+    """Something beneath the scores of these users, and what it adds to them: (5, 12)."""
+    rng, lengths = np.random.default_rng(3), [len(history) for history in HISTORIES]
+    weights, diagonal = rng.normal(0, 0.4, (12, 12)), rng.uniform(0.1, 0.5, 12)
+    rests, own = rng.uniform(0.3, 1.0, 5), rng.standard_normal(sum(lengths))
+    starts, lifts = np.cumsum([0, *lengths]), np.zeros((5, 12))
+    for user, history in enumerate(HISTORIES):
+        scores = weights[history].sum(axis=0)
+        unseen = scores / (rests[user] + diagonal * scores**2)
+        lifts[user] = np.clip(30 * (1 - 1 / len(history)) * unseen, -25, 25)
+        lifts[user, history] = own[starts[user] : starts[user + 1]]
+    assert (np.abs(lifts) == 25).any(), "some are cut off"
+    single = np.float32
+    return Layer(weights.astype(single), diagonal, rests, starts, own.astype(single), 30.0), lifts
+
+
+def step_on(oracle: Oracle, layer: Layer = NO_LAYER) -> tuple[Oracle, float, dict[str, Array]]:
     """A step of no length on one batch of everybody.
 
     Adam's running means, nothing before it, are then a tenth of the gradients.
@@ -80,7 +97,7 @@ def step_on(oracle: Oracle) -> tuple[Oracle, float, dict[str, Array]]:
     everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
     reach = np.arange(1, n_items + 1) * (n_drawn / n_items)
     dealt = dealer.deal(seed=0, epoch=1)._replace(candidates=everything, reach=reach)
-    run_batches(kernel, rules, log, dealt, np.zeros(1), points, *memory, losses, 0, 1)
+    run_batches(kernel, rules, log, layer, dealt, np.zeros(1), points, *memory, losses, 0, 1)
     found = {
         name: getattr(points, name).means[..., : getattr(oracle, name).shape[-1]] / (1 - FIRST)
         for name in ("users", "items", "bias", *([] if oracle.tied else ["history"]))
@@ -104,6 +121,19 @@ def test_loss_is_that_of_the_formula(name: str) -> None:
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_gradient_is_that_of_finite_differences(name: str) -> None:
     oracle, _, found = step_on(world(**WORLDS[name]))
+    compare(oracle, found)
+
+
+@pytest.mark.parametrize("name", ["plain", "in time", "drawn"])
+def test_what_lies_beneath_is_added_to_scores(name: str) -> None:
+    layer, lifts = layer_and_lifts()
+    oracle, loss, found = step_on(replace(world(**WORLDS[name]), lifts=lifts), layer)
+    assert loss == pytest.approx(oracle.loss(), rel=1e-5)
+    compare(oracle, found)
+
+
+def compare(oracle: Oracle, found: dict[str, Array]) -> None:
+    """Compare gradients with finite differences."""
     for part, gradient in found.items():
         expected = np.zeros_like(gradient)
         for place in np.ndindex(*gradient.shape):
@@ -133,11 +163,12 @@ def test_a_history_longer_than_a_chunk() -> None:
         assert (gradient * direction).sum() == pytest.approx(change, rel=2e-3), part
 
 
-def test_threads_change_no_bit() -> None:
+@pytest.mark.parametrize("layer", [NO_LAYER, layer_and_lifts()[0]])
+def test_threads_change_no_bit(layer: Layer) -> None:
     oracle, found = world(rho=1.0), []
     for threads in (1, 3):
         with use_threads(threads):
-            found.append(step_on(oracle)[2])
+            found.append(step_on(oracle, layer)[2])
     for name, gradient in found[0].items():
         np.testing.assert_array_equal(gradient, found[1][name])
 
@@ -163,9 +194,10 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
     points = Points(moving(none), moving(none[:30]), moving(none[:30]), Moving(*np.zeros((3, 30))))
     points = points._replace(bias=Moving(*(part.astype(np.float32) for part in points.bias)))
     rules, found = Rules(n_drawn, tied=False, has_bias=True, power=0), np.zeros(n_items)
+    parts = kernel, rules, dealer.log, NO_LAYER
     for epoch in range(draws):
         dealt, losses = dealer.deal(seed=0, epoch=epoch), np.zeros((1, SHARDS))
-        run_batches(kernel, rules, dealer.log, dealt, np.zeros(1), points, *memory, losses, 0, 1)
+        run_batches(*parts, dealt, np.zeros(1), points, *memory, losses, 0, 1)
         drawn = memory.batch.touched[:n_drawn]
         assert len(set(drawn.tolist())) == n_drawn
         found[drawn] += 1 / draws

@@ -11,8 +11,8 @@ from transcf.models.registry import available, create, model_class
 from transcf.tuning import BUDGETS, settings_to_try
 from transcf.tuning.spaces import space_of
 
-#: Models without choices; what there is to choose about a blend is chosen while it is fitted.
-WITHOUT = {"popularity", "inverse-popularity", "random", "blend"}
+#: Models without choices.
+WITHOUT = {"popularity", "inverse-popularity", "random"}
 
 
 @pytest.mark.parametrize("name", available())

@@ -28,6 +28,7 @@ STUDIES = (
     "paper-core",
     "paper-grid",
     "side-information",
+    "sparse",
     "times",
     "translations",
 )

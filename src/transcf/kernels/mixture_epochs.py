@@ -12,6 +12,7 @@ import numpy as np
 
 from . import Array, compiled, inlined
 from .adam import Step
+from .beneath import Layer
 from .mixture import Kernel, Negatives, Points, Work, run_shard
 from .mixture_batches import SHARDS, Batch, Dealt, Log, deal
 from .mixture_items import move_items, show_negatives
@@ -46,8 +47,9 @@ class Rules(NamedTuple):
 
 
 def run_batches(
-    kernel: Kernel, rules: Rules, log: Log, dealt: Dealt, rates: Array, points: Points,
-    batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int, end: int,
+    kernel: Kernel, rules: Rules, log: Log, layer: Layer, dealt: Dealt, rates: Array,
+    points: Points, batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int,
+    end: int,
 ) -> None:  # fmt: skip
     """Take a step on each of the batches first..end-1 of an epoch.
 
@@ -55,6 +57,7 @@ def run_batches(
         kernel: The numbers of the score.
         rules: What steps keep to.
         log: What is learned from.
+        layer: What lies beneath the scores, or `NO_LAYER`.
         dealt: The batches of this epoch.
         rates: Step sizes for each, see `adam.step_sizes`, (n_batches,) float64.
         points: What is learned, changed in place.
@@ -67,8 +70,8 @@ def run_batches(
     """
     is_large = len(batch.items) * len(negatives.heights) >= _WORTH_SHARING
     work_on = partial(
-        _take_part, kernel, rules, log, dealt, rates, points, batch, negatives, work, losses,
-        first, end, np.zeros(2, np.int64),
+        _take_part, kernel, rules, log, layer, dealt, rates, points, batch, negatives, work,
+        losses, first, end, np.zeros(2, np.int64),
     )  # fmt: skip
     share_tickets(work_on, most=SHARDS if is_large else 1)
 
@@ -85,9 +88,9 @@ def _start_of(place: int) -> int:
 
 @compiled
 def _take_part(
-    kernel: Kernel, rules: Rules, log: Log, dealt: Dealt, rates: Array, points: Points,
-    batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int, end: int,
-    counters: Array, ticket: int,
+    kernel: Kernel, rules: Rules, log: Log, layer: Layer, dealt: Dealt, rates: Array,
+    points: Points, batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int,
+    end: int, counters: Array, ticket: int,
 ) -> int:  # fmt: skip
     """Take parts of phases and do them; see `share_tickets`.
 
@@ -112,7 +115,9 @@ def _take_part(
             show_negatives(kernel, batch, points, log.stand_for, negatives, begin, stop)
         elif place < _MOVE:
             shard = place - _RUN
-            losses[number, shard] = run_shard(kernel, batch, points, negatives, work, shard, step)
+            losses[number, shard] = run_shard(
+                kernel, layer, batch, points, negatives, work, shard, step
+            )
         else:
             part, size = place - _MOVE, batch.size[0]
             begin, stop = size * part // _MOVING, size * (part + 1) // _MOVING

@@ -12,6 +12,7 @@ import numpy as np
 
 from transcf import __version__
 from transcf.data.interactions import Interactions
+from transcf.learning.beneath import Beneath
 from transcf.learning.families import IterationSettings
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
@@ -46,6 +47,7 @@ class Fit:
         options: How to run it.
         last_epoch: Where to stop, whatever the settings say; None stops where they do.
         before: What was learned before, where choices that were made then are to be kept.
+        beneath: Scores that the model's are added to while it learns, where it can, or None.
         trend: What recent popularity adds to scores, or None.
         remedy: Parameters to lower when training diverges, for the error.
         free: Parameters that may differ between a run and its resumption.
@@ -61,6 +63,7 @@ class Fit:
     options: FitOptions
     last_epoch: int | None = None
     before: Learned | None = None
+    beneath: Beneath | None = None
     trend: Trend | None = None
     remedy: str = "learning_rate"
     free: Collection[str] = ()
@@ -130,6 +133,8 @@ class Fit:
         digest.update(self.train.by_user.indptr.tobytes())
         digest.update(self.train.by_user.indices.tobytes())
         digest.update(self.known.histories.items.tobytes())
+        if self.beneath is not None:
+            digest.update(self.beneath.fingerprint.encode())
         for column in (self.train.timestamps, self.train.ratings):  # what events may count by
             if column is not None:
                 digest.update(column.tobytes())

@@ -26,6 +26,7 @@ from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError
+from transcf.learning.beneath import Beneath
 from transcf.learning.families import IterationSettings, remedy_of
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.known import Known
@@ -255,6 +256,7 @@ class Recommender(Answers, ABC, Generic[S]):
         options: FitOptions,
         last_epoch: int | None = None,
         before: Learned | None = None,
+        beneath: Beneath | None = None,
     ) -> Self:
         self.check_params()
         if not len(train):
@@ -268,6 +270,7 @@ class Recommender(Answers, ABC, Generic[S]):
             options=options,
             last_epoch=last_epoch,
             before=before,
+            beneath=beneath,
             trend=Trend.of(train, self.settings),
             remedy=remedy_of(self.settings, self.remedy),
             free=self.free_to_change,

@@ -159,14 +159,15 @@ class TransCF(Recommender[TransCFSettings]):
     def _learn_by(self, fit: Fit, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:
             kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
-            return fit.run(kind(fit.train, settings), settings, self._restore)
+            training = kind(fit.train, settings, fit.beneath)
+            return fit.run(training, settings, self._restore)
         problem = Problem.of(fit.train, settings)
         if settings.parts:
             device = find_device(self.name, settings.device)
             from transcf.models.transcf.neural.training import NeuralTraining
 
-            training = NeuralTraining(problem, settings, device)
-            return fit.run(training, settings, Extended.snapshot)
+            neural = NeuralTraining(problem, settings, device)
+            return fit.run(neural, settings, Extended.snapshot)
         side = Side.of(fit.train, settings)
         has_events = fit.known.active, fit.known.item_counts > 0
         mixing = Mixing.of(side, settings, *has_events)

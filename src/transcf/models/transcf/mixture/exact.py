@@ -99,10 +99,10 @@ class ExactMixtureTraining(MixtureTraining):
             users = dealt.users[dealt.cuts[place] : dealt.cuts[place + 1]]
             events = [slice(*log.indptr[user : user + 2]) for user in users]
             for user, own in zip(users, events, strict=True):
-                history, weights = log.items[own], log.weights[own]
-                loss += add_gradient(
-                    self._kernel, points, user, history, weights, log.active, slopes
-                )
+                history, weights, at = log.items[own], log.weights[own], points
+                if self._beneath is not None:  # it counts as c does, and stays as it is
+                    at = points._replace(bias=points.bias + self._beneath.of(user))
+                loss += add_gradient(self._kernel, at, user, history, weights, log.active, slopes)
             seen = np.unique(np.concatenate([log.items[own] for own in events]))
             self._steps += 1
             rate = np.array([settings.rate_at(number + place / batches)])

@@ -13,11 +13,13 @@ import numpy as np
 
 from transcf.data.interactions import Interactions
 from transcf.kernels.adam import Moving, step_sizes
+from transcf.kernels.beneath import NO_LAYER
 from transcf.kernels.mixture import Kernel, Points
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Rules, run_batches
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.learning import Arrays
+from transcf.learning.beneath import Beneath
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.forms.base import TINY
 from transcf.learning.weights import EventWeights
@@ -42,10 +44,14 @@ class MixtureTraining:
     Args:
         train: What to learn from.
         settings: The model's.
+        beneath: Scores that those of the mixture are added to, or None.
     """
 
-    def __init__(self, train: Interactions, settings: TransCFSettings) -> None:
+    def __init__(
+        self, train: Interactions, settings: TransCFSettings, beneath: Beneath | None = None
+    ) -> None:
         """Draw the first vectors."""
+        self._beneath = beneath
         self._settings, self._width = settings, padded_width(settings.dim)
         histories, events = train.histories, EventWeights.of(train, settings)
         weights = np.ones(len(train), np.float32)
@@ -78,8 +84,9 @@ class MixtureTraining:
         rates = [self._settings.rate_at(number + place / batches) for place in range(batches)]
         sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
         losses, points = np.zeros((batches, SHARDS)), self._points
+        layer = NO_LAYER if self._beneath is None else self._beneath.layer
         run = partial(
-            run_batches, self._kernel, self._rules, self._dealer.log, dealt, sizes, points,
+            run_batches, self._kernel, self._rules, self._dealer.log, layer, dealt, sizes, points,
             *self._memory, losses,
         )  # fmt: skip
         with one_blas_thread():
