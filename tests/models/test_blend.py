@@ -428,6 +428,7 @@ def test_every_model_with_any_parameters_is_written_and_read_again() -> None:
         ("ease + bpr(colour='red')", "no parameter 'colour'"),
         ("ease + EASE", "ease is there twice"),
         ("ease + blend", "cannot be part of a blend"),
+        ("ease + transcf(form='auto')", "chooses its form when it is fitted"),
         ("ease + bpr(dim=open('x'))", "not understood"),
         ("ease + bpr(" + "dim=[" * 500 + ")", "not understood"),
     ],

@@ -1,5 +1,6 @@
 """`form="auto"`: what validation prefers is kept, and said."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,9 @@ def test_a_refit_keeps_the_choice(
     monkeypatch.setattr(choosing, "CANDIDATES", forms[:1])
     auto = TransCF(form="auto", **SMALL).fit(split.train, split.validation)
     monkeypatch.setattr(choosing, "CANDIDATES", forms[::-1])
+    figures = auto.report_["validation_by_form"]
     auto.refit(split.before_test)
+    assert auto.report_["validation_by_form"] == figures
     assert auto.report_["form"] == auto.settings_.form == forms[0]
     expected = TransCF(form=forms[0], **SMALL).fit(split.train, split.validation)
     assert auto.recommend(k=5).equals(expected.refit(split.before_test).recommend(k=5))
@@ -65,12 +68,47 @@ def test_each_form_has_a_checkpoint_of_its_own(split: Split, tmp_path: Path) -> 
     assert again.recommend(k=5).equals(first.recommend(k=5))
 
 
+@pytest.mark.parametrize("form", CANDIDATES)
+def test_settings_of_either_form_can_be_given(
+    split: Split, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "CANDIDATES", (form,))
+    auto = TransCF(form="auto", tau=2, margin=2.0, **SMALL).fit(split.train, split.validation)
+    again = load(auto.save(tmp_path / "model"))
+    assert again.recommend(k=5).equals(auto.recommend(k=5))
+    assert again.refit(split.before_test).settings_.form == form
+    own = {"mixture": {"tau": 2}, "translation": {"margin": 2.0}}[form]
+    alone = TransCF(form=form, **own, **SMALL).fit(split.train, split.validation)
+    assert auto.recommend(k=5).equals(alone.recommend(k=5))
+
+
+def test_an_interruption_keeps_the_form_that_was_finished(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "CANDIDATES", CANDIDATES)
+    ended: list[int] = []
+
+    def stop(epoch: object) -> None:
+        ended.append(1)
+        if len(ended) == SMALL["epochs"] + 1:  # in the second form
+            signal.raise_signal(signal.SIGINT)
+
+    options = FitOptions(on_epoch=stop)
+    auto = TransCF(form="auto", **SMALL).fit(split.train, split.validation, options)
+    assert auto.report_["ending"] == "interrupted"
+    assert auto.report_["form"] == CANDIDATES[0]
+    alone = TransCF(form=CANDIDATES[0], **SMALL).fit(split.train, split.validation)
+    assert auto.recommend(k=5).equals(alone.recommend(k=5))
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_form_that_diverges_is_not_chosen(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     wild = {"dim": 8, "epochs": 3, "learning_rate": 1e4, "bound": "none"}
     monkeypatch.setattr(choosing, "CANDIDATES", ("translation",))
+    alone = TransCF(form="auto", **wild)
     with pytest.raises(DivergenceError):
-        TransCF(form="auto", **wild).fit(split.train, split.validation)
+        alone.fit(split.train, split.validation)
+    assert not alone.is_fitted or alone.settings_.form == "translation"
     monkeypatch.setattr(choosing, "CANDIDATES", ("translation", "mixture"))
     auto = TransCF(form="auto", **wild).fit(split.train, split.validation)
     assert auto.report_["validation_by_form"]["translation"] is None

@@ -63,11 +63,14 @@ def show_saved(
     model: Recommender[Any], folder: Path, as_json: bool, more: Mapping[str, object] | None = None
 ) -> None:
     """Say what a model is that was saved, and where."""
+    from transcf.learning.settings import values_of
+
     facts = {"model": model.name, "folder": str(folder), **(more or {}), **model.report_}
+    settings = values_of(model.settings_)
     if as_json:
-        print_json({**facts, "parameters": model.get_params()})
+        print_json({**facts, "parameters": settings})
     else:
-        print_facts(f"Saved {folder}", {**facts, **model.get_params()})
+        print_facts(f"Saved {folder}", {**facts, **settings})
 
 
 def print_facts(title: str, facts: Mapping[str, object]) -> None:

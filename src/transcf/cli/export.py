@@ -36,7 +36,11 @@ def export(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Export the vectors of a model, such that the largest inner products are the best items."""
+    """Export the vectors of a model, such that the largest inner products are the best items.
+
+    A mixture (TransCF's default) has a vector for each item of a history: the output says how what
+    they find is merged.
+    """
     _check(to, out, url)
     from transcf.models.registry import load
 

@@ -11,6 +11,7 @@ from transcf.data.split import Split
 from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
 from transcf.evaluation import Evaluation, Validation, average_seeds, summarize_seeds
 from transcf.experiments.judging import Judging
+from transcf.learning.settings import values_of
 from transcf.models.recommender import Recommender
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.training.options import FitOptions
@@ -150,7 +151,7 @@ class Run:
         return {
             "model": self.name,
             "class": type(self.model).__name__,
-            "parameters": self.model.get_params(),
+            "parameters": values_of(self.model.settings_),
             "chosen": dict(self.chosen),
             "tried": self.tried,
             "untrained": list(self.untrained),

@@ -30,6 +30,8 @@ Search: TypeAlias = Callable[[Scores, Scores, int, Csr | None], tuple[Rows, Scor
 _FIRST, _FURTHER = 32, 4
 #: Queries that show an index what will be asked.
 _SAMPLE = 50_000
+#: Users whose queries are made together.
+_USERS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +73,13 @@ class SumForm:
     def sample(self) -> LinearForm:
         """Return the items, and queries of users spread evenly over all of them."""
         users = np.arange(self.n_users, dtype=np.int32)
-        queries = self.of_users(users[:: -(-max(1, self.n_users) // _SAMPLE)])
-        some = slice(None, None, -(-max(1, len(queries.items)) // _SAMPLE))
-        return StoredForm(queries.vectors[some], self.item_vectors, queries.constants[some])
+        users = users[:: -(-max(1, self.n_users) // _SAMPLE)]
+        pieces = [
+            _thinned(self.of_users(users[first : first + _USERS]), _SAMPLE * _USERS // len(users))
+            for first in range(0, len(users), _USERS)
+        ]
+        vectors, constants = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+        return StoredForm(vectors, self.item_vectors, constants)
 
     def shifted(self, offset: Scores) -> SumForm:
         """Return the same with a number added to the score of each item."""
@@ -185,3 +191,9 @@ def log_sums(terms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     highest = terms.max(axis=0)
     sums: npt.NDArray[np.float64] = highest + np.log(np.exp(terms - highest).sum(axis=0))
     return sums
+
+
+def _thinned(queries: Queries, most: int) -> tuple[Scores, Scores]:
+    """Return vectors and constants of about so many queries, spread evenly, and nothing besides."""
+    some = slice(None, None, max(1, -(-len(queries.items) // max(1, most))))
+    return queries.vectors[some].copy(), queries.constants[some].copy()

@@ -3,7 +3,8 @@
 The order is that of the scores that are returned, and a pair's score depends on nothing else:
 not on the number of threads, not on who else is in the request. A matrix product cannot promise
 that (its last bits change with its shape), so products only propose candidates, within a bound
-on their error, and the few candidates are scored again in float64.
+on their error, and the few candidates are scored again in float64. Scorers that give whole blocks
+(`score_block`) are taken at their word: their last digits may depend on who is in a block.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from transcf.errors import ParameterError, shown
 from transcf.learning.rules import Text
 from transcf.learning.settings import values_of
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
-from transcf.models.transcf.settings import MIXTURE
+from transcf.models.transcf.settings import AUTO, MIXTURE
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
@@ -139,7 +139,10 @@ def _part(name: str, values: str) -> Part:
     if name == BLEND:
         raise ParameterError("a blend cannot be part of a blend: name its parts instead.")
     part = Part(name, _params(name, values))
-    part.make(0).check_params()
+    made = part.make(0)
+    made.check_params()
+    if getattr(made.settings, "form", None) == AUTO:
+        raise ParameterError(f"{part} chooses its form when it is fitted: name the form instead.")
     return part
 
 

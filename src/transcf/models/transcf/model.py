@@ -21,7 +21,7 @@ from transcf.learning.settings import rules_of
 from transcf.learning.triples import Problem
 from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
-from transcf.models.transcf.choosing import choose
+from transcf.models.transcf.choosing import CHOICE, choose, keep
 from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow
@@ -78,10 +78,10 @@ class TransCF(Recommender[TransCFSettings]):
     from timestamps; `recommend_for(history, steps=10)` adds gradient steps on the training loss.
 
     `form="auto"` fits the mixture and the published form, keeps the one that validation data prefer
-    and says so (`report_`); a refit keeps that choice. Each form has defaults of its own for
-    epochs, rate, first vectors and recency, chosen on validation data (`make study-defaults`), and
-    refuses what it does not look at. Items without training interactions are never drawn, scored or
-    recommended; users without any count as unknown.
+    and says so (`report_`, `settings_`); a refit keeps that choice. Each form has defaults of its
+    own for epochs, rate, first vectors and recency, chosen on validation data (`make
+    study-defaults`), and refuses what it does not look at. Items without training interactions are
+    never drawn, scored or recommended; users without any count as unknown.
 
     With `friends` or `category` (not in the mixture), q_u is mixed with the mean of a over the
     user's friends, and n_i with the mean of b over the other items of its categories (a mean over
@@ -153,8 +153,10 @@ class TransCF(Recommender[TransCFSettings]):
         settings = self.settings
         if settings.form != AUTO:
             return self._learn_by(fit, settings)
-        before = None if fit.before is None else self.settings_.form
-        return choose(fit, settings, self._learn_by, before)
+        if fit.before is None:
+            return choose(fit, settings, self._learn_by)
+        fit.report |= {name: self.report_[name] for name in CHOICE if name in self.report_}
+        return keep(fit, settings, self._learn_by, self.settings_.form)
 
     def _learn_by(self, fit: Fit, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:
@@ -211,14 +213,19 @@ class TransCF(Recommender[TransCFSettings]):
             if value != usual and not is_rounded:
                 raise ParameterError(
                     f'TransCF with form="{form}"{with_parts} does not look at {name}, which is '
-                    f"{value!r} here: leave it out, or take another form or other parts."
+                    f"{value!r} here: leave it out, or take another form"
+                    + (
+                        ', such as "translation".'
+                        if name in rules_of(SideSettings)
+                        else " or other parts."
+                    )
                 )
 
     def set_params(self, **values: Any) -> Self:
         """Set hyper-parameters for the next `fit`; see `Recommender.set_params`.
 
-        With a form or a part that is learned in another way, what was left at the defaults of the
-        one before takes those of the new one.
+        With a form or a part that is learned in another way, what has the default of the one before
+        takes that of the new one, unless it is named here.
         """
         values = self.settings.with_defaults(values)
         return super().set_params(**values)

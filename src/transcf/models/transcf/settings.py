@@ -224,8 +224,13 @@ class TransCFSettings(TripleSettings, MixtureSettings, SideSettings, PartSetting
         return {name: new[name] for name in new if present[name] == old[name]} | values
 
     def with_form(self, form: str) -> Self:
-        """Return the same for another form, with its defaults where nothing else was said."""
-        return replace(self, **self.with_defaults({"form": form}))
+        """Return the same for another form, with its defaults where nothing else was said.
+
+        What the form does not look at is left at its default.
+        """
+        unused = ONLY_MIXTURE_HAS if form in FORMS else MIXTURE_HAS_NO
+        usual = {name: getattr(type(self), name) for name in unused}
+        return replace(self, **(self.with_defaults({"form": form}) | usual))
 
     def rate_at(self, epoch: float) -> float:
         """Learning rate of an epoch, counted from 1; linear decay would reach 0 after the last."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from transcf.kernels import Array
 from transcf.kernels.adam import EPSILON, FIRST, SECOND, Moving, step_sizes
@@ -60,7 +61,7 @@ def add_gradient(
     tau, beta = kernel.tau, kernel.beta
     items = np.concatenate([own, np.setdiff1d(active, own)])
     a, b, p = points.users[user], points.items[items], points.history[own]
-    near = ((p[:, None] - b[None]) ** 2).sum(axis=2)
+    near = cdist(p, b, "sqeuclidean")
     home = ((a - b) ** 2).sum(axis=1)
     parts = np.exp(points.bias[items] - tau * near - beta * home)
     by_place, n = place_weights(kernel, len(own)), len(own)

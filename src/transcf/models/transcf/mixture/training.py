@@ -137,4 +137,5 @@ def kernel_of(settings: TransCFSettings, timed: bool, longest: int) -> Kernel:
     distances = np.maximum(1, np.arange(longest + 1, dtype=np.float64))
     past = (distances ** -(settings.rho if timed else 0.0)).astype(np.float32)
     future = past * np.float32(settings.future if timed else 1.0)
-    return Kernel(settings.tau, settings.beta, past, future)
+    # Kernels are compiled for types: whole numbers would ask for other ones.
+    return Kernel(float(settings.tau), float(settings.beta), past, future)
