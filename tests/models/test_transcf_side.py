@@ -16,6 +16,7 @@ from transcf.learning.forms import FORMS
 from transcf.training import FitOptions
 
 QUICK = {"dim": 8, "epochs": 2}
+TRANSLATION = {"form": "translation", **QUICK}
 SIDES = [{"friends": 0.5}, {"category": 0.5}, {"friends": 0.3, "category": 1.0}]
 
 
@@ -32,11 +33,11 @@ def scores(model: TransCF) -> np.ndarray:
 def test_a_weight_asks_for_what_it_weighs(log: Interactions, weight: str) -> None:
     bare = log.with_links(None).with_categories(None)
     with pytest.raises(DataError, match=f"{weight}=0.5 looks at .* the log has none: give"):
-        TransCF(**QUICK, **{weight: 0.5}).fit(bare)
+        TransCF(**TRANSLATION, **{weight: 0.5}).fit(bare)
     with pytest.raises(ParameterError, match=f"does not look at {weight}"):
         TransCF(form="mixture", **{weight: 0.5}).fit(log)
-    plain = TransCF(**QUICK).fit(bare)
-    assert np.array_equal(scores(plain), scores(TransCF(**QUICK, **{weight: 0.0}).fit(log)))
+    plain = TransCF(**TRANSLATION).fit(bare)
+    assert np.array_equal(scores(plain), scores(TransCF(**TRANSLATION, **{weight: 0.0}).fit(log)))
 
 
 @pytest.mark.parametrize("side", SIDES, ids=str)
@@ -65,7 +66,7 @@ def test_neighbourhoods_are_as_the_formula_says(log: Interactions, form: str, si
 @pytest.mark.parametrize("solver", ["fast", "exact"])
 def test_files_refits_and_growth(log: Interactions, side: dict, solver: str, tmp_path) -> None:
     split = leave_one_out(log)
-    model = TransCF(solver=solver, **QUICK, **side).fit(split.train, split.validation)
+    model = TransCF(solver=solver, **TRANSLATION, **side).fit(split.train, split.validation)
     again = transcf.load(model.save(tmp_path / "model"))
     assert np.array_equal(scores(again), scores(model))
     assert again.name == model.name
@@ -77,7 +78,7 @@ def test_files_refits_and_growth(log: Interactions, side: dict, solver: str, tmp
 
 
 def test_a_checkpoint_belongs_to_its_links(log: Interactions, tmp_path) -> None:
-    params = {**QUICK, "friends": 0.5}
+    params = {**TRANSLATION, "friends": 0.5}
     options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0)
     TransCF(**params).fit(log, options=options)
     fewer = log.with_links(log.links[:0])
@@ -88,6 +89,11 @@ def test_a_checkpoint_belongs_to_its_links(log: Interactions, tmp_path) -> None:
 # -- items that nobody has touched ------------------------------------------------------------
 
 FORM_NAMES = [*FORMS, "mixture"]
+PARTS = [{"neighbors": "attention"}, {"mapping": "network"}]
+KINDS = [
+    *({"form": form} for form in FORM_NAMES),
+    *({"form": "translation", **part} for part in PARTS),
+]
 TABLE = {"item_id": ["fresh", "odd"], "category": ["category 03", "category 05"]}
 
 
@@ -158,9 +164,9 @@ def test_users_of_a_category_find_its_new_items(shelved: tuple, form: str, side:
     assert abs(auc_among_new(dealt, whole) - 0.5) < 0.5 * (placed - 0.5)
 
 
-@pytest.mark.parametrize("form", FORM_NAMES)
-def test_a_new_item_stands_among_its_mates(log: Interactions, form: str, tmp_path) -> None:
-    model = TransCF(form=form, **QUICK).fit(log)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_new_item_stands_among_its_mates(log: Interactions, kind: dict, tmp_path) -> None:
+    model = TransCF(**QUICK, **kind).fit(log)
     before, ids = scores(model), model.items_.series
     mates = log.items.rows(log.categories.filter(category="category 03")["item_id"])
     mean = model.item_vectors_[mates].mean(axis=0)
@@ -174,6 +180,9 @@ def test_a_new_item_stands_among_its_mates(log: Interactions, form: str, tmp_pat
     assert lengths[row] <= lengths.max() + 1e-6
     np.testing.assert_allclose(scores(model)[:, model.items_.rows(ids)], before, atol=1e-5)
     assert model.additions_ == 1
+    people = np.arange(len(model.users_), dtype=np.int32)
+    pairs = model.score_pairs(people, np.full_like(people, row))
+    np.testing.assert_allclose(scores(model)[:, row], pairs, atol=1e-5)
     again = transcf.load(model.save(tmp_path / "model"))
     assert np.array_equal(scores(again), scores(model))
     assert again.rankable[row]
@@ -192,7 +201,7 @@ def test_a_new_item_stands_among_its_mates(log: Interactions, form: str, tmp_pat
 
 
 def test_a_model_that_looks_at_categories_has_kept_them(log: Interactions) -> None:
-    params = {**QUICK, "category": 0.5}
+    params = {**TRANSLATION, "category": 0.5}
     alone = TransCF(**params).fit(log).add_items(pl.DataFrame(TABLE))
     table = pl.concat([log.categories, pl.DataFrame(TABLE)])
     assert np.array_equal(scores(alone), scores(TransCF(**params).fit(log).add_items(table)))
@@ -206,12 +215,14 @@ def test_a_model_that_looks_at_categories_has_kept_them(log: Interactions) -> No
         ({"item_id": ["i01"], "category": ["category 03"]}, "There is nothing to add"),
         ({"item_id": [7], "category": ["category 03"]}, "item ids of the model are text"),
         ({"item_id": ["x"]}, "no category column"),
+        ({"item_id": [" x"], "category": ["category 03"]}, "with blanks around it"),
+        ({"item_id": [""], "category": ["category 03"]}, "is an empty id"),
     ],
 )
 def test_what_cannot_be_placed_gets_a_sentence(
     log: Interactions, table: dict, sentence: str
 ) -> None:
-    model = TransCF(**QUICK, category=0.5).fit(log)
+    model = TransCF(**TRANSLATION, category=0.5).fit(log)
     with pytest.raises(DataError, match=sentence):
         model.add_items(pl.DataFrame(table))
     assert model.additions_ == 0

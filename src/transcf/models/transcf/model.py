@@ -296,7 +296,7 @@ class TransCF(Recommender[TransCFSettings]):
         self._check_growing()
         learned = self._points()
         table = category_table(open_source(categories), learned.known.items)
-        if isinstance(learned, Mixture):
+        if isinstance(learned, Mixture | Extended):
             return self._add(learned.with_items(table))
         return self._add(place_items(learned, table))
 
