@@ -161,6 +161,20 @@ def test_logs_without_either_have_empty_rows():
     assert log.category_names == ()
 
 
+def test_tables_of_ones_own_are_made_plain():
+    log = read_interactions(EVENTS)
+    shelves = pl.DataFrame({"item_id": [2, 1, 3], "category": [7, 7, None]})
+    log = log.with_categories(shelves)
+    assert log.categories.rows() == [(1, "7"), (2, "7")]
+    assert log.item_categories.counts.tolist() == [1, 1, 0]
+    links = pl.DataFrame({"user_id": ["ann", "cy"], "friend_id": ["bob", None]})
+    assert pairs(log.with_links(links)) == [("ann", "bob")]
+    with pytest.raises(DataError, match="categories has no column 'item_id': it needs item_id and"):
+        log.with_categories(links)
+    with pytest.raises(DataError, match="links has no column 'friend_id'"):
+        log.with_links(links.select("user_id"))
+
+
 def test_filters_keep_links_between_those_who_stay():
     log = synthesize(users=200, items=80, interactions=1500)
     assert "links" in repr(log)

@@ -32,8 +32,10 @@ def scores(model: TransCF) -> np.ndarray:
 @pytest.mark.parametrize("weight", ["friends", "category"])
 def test_a_weight_asks_for_what_it_weighs(log: Interactions, weight: str) -> None:
     bare = log.with_links(None).with_categories(None)
-    with pytest.raises(DataError, match=f"{weight}=0.5 looks at .* the log has none: give"):
-        TransCF(**TRANSLATION, **{weight: 0.5}).fit(bare)
+    empty = log.with_links(log.links[:0]).with_categories(log.categories[:0])
+    for nothing in (bare, empty):
+        with pytest.raises(DataError, match=f"{weight}=0.5 looks at .* the log has none: give"):
+            TransCF(**TRANSLATION, **{weight: 0.5}).fit(nothing)
     with pytest.raises(ParameterError, match=f"does not look at {weight}"):
         TransCF(form="mixture", **{weight: 0.5}).fit(log)
     plain = TransCF(**TRANSLATION).fit(bare)
@@ -81,9 +83,32 @@ def test_a_checkpoint_belongs_to_its_links(log: Interactions, tmp_path) -> None:
     params = {**TRANSLATION, "friends": 0.5}
     options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0)
     TransCF(**params).fit(log, options=options)
-    fewer = log.with_links(log.links[:0])
+    fewer = log.with_links(log.links[:10])
     with pytest.raises(TransCFError, match="checkpoint"):
         TransCF(**params).fit(fewer, options=replace(options, resume=True))
+
+
+def test_a_model_without_them_does_not_depend_on_them(log: Interactions, tmp_path) -> None:
+    options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0)
+    before = TransCF(**QUICK).fit(log, options=options)
+    bare = log.with_links(None).with_categories(None)
+    resumed = TransCF(**QUICK).fit(bare, options=replace(options, resume=True))
+    assert np.array_equal(scores(resumed), scores(before))
+
+
+@pytest.mark.parametrize("known_before", [False, True])
+def test_new_people_are_linked_to_those_of_the_model(log: Interactions, known_before: bool) -> None:
+    model = TransCF(**TRANSLATION, friends=0.5).fit(log)
+    events = pl.DataFrame({"user": ["new", "u005"], "item": ["i01", "i02"]})
+    day = read_interactions(events, links=[("new", "u005")] if known_before else None)
+    model.partial_fit(day, links=[("new", "u001"), ("u002", "new"), ("new", "nobody")])
+    row = model.users_.rows(["new"])[0]
+    start, end = model.friend_offsets_[row : row + 2]
+    friends = model.users_.ids(model.friend_rows_[start:end]).to_list()
+    assert friends == ["u001", "u002", *["u005"] * known_before]
+    q = 0.5 * model.item_vectors_[model.items_.rows(["i01"])[0]]
+    q = q + 0.5 * model.user_vectors_[model.users_.rows(friends)].mean(axis=0)
+    np.testing.assert_allclose(model.user_neighborhoods_[row], q, atol=1e-6)
 
 
 # -- items that nobody has touched ------------------------------------------------------------

@@ -88,6 +88,35 @@ def _category_table(source: Source, items: IdMap) -> tuple[pl.DataFrame, int]:
     return table, frame["category"].null_count()
 
 
+def plain_links(table: pl.DataFrame) -> pl.DataFrame:
+    """Check a table `user_id, friend_id`, and leave out what is null."""
+    _require(table, "links", ("user_id", "friend_id"))
+    return table.select("user_id", "friend_id").drop_nulls()
+
+
+def plain_categories(table: pl.DataFrame) -> pl.DataFrame:
+    """Check a table `item_id, category`, make the categories text, and leave out what is null."""
+    _require(table, "categories", ("item_id", "category"))
+    table = table.drop_nulls("item_id")
+    label = "the table of categories"
+    place = Place(label, "category", lambda row: f"{label}: row {row + 1:,}")
+    return to_categories(table["item_id"], table["category"], place)
+
+
+def _require(table: pl.DataFrame, what: str, columns: tuple[str, str]) -> None:
+    if missing := [name for name in columns if name not in table.columns]:
+        raise DataError(
+            f"The table of {what} has no column {missing[0]!r}: it needs {' and '.join(columns)}."
+        )
+
+
+def category_matrix(items: IdMap, table: pl.DataFrame) -> tuple[Csr, tuple[str, ...]]:
+    """Return the categories of each item, (n_items, n_categories), and their names in order."""
+    names = tuple(table["category"].unique().sort().to_list())
+    columns = np.searchsorted(np.array(names, object), table["category"].to_numpy())
+    return adjacency(items.rows(table["item_id"]), columns, (len(items), len(names))), names
+
+
 def mutual_links(
     users: IdMap, rows: npt.NDArray[np.integer], friends: npt.NDArray[np.integer]
 ) -> pl.DataFrame:
