@@ -437,6 +437,10 @@ def test_a_study_prints_what_it_found_beside_what_was_published(
     assert "popularity" not in table.replace("inverse-popularity", "")
     assert "rank rare items first" in table
     assert "no model 'random'" in refusal("study", file, "--models", "random")
+    elsewhere = 'datasets = ["synthetic"]\n[[datasets]]\nname = "synthetic"\n'
+    file.write_text(STUDY.format(folder=folder) + elsewhere)
+    none = refusal("study", file, "--datasets", folder, "--models", "pure chance")
+    assert "runs none of these models on these datasets" in none
 
 
 def test_links_and_categories_come_from_files_beside_the_log(

@@ -82,9 +82,18 @@ def test_a_table_takes_the_place_of_a_column_but_not_of_one_that_was_named():
         ({"links": pl.DataFrame({"user": ["ann"]})}, "no friend column"),
         ({"links": pl.DataFrame({"a": [], "b": []})}, "is empty"),
         ({"links": pl.DataFrame({"a": ["ann"], "b": [None]})}, "has no id"),
-        ({"links": 3}, "int"),
+        ({"links": 3}, "Data of type int is no event log"),
+        ({"links": pl.DataFrame({"user_id": ["ann"], "item_id": [1]})}, "no friend column"),
+        (
+            {"links": pl.DataFrame({"user": ["ann"], "user_id": ["bob"]})},
+            "several columns that could be the user: give a table with columns user_id and friend",
+        ),
+        ({"links": [("ann", " bob")]}, "with blanks around it"),
         ({"categories": [(9, "c")]}, "speaks of no item of the log, whose item ids are integers"),
         ({"categories": pl.DataFrame({"item": [1]})}, "no category column"),
+        ({"categories": pl.DataFrame({"user": ["ann"], "item": [1]})}, "no category column"),
+        ({"categories": pl.DataFrame({"user": [1], "friend": [2]})}, "no item column"),
+        ({"categories": pl.DataFrame({"item": [1], "genre": [None]})}, "has no category in it"),
         ({"categories": pl.DataFrame({"i": [1], "c": [{"a": 1}]})}, "a category is text"),
     ],
 )
@@ -92,6 +101,55 @@ def test_what_cannot_be_read_gets_a_sentence(given, sentence):
     with pytest.raises(DataError, match=sentence) as error:
         read_interactions(EVENTS, **given)
     assert str(error.value).endswith(".")
+    assert "friend=" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["user_id", "friend_id"])
+def test_a_column_is_what_the_other_is_not(name):
+    ends = ["whoever", name] if name == "user_id" else [name, "whoever"]
+    links = pl.DataFrame({ends[0]: ["ann"], ends[1]: ["cy"]})
+    assert pairs(read_interactions(EVENTS, links=links)) == [("ann", "cy"), ("cy", "ann")]
+    shelves = pl.DataFrame({"shelf": [3, 3], "item_id": [1, 2]})
+    log = read_interactions(EVENTS, categories=shelves)
+    assert log.categories.rows() == [(1, "3"), (2, "3")]
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "first"),
+    [("links", "ann,bob\nbob,cy\n", "ann"), ("categories", "1,x\n2,y\n", "1")],
+)
+def test_a_first_line_of_data_is_not_lost(given, text, first, tmp_path):
+    path, events = tmp_path / "beside.csv", tmp_path / "events.csv"
+    path.write_text(text)
+    events.write_text("ann,1\nbob,2\ncy,2\n")
+    with pytest.raises(DataError, match=f"has '{first}' in the place of a name: give a table"):
+        read_interactions(EVENTS, **{given: path})
+    log = read_interactions(events, header=False, **{given: path})
+    assert log.report.count(given, "rows") == 2
+    assert (log.links if given == "links" else log.categories).height == (
+        4 if given == "links" else 2
+    )
+
+
+def test_files_beside_a_log_are_written_as_it_is(tmp_path):
+    events, links = tmp_path / "events.csv", tmp_path / "links.csv"
+    events.write_bytes("user_id|item_id\nJosé|1\nbob|2\n".encode("latin-1"))
+    links.write_bytes("user_id|friend_id\nJosé|bob\n".encode("latin-1"))
+    form = {"separator": "|", "encoding": "latin-1"}
+    log = read_interactions(events, links=links, categories=[(1, "x")], **form)
+    assert pairs(log) == [("José", "bob"), ("bob", "José")]
+
+
+def test_no_zero_is_lost_and_rows_without_category_are_counted(tmp_path):
+    links, shelves = tmp_path / "links.csv", tmp_path / "shelves.csv"
+    links.write_text("user,friend\n007,9\n8,9\n")
+    shelves.write_text("item,category\n01,x\n2,y\n3,\n")
+    log = read_interactions([(7, 1), (8, 2), (9, 3)], links=links, categories=shelves)
+    assert pairs(log) == [(8, 9), (9, 8)]
+    assert log.report.count("links", "with_unknown_users") == 1
+    assert log.categories.rows() == [(2, "y")]
+    assert log.report.count("categories", "unknown_items") == 1
+    assert log.report.count("categories", "without_category") == 1
 
 
 def test_logs_without_either_have_empty_rows():
@@ -101,6 +159,20 @@ def test_logs_without_either_have_empty_rows():
     assert log.friends.counts.tolist() == [0, 0, 0]
     assert log.item_categories.counts.tolist() == [0, 0, 0]
     assert log.category_names == ()
+
+
+def test_tables_of_ones_own_are_made_plain():
+    log = read_interactions(EVENTS)
+    shelves = pl.DataFrame({"item_id": [2, 1, 3], "category": [7, 7, None]})
+    log = log.with_categories(shelves)
+    assert log.categories.rows() == [(1, "7"), (2, "7")]
+    assert log.item_categories.counts.tolist() == [1, 1, 0]
+    links = pl.DataFrame({"user_id": ["ann", "cy"], "friend_id": ["bob", None]})
+    assert pairs(log.with_links(links)) == [("ann", "bob")]
+    with pytest.raises(DataError, match="categories has no column 'item_id': it needs item_id and"):
+        log.with_categories(links)
+    with pytest.raises(DataError, match="links has no column 'friend_id'"):
+        log.with_links(links.select("user_id"))
 
 
 def test_filters_keep_links_between_those_who_stay():

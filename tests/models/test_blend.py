@@ -358,6 +358,33 @@ def test_models_fitted_before_are_saved_and_served_as_one(
     np.testing.assert_array_equal(blended_again.weights_, model.weights_)
 
 
+@pytest.mark.parametrize("form", ["translation", "mixture"])
+def test_placed_items_are_ranked_where_all_parts_have_placed_them(
+    form: str, tmp_path: Path
+) -> None:
+    log = synthesize(users=150, items=60, interactions=1800)
+    idle = log.items.rows(["i05", "i10"])
+    train = log.select(~np.isin(log.item_rows, idle))
+    ease, placing, other = (
+        EASE().fit(train),
+        TransCF(form=form, dim=8, epochs=1).fit(train).add_items(log.categories),
+        TransCF(dim=4, epochs=1).fit(train).add_items(log.categories),
+    )
+    for models, placed in (
+        ([placing, ease], False),
+        ([ease, placing], False),
+        ([placing, other], True),
+    ):
+        blend = Blend.of(models)
+        again = transcf.load(blend.save(tmp_path / "model", overwrite=True))
+        for model in (blend, again):
+            assert model.rankable[idle].tolist() == [placed, placed]
+            assert model.report_["items"] == model.rankable.sum()
+            guest = model.recommend_for(["i01", "i02"], k=60)["item_id"]
+            assert guest.is_in(["i05", "i10"]).sum() == 2 * placed
+        assert again.recommend(k=60).equals(blend.recommend(k=60))
+
+
 def test_set_params_of_a_model_after_its_fit_does_not_count(split: Split, tmp_path: Path) -> None:
     part = create("ials", dim=4, epochs=1).fit(split.train).set_params(dim=64)
     model = Blend.of([part, ItemKNN().fit(split.train)])

@@ -6,7 +6,13 @@ import pytest
 
 from transcf import TransCF
 from transcf.errors import ParameterError
-from transcf.models.registry import available, create, model_class, name_and_params
+from transcf.models.registry import (
+    available,
+    create,
+    model_class,
+    name_and_params,
+    preset_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +32,14 @@ def test_unknown_names_list_the_known_ones() -> None:
 def test_create_passes_parameters_on() -> None:
     assert create("ease", regularization=7.0).get_params()["regularization"] == 7.0
     assert len(set(available())) == len(available())
+
+
+@pytest.mark.parametrize("name", [name for name in available() if name.startswith("transcf")])
+def test_every_variant_can_be_made_as_a_preset_says(name: str) -> None:
+    params = preset_of(name, "paper")
+    model = create(name, **params)
+    model.check_params()
+    assert model.get_params().items() >= params.items()
 
 
 def test_a_model_is_made_again_of_its_name_and_parameters() -> None:

@@ -16,6 +16,7 @@ from transcf.learning.forms import FORMS
 from transcf.training import FitOptions
 
 QUICK = {"dim": 8, "epochs": 2}
+TRANSLATION = {"form": "translation", **QUICK}
 SIDES = [{"friends": 0.5}, {"category": 0.5}, {"friends": 0.3, "category": 1.0}]
 
 
@@ -31,12 +32,14 @@ def scores(model: TransCF) -> np.ndarray:
 @pytest.mark.parametrize("weight", ["friends", "category"])
 def test_a_weight_asks_for_what_it_weighs(log: Interactions, weight: str) -> None:
     bare = log.with_links(None).with_categories(None)
-    with pytest.raises(DataError, match=f"{weight}=0.5 looks at .* the log has none: give"):
-        TransCF(**QUICK, **{weight: 0.5}).fit(bare)
+    empty = log.with_links(log.links[:0]).with_categories(log.categories[:0])
+    for nothing in (bare, empty):
+        with pytest.raises(DataError, match=f"{weight}=0.5 looks at .* the log has none: give"):
+            TransCF(**TRANSLATION, **{weight: 0.5}).fit(nothing)
     with pytest.raises(ParameterError, match=f"does not look at {weight}"):
         TransCF(form="mixture", **{weight: 0.5}).fit(log)
-    plain = TransCF(**QUICK).fit(bare)
-    assert np.array_equal(scores(plain), scores(TransCF(**QUICK, **{weight: 0.0}).fit(log)))
+    plain = TransCF(**TRANSLATION).fit(bare)
+    assert np.array_equal(scores(plain), scores(TransCF(**TRANSLATION, **{weight: 0.0}).fit(log)))
 
 
 @pytest.mark.parametrize("side", SIDES, ids=str)
@@ -65,7 +68,7 @@ def test_neighbourhoods_are_as_the_formula_says(log: Interactions, form: str, si
 @pytest.mark.parametrize("solver", ["fast", "exact"])
 def test_files_refits_and_growth(log: Interactions, side: dict, solver: str, tmp_path) -> None:
     split = leave_one_out(log)
-    model = TransCF(solver=solver, **QUICK, **side).fit(split.train, split.validation)
+    model = TransCF(solver=solver, **TRANSLATION, **side).fit(split.train, split.validation)
     again = transcf.load(model.save(tmp_path / "model"))
     assert np.array_equal(scores(again), scores(model))
     assert again.name == model.name
@@ -77,17 +80,45 @@ def test_files_refits_and_growth(log: Interactions, side: dict, solver: str, tmp
 
 
 def test_a_checkpoint_belongs_to_its_links(log: Interactions, tmp_path) -> None:
-    params = {**QUICK, "friends": 0.5}
+    params = {**TRANSLATION, "friends": 0.5}
     options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0)
     TransCF(**params).fit(log, options=options)
-    fewer = log.with_links(log.links[:0])
+    fewer = log.with_links(log.links[:10])
     with pytest.raises(TransCFError, match="checkpoint"):
         TransCF(**params).fit(fewer, options=replace(options, resume=True))
+
+
+def test_a_model_without_them_does_not_depend_on_them(log: Interactions, tmp_path) -> None:
+    options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0)
+    before = TransCF(**QUICK).fit(log, options=options)
+    bare = log.with_links(None).with_categories(None)
+    resumed = TransCF(**QUICK).fit(bare, options=replace(options, resume=True))
+    assert np.array_equal(scores(resumed), scores(before))
+
+
+@pytest.mark.parametrize("known_before", [False, True])
+def test_new_people_are_linked_to_those_of_the_model(log: Interactions, known_before: bool) -> None:
+    model = TransCF(**TRANSLATION, friends=0.5).fit(log)
+    events = pl.DataFrame({"user": ["new", "u005"], "item": ["i01", "i02"]})
+    day = read_interactions(events, links=[("new", "u005")] if known_before else None)
+    model.partial_fit(day, links=[("new", "u001"), ("u002", "new"), ("new", "nobody")])
+    row = model.users_.rows(["new"])[0]
+    start, end = model.friend_offsets_[row : row + 2]
+    friends = model.users_.ids(model.friend_rows_[start:end]).to_list()
+    assert friends == ["u001", "u002", *["u005"] * known_before]
+    q = 0.5 * model.item_vectors_[model.items_.rows(["i01"])[0]]
+    q = q + 0.5 * model.user_vectors_[model.users_.rows(friends)].mean(axis=0)
+    np.testing.assert_allclose(model.user_neighborhoods_[row], q, atol=1e-6)
 
 
 # -- items that nobody has touched ------------------------------------------------------------
 
 FORM_NAMES = [*FORMS, "mixture"]
+PARTS = [{"neighbors": "attention"}, {"mapping": "network"}]
+KINDS = [
+    *({"form": form} for form in FORM_NAMES),
+    *({"form": "translation", **part} for part in PARTS),
+]
 TABLE = {"item_id": ["fresh", "odd"], "category": ["category 03", "category 05"]}
 
 
@@ -158,9 +189,9 @@ def test_users_of_a_category_find_its_new_items(shelved: tuple, form: str, side:
     assert abs(auc_among_new(dealt, whole) - 0.5) < 0.5 * (placed - 0.5)
 
 
-@pytest.mark.parametrize("form", FORM_NAMES)
-def test_a_new_item_stands_among_its_mates(log: Interactions, form: str, tmp_path) -> None:
-    model = TransCF(form=form, **QUICK).fit(log)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_new_item_stands_among_its_mates(log: Interactions, kind: dict, tmp_path) -> None:
+    model = TransCF(**QUICK, **kind).fit(log)
     before, ids = scores(model), model.items_.series
     mates = log.items.rows(log.categories.filter(category="category 03")["item_id"])
     mean = model.item_vectors_[mates].mean(axis=0)
@@ -174,6 +205,9 @@ def test_a_new_item_stands_among_its_mates(log: Interactions, form: str, tmp_pat
     assert lengths[row] <= lengths.max() + 1e-6
     np.testing.assert_allclose(scores(model)[:, model.items_.rows(ids)], before, atol=1e-5)
     assert model.additions_ == 1
+    people = np.arange(len(model.users_), dtype=np.int32)
+    pairs = model.score_pairs(people, np.full_like(people, row))
+    np.testing.assert_allclose(scores(model)[:, row], pairs, atol=1e-5)
     again = transcf.load(model.save(tmp_path / "model"))
     assert np.array_equal(scores(again), scores(model))
     assert again.rankable[row]
@@ -192,7 +226,7 @@ def test_a_new_item_stands_among_its_mates(log: Interactions, form: str, tmp_pat
 
 
 def test_a_model_that_looks_at_categories_has_kept_them(log: Interactions) -> None:
-    params = {**QUICK, "category": 0.5}
+    params = {**TRANSLATION, "category": 0.5}
     alone = TransCF(**params).fit(log).add_items(pl.DataFrame(TABLE))
     table = pl.concat([log.categories, pl.DataFrame(TABLE)])
     assert np.array_equal(scores(alone), scores(TransCF(**params).fit(log).add_items(table)))
@@ -206,12 +240,14 @@ def test_a_model_that_looks_at_categories_has_kept_them(log: Interactions) -> No
         ({"item_id": ["i01"], "category": ["category 03"]}, "There is nothing to add"),
         ({"item_id": [7], "category": ["category 03"]}, "item ids of the model are text"),
         ({"item_id": ["x"]}, "no category column"),
+        ({"item_id": [" x"], "category": ["category 03"]}, "with blanks around it"),
+        ({"item_id": [""], "category": ["category 03"]}, "is an empty id"),
     ],
 )
 def test_what_cannot_be_placed_gets_a_sentence(
     log: Interactions, table: dict, sentence: str
 ) -> None:
-    model = TransCF(**QUICK, category=0.5).fit(log)
+    model = TransCF(**TRANSLATION, category=0.5).fit(log)
     with pytest.raises(DataError, match=sentence):
         model.add_items(pl.DataFrame(table))
     assert model.additions_ == 0

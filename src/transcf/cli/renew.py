@@ -118,7 +118,10 @@ def partial_fit(
 
     Until the larger model is whole, the old one stays.
     """
+    from transcf.data.delimited import Form
+    from transcf.data.readers import linked
     from transcf.data.sources import open_data
+    from transcf.learning.growth import merged
     from transcf.models.registry import load
 
     target = _target(folder, out, overwrite)
@@ -130,9 +133,14 @@ def partial_fit(
             f"refit {folder}` with all events."
         )
     reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+        columns, ratings, min_rating, no_header, separator, encoding, None, categories
     )
     log, before = open_data(data, **reading), dict(model.report_)
+    if links is not None:  # also with people whom only the model knows
+        form = Form(
+            reading.get("header", True), reading.get("separator"), reading.get("encoding", "utf-8")
+        )
+        log = linked(log, links, merged(model.users_, log.users, "user"), form)
     add(log)
     fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")
     model.report_["fitted_on"] = f"{fitted_on}; then {absolute_name(data)} was added"

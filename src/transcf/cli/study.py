@@ -12,6 +12,7 @@ import typer
 
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._progress import show_steps
+from transcf.errors import ParameterError
 from transcf.legend import SPREAD, help_text, legend
 from transcf.protocols import protocol_named
 
@@ -93,6 +94,11 @@ def study(
     plan = plan if seeds is None else replace(plan, seeds=seeds)
     tables = [(protocol, data) for data in plan.datasets for protocol in plan.by(data)]
     total = sum(len(plan.under(*table)) for table in tables)
+    if not total:
+        raise ParameterError(
+            f"{name} runs none of these models on these datasets: choose other ones, or leave out "
+            "--models or --datasets."
+        )
     with show_steps(total, "models") as steps:
         found = list(run_study(plan, steps.report, steps.counted))
     if not any(comparison.runs for comparison in found):

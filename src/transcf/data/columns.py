@@ -28,7 +28,7 @@ _USUAL: Mapping[Role, str] = {
     "category": "category categories categoryid genre genres",
     "friend": "friend friendid otheruser otheruserid followee followeeid trustee trusteeid",
 }
-_REQUIRED: tuple[Role, ...] = ("user", "item", "friend")
+_REQUIRED: tuple[Role, ...] = ("user", "item")
 #: Columns of a source without names.
 _UNNAMED: Mapping[Role, int] = {"user": 1, "item": 2}
 
@@ -67,6 +67,22 @@ def find_columns(
     return chosen
 
 
+def usual_role(name: str) -> Role | None:
+    """Return the role that columns of such a name usually have.
+
+    Example:
+        >>> usual_role("User ID"), usual_role("shelf")
+        ('user', None)
+    """
+    bare = re.sub(r"[^a-z0-9]", "", name.lower())
+    return next((role for role, usual in _USUAL.items() if bare in usual.split()), None)
+
+
+def looks_like_data(name: str) -> bool:
+    """Tell whether a name is rather a value of a first row in the place of names."""
+    return re.fullmatch(r"-?[0-9.]+", name) is not None
+
+
 def naming(role: Role) -> str:
     """Say how a column is named, in a call and in a shell."""
     return f"name one with read_interactions(..., {role}=...) (in a shell: --column {role}=NAME)"
@@ -84,16 +100,14 @@ def _column(names: Sequence[str], wanted: str | int, label: str, has_header: boo
 
 
 def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
-    usual = _USUAL[role].split()
-    found = [name for name in names if re.sub(r"[^a-z0-9]", "", name.lower()) in usual]
+    found = [name for name in names if usual_role(name) == role]
     if len(found) > 1:
         raise DataError(
             f"{label} has several columns that could be the {role} ({_list(found)}): "
             f"{naming(role)}."
         )
     if not found and role in _REQUIRED:
-        # The values of a first row in the place of names.
-        lost = any(re.fullmatch(r"-?[0-9.]+", name) for name in names)
+        lost = any(map(looks_like_data, names))
         unnamed = ", or say header=False (--no-header) if the first line is data" if lost else ""
         raise DataError(
             f"{label} has no {role} column with a usual name such as '{role}_id'; its columns "

@@ -14,7 +14,7 @@ import polars as pl
 from transcf.data.finding import UNKNOWN, Finder, Rows, finder_of
 from transcf.errors import UnknownIdError, shown
 
-__all__ = ["UNKNOWN", "Id", "IdMap", "Rows"]
+__all__ = ["UNKNOWN", "Id", "IdMap", "Rows", "plain_integers"]
 
 Id: TypeAlias = int | str
 
@@ -199,6 +199,11 @@ def _are_equal(distinct: pl.Series, codes: Rows, column: pl.Series) -> bool:
 
 def _hashes(column: pl.Series, seed: int) -> npt.NDArray[np.uint64]:
     return column.hash(seed).to_numpy()
+
+
+def plain_integers(text: pl.Series) -> pl.Series:
+    """Return text as Int64 where it is written as a plain integer, null where not, as for "007"."""
+    return text.str.extract(_PLAIN_INTEGER).cast(pl.Int64)
 
 
 def _all_plain_integers(distinct: pl.Series) -> bool:

@@ -15,7 +15,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.ordering import order_by_user
 from transcf.data.report import Report, counted
-from transcf.data.side import adjacency
+from transcf.data.side import adjacency, category_matrix, plain_categories, plain_links
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -37,7 +37,8 @@ class Interactions:
             the integers of the source.
         times_are_dates: Whether the source gave dates rather than integers.
         categories: Table `item_id, category` (one line for each) or None.
-        links: Table `user_id, friend_id` (a line for each way) or None.
+        links: Table `user_id, friend_id` (a line for each way) or None; ids that are no users here
+            are those of a model that the log is added to.
         report: What was merged or left out on the way here.
 
     Example:
@@ -204,23 +205,21 @@ class Interactions:
         rows, friends = (self.users.rows(self.links[end]) for end in ("user_id", "friend_id"))
         return adjacency(rows, friends, (self.n_users, self.n_users))
 
-    @cached_property
+    @property
     def category_names(self) -> tuple[str, ...]:
         """Names of the categories, in the order of the columns of `item_categories`."""
-        if self.categories is None:
-            return ()
-        return tuple(self.categories["category"].unique().sort().to_list())
+        return self._shelves[1]
 
-    @cached_property
+    @property
     def item_categories(self) -> Csr:
         """Categories of each item, (n_items, n_categories)."""
+        return self._shelves[0]
+
+    @cached_property
+    def _shelves(self) -> tuple[Csr, tuple[str, ...]]:
         if self.categories is None:
-            return Csr(np.zeros(self.n_items + 1, np.int64), np.empty(0, np.int32), 0)
-        shape = (self.n_items, len(self.category_names))
-        columns = np.searchsorted(
-            np.array(self.category_names, object), self.categories["category"].to_numpy()
-        )
-        return adjacency(self.items.rows(self.categories["item_id"]), columns, shape)
+            return Csr(np.zeros(self.n_items + 1, np.int64), np.empty(0, np.int32), 0), ()
+        return category_matrix(self.items, self.categories)
 
     def select(self, events: Mask, *, drop_ids: bool = False) -> Interactions:
         """Return the events under a mask, (n,) bool.
@@ -264,11 +263,12 @@ class Interactions:
 
     def with_categories(self, categories: pl.DataFrame | None) -> Interactions:
         """Return the same events with another table `item_id, category`."""
-        return replace(self, categories=categories)
+        table = None if categories is None else plain_categories(categories)
+        return replace(self, categories=table)
 
     def with_links(self, links: pl.DataFrame | None) -> Interactions:
         """Return the same events with another table `user_id, friend_id`, a line for each way."""
-        return replace(self, links=links)
+        return replace(self, links=None if links is None else plain_links(links))
 
     def to_frame(self) -> pl.DataFrame:
         """Return `user_id, item_id` and, where known, `rating` and `timestamp`."""

@@ -98,10 +98,11 @@ def read_interactions(
         min_rating: The lowest rating of events that stay; see `transcf.data.liking.liked`. None
             leaves out ratings of 0 and below, `-inf` nothing.
         links: Which users are linked: a table `user_id, friend_id` in any form that `source` has.
-            Links hold both ways. Ids that are not users of the log are left out and counted.
+            Links hold both ways. Ids that are not users of the log are left out and counted. A file
+            of text is taken to be written as the log is (header, separator, encoding).
         categories: Which categories items have: a table `item_id, category` with a line (or, in
             typed tables, a list) for each, in place of a column of the log. Items that are not in
-            the log are left out and counted.
+            the log are left out and counted. Files as for `links`.
         header: Whether the first line of a text file names the columns. If not, they are called
             by their numbers, and users are in the first and items in the second unless given.
         separator: What parts the columns of a text file, such as "|" or "::"; None finds it.
@@ -127,13 +128,12 @@ def read_interactions(
             "Categories come from a column of the log or from a table of their own: give either "
             "category or categories."
         )
-    opened = open_source(source, Form(header, separator, encoding))
-    log = read_source(opened, given, ratings)
+    form = Form(header, separator, encoding)
+    log = read_source(open_source(source, form), given, ratings)
     if links is not None:
-        table, report = read_links(open_source(links), log.users, log.report)
-        log = log.with_links(table).with_report(report)
+        log = linked(log, links, log.users, form)
     if categories is not None:
-        table, report = read_categories(open_source(categories), log.items, log.report)
+        table, report = read_categories(_open_beside(categories, form), log.items, log.report)
         log = log.with_categories(table).with_report(report)
     return liked(log, min_rating)
 
@@ -186,13 +186,38 @@ def open_source(source: Any, form: Form | None = None) -> Source:
     """Find the columns of a file, a table or a list of pairs; nothing is read yet."""
     form = form or Form()
     is_list = isinstance(source, list | tuple)
-    if isinstance(source, str | PathLike) or (is_list and source and are_paths(source)):
+    if _are_files(source):
         check_unforked("read a file")
         specs: Any = source if is_list else [source]
         return files_source([path for spec in specs for path in files_of(spec)], form)
     if form != Form():
         raise ParameterError("header, separator and encoding can only be given for files of text.")
     return pairs_source(source) if is_list else table_source(source)
+
+
+def linked(log: Interactions, links: Any, users: IdMap, form: Form | None = None) -> Interactions:
+    """Return a log with links added.
+
+    Args:
+        log: The log, maybe with some already.
+        links: As for `read_interactions`.
+        users: Whom they may link: users of the log, and of a model that it is added to.
+        form: How the files of the log are written.
+    """
+    table, report = read_links(_open_beside(links, form), users, log.report)
+    if log.links is not None:
+        table = pl.concat([log.links, table]).unique(maintain_order=True)
+    return log.with_links(table).with_report(report)
+
+
+def _open_beside(source: Any, form: Form | None) -> Source:
+    """Open what comes beside a log; files of text have the form of the log's."""
+    return open_source(source, form if _are_files(source) else None)
+
+
+def _are_files(source: Any) -> bool:
+    is_list = isinstance(source, list | tuple)
+    return isinstance(source, str | PathLike) or (is_list and bool(source) and are_paths(source))
 
 
 def _places(roles: Roles, source: Source) -> dict[Role, Place]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import scipy.sparse as sp
 
-from transcf.data.columns import Role, Roles, find_columns
+from transcf.data.columns import Role, Roles, looks_like_data, usual_role
 from transcf.data.csr import Csr
-from transcf.data.ids import UNKNOWN, IdMap, Rows
+from transcf.data.ids import UNKNOWN, IdMap, Rows, plain_integers
 from transcf.data.report import Report
 from transcf.data.tables import Source
-from transcf.data.values import Place, plain_ids, to_categories
+from transcf.data.values import Place, check_blanks, plain_ids, to_categories
 from transcf.errors import DataError, shown
 
 
@@ -22,15 +20,16 @@ def read_links(source: Source, users: IdMap, report: Report) -> tuple[pl.DataFra
     """Read who is linked to whom; ids that are not users of the log are left out and counted.
 
     Args:
-        source: A table with a user and a friend; of one with two columns the names do not matter.
+        source: A table with a user and a friend; see `_columns`.
         users: Users of the log.
         report: That of the log.
 
     Returns:
         The table `user_id, friend_id`, see `mutual_links`, and the longer report.
     """
-    frame, places = _read(source, ("user", "friend"))
-    columns = (plain_ids(frame[role], places[role]) for role in ("user", "friend"))
+    roles: tuple[Role, Role] = ("user", "friend")
+    frame, places = _read(source, roles, users)
+    columns = (_ids(frame[role], places[role], source) for role in roles)
     rows, friends = (_rows(column, source, users) for column in columns)
     known = (rows != UNKNOWN) & (friends != UNKNOWN)
     if not known.any():
@@ -44,23 +43,24 @@ def read_categories(source: Source, items: IdMap, report: Report) -> tuple[pl.Da
     """Read the categories of items; items that are not in the log are left out and counted.
 
     Args:
-        source: A table with an item and a category, or a list of them; of one with two columns the
-            names do not matter.
+        source: A table with an item and a category, or a list of them; see `_columns`.
         items: Items of the log.
         report: That of the log.
 
     Returns:
         The table `item_id, category`, one line for each, and the longer report.
     """
-    table = category_table(source, items)
+    table, n_empty = _category_table(source, items)
     rows = _rows(table["item_id"], source, items)
     known = pl.Series(rows != UNKNOWN)
     if not known.any():
         raise _strangers(source, "item", items)
     unknown = table["item_id"].filter(~known).n_unique()
     kept = table.filter(known).with_columns(item_id=items.ids(rows[rows != UNKNOWN]))
-    report = report.then("categories", rows=len(table), unknown_items=unknown)
-    return kept.sort("item_id", "category"), report
+    counts = {"rows": len(table), "unknown_items": unknown}
+    if n_empty:
+        counts["without_category"] = n_empty
+    return kept.sort("item_id", "category"), report.then("categories", **counts)
 
 
 def category_table(source: Source, items: IdMap) -> pl.DataFrame:
@@ -70,12 +70,51 @@ def category_table(source: Source, items: IdMap) -> pl.DataFrame:
         source: As for `read_categories`.
         items: Known ones; where they are integers, so is text without a type, if all of it can be.
     """
-    frame, places = _read(source, ("item", "category"))
-    ids = plain_ids(frame["item"], places["item"])
+    return _category_table(source, items)[0]
+
+
+def _category_table(source: Source, items: IdMap) -> tuple[pl.DataFrame, int]:
+    """Do the same, and count the rows without a category."""
+    frame, places = _read(source, ("item", "category"), items)
+    ids = _ids(frame["item"], places["item"], source)
     if source.is_text and not items.is_text and ids.dtype == pl.String:
-        numbers = ids.cast(pl.Int64, strict=False)
+        numbers = plain_integers(ids)
         ids = ids if numbers.null_count() else numbers
-    return to_categories(ids, frame["category"], places["category"])
+    table = to_categories(ids, frame["category"], places["category"])
+    if not len(table):
+        raise DataError(
+            f"{source.label} has no category in it: column {places['category'].column!r} is empty."
+        )
+    return table, frame["category"].null_count()
+
+
+def plain_links(table: pl.DataFrame) -> pl.DataFrame:
+    """Check a table `user_id, friend_id`, and leave out what is null."""
+    _require(table, "links", ("user_id", "friend_id"))
+    return table.select("user_id", "friend_id").drop_nulls()
+
+
+def plain_categories(table: pl.DataFrame) -> pl.DataFrame:
+    """Check a table `item_id, category`, make the categories text, and leave out what is null."""
+    _require(table, "categories", ("item_id", "category"))
+    table = table.drop_nulls("item_id")
+    label = "the table of categories"
+    place = Place(label, "category", lambda row: f"{label}: row {row + 1:,}")
+    return to_categories(table["item_id"], table["category"], place)
+
+
+def _require(table: pl.DataFrame, what: str, columns: tuple[str, str]) -> None:
+    if missing := [name for name in columns if name not in table.columns]:
+        raise DataError(
+            f"The table of {what} has no column {missing[0]!r}: it needs {' and '.join(columns)}."
+        )
+
+
+def category_matrix(items: IdMap, table: pl.DataFrame) -> tuple[Csr, tuple[str, ...]]:
+    """Return the categories of each item, (n_items, n_categories), and their names in order."""
+    names = tuple(table["category"].unique().sort().to_list())
+    columns = np.searchsorted(np.array(names, object), table["category"].to_numpy())
+    return adjacency(items.rows(table["item_id"]), columns, (len(items), len(names))), names
 
 
 def mutual_links(
@@ -105,30 +144,60 @@ def adjacency(
     return Csr(found.indptr.astype(np.int64), found.indices.astype(np.int32), shape[1])
 
 
-def _read(source: Source, roles: tuple[Role, Role]) -> tuple[pl.DataFrame, dict[Role, Place]]:
-    """Read two columns: by their usual names, or in their order if there are no others."""
-    chosen: Roles = {}
-    with suppress(DataError) if len(source.columns) == len(roles) else nullcontext():
-        chosen = find_columns(source.columns, {}, source.label, roles, has_header=source.has_header)
-    if len(source.columns) == len(roles) != len(chosen):
-        chosen = dict(zip(roles, source.columns, strict=True))
-    missing = [role for role in roles if role not in chosen]
-    if missing:
-        raise DataError(
-            f"{source.label} has no {missing[0]} column: give a table with two columns, "
-            f"{' and '.join(roles)}."
-        )
+def _read(
+    source: Source, roles: tuple[Role, Role], known: IdMap
+) -> tuple[pl.DataFrame, dict[Role, Place]]:
+    """Read two columns."""
+    chosen = _columns(source, roles, known)
     frame = source.read(chosen)
     if not len(frame):
         raise DataError(f"{source.label} is empty: it has columns but no rows.")
     return frame, {role: Place(source.label, chosen[role], source.where) for role in roles}
 
 
+def _columns(source: Source, roles: tuple[Role, Role], known: IdMap) -> Roles:
+    """Find two columns by their usual names.
+
+    If there are no others, one without a usual name is what the other is not; two of them are in
+    order, unless the names are values of a first row.
+    """
+    names = source.columns
+    usual = [usual_role(name) if source.has_header else None for name in names]
+    for role in roles:
+        if usual.count(role) > 1:
+            raise _wrong(source, f"has several columns that could be the {role}", roles)
+    chosen: Roles = {role: names[usual.index(role)] for role in roles if role in usual}
+    missing = [role for role in roles if role not in chosen]
+    others = [name for name, role in zip(names, usual, strict=True) if role is None]
+    if len(names) == len(roles) and len(others) == len(missing):
+        if not chosen and source.has_header and source.is_text:
+            for name, row in zip(names, known.rows(names), strict=True):
+                if looks_like_data(name) or row != UNKNOWN:
+                    raise _wrong(source, f"has {name!r} in the place of a name", roles)
+        return chosen | dict(zip(missing, others, strict=True))
+    if missing:
+        raise _wrong(source, f"has no {missing[0]} column", roles)
+    return chosen
+
+
+def _wrong(source: Source, what: str, roles: tuple[Role, Role]) -> DataError:
+    first, second = (role if role == "category" else f"{role}_id" for role in roles)
+    return DataError(f"{source.label} {what}: give a table with columns {first} and {second}.")
+
+
+def _ids(values: pl.Series, place: Place, source: Source) -> pl.Series:
+    """Return a column of ids as Int64 or String, without blanks around them, as logs have them."""
+    ids = plain_ids(values, place)
+    if ids.dtype == pl.String and not source.keep_blanks:
+        check_blanks(ids.unique(), ids, place)
+    return ids
+
+
 def _rows(ids: pl.Series, source: Source, known: IdMap) -> Rows:
     """Return the rows of ids; text without a type stands for integers where the known ones are."""
     if known.is_text or not source.is_text or ids.dtype != pl.String:
         return known.rows_of_column(ids)
-    numbers = ids.cast(pl.Int64, strict=False)
+    numbers = plain_integers(ids)
     rows = known.rows_of_column(numbers.fill_null(0))
     rows[numbers.is_null().to_numpy()] = UNKNOWN
     return rows

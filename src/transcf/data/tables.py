@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -95,7 +95,7 @@ def pairs_source(pairs: Sequence[Any]) -> Source:
         "user": column_of_objects([pair[0] for pair in pairs], "user", "the list of pairs"),
         "item": column_of_objects([pair[1] for pair in pairs], "item", "the list of pairs"),
     }
-    return frame_source(pl.DataFrame(columns), "the list of pairs")
+    return replace(frame_source(pl.DataFrame(columns), "the list of pairs"), has_header=False)
 
 
 def column_of_objects(values: Sequence[Any], column: str, label: str) -> pl.Series:

@@ -67,7 +67,7 @@ def to_ids(
     values = plain_ids(values, place)
     ids, rows = IdMap.encode(values, parse_integers=parse_integers)
     if ids.is_text and not keep_blanks:
-        _check_blanks(ids, values, place)
+        check_blanks(ids.series, values, place)
     return ids, rows
 
 
@@ -194,8 +194,14 @@ def _iso_dates(values: pl.Series) -> pl.Series:
     return frame.select(local - pl.duration(minutes=sign * minutes)).to_series()
 
 
-def _check_blanks(ids: IdMap, values: pl.Series, place: Place) -> None:
-    distinct = ids.series
+def check_blanks(distinct: pl.Series, values: pl.Series, place: Place) -> None:
+    """Refuse text ids that are empty or have blanks around them.
+
+    Args:
+        distinct: The ids, each once.
+        values: The column they come from.
+        place: Where it stands.
+    """
     if (distinct == "").any():
         raise place.wrong(_first(values == ""), "is an empty id", "fill it in or drop the row")
     if (distinct != distinct.str.strip_chars()).any():

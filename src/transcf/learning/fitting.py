@@ -76,6 +76,7 @@ class Fit:
         trainable: Trainable,
         settings: S,
         snapshot: Callable[[Arrays, Known, S], Learned],
+        beside: Arrays | None = None,
     ) -> Learned:
         """Train epoch by epoch, and return the best one: on validation data, else the last.
 
@@ -83,6 +84,7 @@ class Fit:
             trainable: What to train.
             settings: How long, among others; a checkpoint belongs to one set of them.
             snapshot: Makes what scores from the trainable's tensors, unchanged by later epochs.
+            beside: What it learns from beside the events, by name; a checkpoint belongs to it, too.
 
         Raises:
             DivergedRunError: Training diverged; the error carries what was learned before.
@@ -98,7 +100,7 @@ class Fit:
             epochs=self.last_epoch or settings.epochs,
             validate_every=every,
             patience=settings.patience,
-            fingerprint=self._fingerprint(settings, every, judge),
+            fingerprint=self._fingerprint(settings, every, judge, beside or {}),
             remedy=self.remedy,
         )
 
@@ -122,7 +124,7 @@ class Fit:
         return learned if self.trend is None else self.trend.add_to(learned)
 
     def _fingerprint(
-        self, settings: IterationSettings, every: int, judge: Validation | None
+        self, settings: IterationSettings, every: int, judge: Validation | None, beside: Arrays
     ) -> str:
         """Name all that a run depends on; a checkpoint of another run is refused."""
         values = {k: v for k, v in values_of(settings).items() if k not in self.free}
@@ -138,7 +140,7 @@ class Fit:
         for column in (self.train.timestamps, self.train.ratings):  # what events may count by
             if column is not None:
                 digest.update(column.tobytes())
-        for beside in (self.train.friends, self.train.item_categories):
-            digest.update(beside.indptr.tobytes())
-            digest.update(beside.indices.tobytes())
+        for name, array in sorted(beside.items()):
+            digest.update(name.encode())
+            digest.update(array.tobytes())
         return f"{type(settings).__name__}-{digest.hexdigest()}"

@@ -58,8 +58,8 @@ class Growth:
 
     @classmethod
     def _of(cls, known: Known, log: Interactions) -> Growth:
-        users = _merged(known.users, log.users, "user")
-        items = _merged(known.items, log.items, "item")
+        users = merged(known.users, log.users, "user")
+        items = merged(known.items, log.items, "item")
         old_users, old_items = users.rows(known.users.series), items.rows(known.items.series)
         event_users = users.rows(log.users.series)[log.user_rows]
         event_items = items.rows(log.items.series)[log.item_rows]
@@ -88,7 +88,12 @@ class Growth:
         return np.searchsorted(keys, users.astype(np.int64) * n_items + items)
 
 
-def _merged(known: IdMap, new: IdMap, what: str) -> IdMap:
+def merged(known: IdMap, new: IdMap, what: str) -> IdMap:
+    """Return the ids of a model and of a log together.
+
+    Raises:
+        DataError: They are text here and integers there.
+    """
     if len(new) and known.is_text != new.is_text:
         kinds = ["text" if ids.is_text else "integers" for ids in (known, new)]
         raise DataError(

@@ -123,6 +123,11 @@ class Recommender(Answers, ABC, Generic[S]):
         return params
 
     @classmethod
+    def unseen(cls, params: dict[str, Any]) -> tuple[str, ...]:
+        """Name the parameters that a model with such ones does not look at."""
+        return ()
+
+    @classmethod
     def has_epochs(cls) -> bool:
         """Whether the model is trained epoch by epoch."""
         return issubclass(cls.settings_class, IterationSettings)

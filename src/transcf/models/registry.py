@@ -96,7 +96,8 @@ def create(name: str, **params: Any) -> Recommender[Any]:
 def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[str, Any]:
     """Return the hyper-parameters of a preset for a model by name.
 
-    A name that stands for parameters of its own keeps them, whatever the preset says.
+    A name that stands for parameters of its own keeps them, whatever the preset says, and what a
+    model with them does not look at is left out.
 
     Args:
         name: One of `available()`.
@@ -110,7 +111,9 @@ def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[s
     from transcf.learning.presets import preset
 
     class_name, variant = _find(name)
-    return preset(class_name, preset_name, dataset) | _variants(class_name)[variant]
+    params = preset(class_name, preset_name, dataset) | _variants(class_name)[variant]
+    unseen = _import(class_name).unseen(params)
+    return {key: value for key, value in params.items() if key not in unseen}
 
 
 def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:

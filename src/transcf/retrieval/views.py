@@ -144,8 +144,9 @@ class SumView:
 
     @property
     def rankable(self) -> Mask:
-        """(n_items,) what may be ranked."""
-        return self.scorers[0].rankable
+        """(n_items,) what all of them may rank."""
+        rankable: Mask = np.logical_and.reduce([scorer.rankable for scorer in self.scorers])
+        return rankable
 
     def linear_form(self) -> LinearForm | None:
         """Return the vectors of all of them, one after the other, where all have some."""

@@ -130,7 +130,8 @@ class Blend(Recommender[BlendSettings]):
             known.users, known.items, known.seen.entry_rows, known.seen.indices
         )
         fit = Fit(blend.name, log, known, validation, FitOptions())
-        blend._take_over(blend._join(models, fit), fit, started)
+        learned = blend._join(models, fit)
+        blend._take_over(learned, replace(fit, known=learned.known), started)
         return blend
 
     def _learn(self, fit: Fit) -> Learned:

@@ -11,11 +11,12 @@ import polars as pl
 
 from transcf.answers import tables
 from transcf.data.logs import as_interactions
-from transcf.data.readers import open_source
+from transcf.data.readers import linked, open_source
 from transcf.data.side import category_table
 from transcf.errors import ParameterError
 from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.learning.forms import FORMS
+from transcf.learning.growth import merged
 from transcf.learning.neural.library import find_device
 from transcf.learning.settings import rules_of
 from transcf.learning.triples import Problem
@@ -31,7 +32,12 @@ from transcf.models.transcf.mixture.exact import ExactMixtureTraining
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.models.transcf.mixture.training import MixtureTraining
 from transcf.models.transcf.neural.learned import Extended
-from transcf.models.transcf.neural.settings import NEURAL_HAS_NO, PART_TITLES, unused_parts
+from transcf.models.transcf.neural.settings import (
+    NEURAL_HAS_NO,
+    PART_TITLES,
+    parts_of,
+    unused_parts,
+)
 from transcf.models.transcf.placing import place_items
 from transcf.models.transcf.settings import (
     AUTO,
@@ -178,7 +184,7 @@ class TransCF(Recommender[TransCFSettings]):
         def restore(arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
             return self._restore(arrays | side.arrays(), known, settings)
 
-        return fit.run(solver(problem, settings, mixing), settings, restore)
+        return fit.run(solver(problem, settings, mixing), settings, restore, side.arrays())
 
     def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:
@@ -191,15 +197,21 @@ class TransCF(Recommender[TransCFSettings]):
         """Give what is learned in another way its own defaults."""
         return own_defaults(params) | params
 
-    def check_params(self) -> None:
-        """Refuse also what the form does not look at."""
-        super().check_params()
-        form, parts = self.settings.form, self.settings.parts
+    @classmethod
+    def unseen(cls, params: dict[str, Any]) -> tuple[str, ...]:
+        """Name what the form and the parts do not look at."""
+        form, parts = params.get("form", TransCFSettings.form), parts_of(params)
         unused = unused_parts(parts) + (NEURAL_HAS_NO if parts else ())
         if form == AUTO or parts:
             unused += tuple(rules_of(SideSettings))
         if form != AUTO:
             unused += MIXTURE_HAS_NO if form == MIXTURE else ONLY_MIXTURE_HAS
+        return unused
+
+    def check_params(self) -> None:
+        """Refuse also what the form does not look at."""
+        super().check_params()
+        form, parts = self.settings.form, self.settings.parts
         if parts and (form not in FORMS or not FORMS[form].has_neighborhoods):
             able = ", ".join(name for name, kind in FORMS.items() if kind.has_neighborhoods)
             raise ParameterError(
@@ -207,7 +219,7 @@ class TransCF(Recommender[TransCFSettings]):
                 f'mapping="network" are for the forms {able}.'
             )
         with_parts = "".join(f" and {part}" for part in parts)
-        for name in unused:
+        for name in self.unseen(self.get_params()):
             value, usual = getattr(self.settings, name), getattr(self.settings_class, name)
             is_rounded = isinstance(usual, float) and math.isclose(value, usual, rel_tol=1e-6)
             if value != usual and not is_rounded:
@@ -237,7 +249,7 @@ class TransCF(Recommender[TransCFSettings]):
 
     # -- new people and things ---------------------------------------------------------------
 
-    def partial_fit(self, log: Any) -> Self:
+    def partial_fit(self, log: Any, *, links: Any = None) -> Self:
         """Add interactions without training again.
 
         New users and items are placed by their neighbours in closed form: users as in
@@ -250,6 +262,8 @@ class TransCF(Recommender[TransCFSettings]):
 
         Args:
             log: New interactions, with old or new ids, in any form that `fit` takes.
+            links: New links, as `read_interactions` takes them, also with people whom the model
+                knows and the log does not have; those of the log are added as well.
 
         Raises:
             DataError: Somebody is not connected to the training data, not even through others.
@@ -264,6 +278,8 @@ class TransCF(Recommender[TransCFSettings]):
         """
         self._check_growing()
         log, learned = as_interactions(log), self._points()
+        if links is not None:
+            log = linked(log, links, merged(learned.known.users, log.users, "user"))
         if isinstance(learned, Mixture):
             return self._add(learned.grown(log))
         by_place = replace(
@@ -303,7 +319,7 @@ class TransCF(Recommender[TransCFSettings]):
         self._check_growing()
         learned = self._points()
         table = category_table(open_source(categories), learned.known.items)
-        if isinstance(learned, Mixture):
+        if isinstance(learned, Mixture | Extended):
             return self._add(learned.with_items(table))
         return self._add(place_items(learned, table))
 

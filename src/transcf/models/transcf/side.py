@@ -11,7 +11,7 @@ import polars as pl
 from transcf.data.csr import Csr
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.side import adjacency
+from transcf.data.side import adjacency, category_matrix
 from transcf.errors import DataError
 from transcf.learning import Arrays
 from transcf.models.transcf.settings import TransCFSettings
@@ -40,11 +40,11 @@ class Side:
             DataError: The log does not have it.
         """
         friends = log.friends if settings.friends else None
-        if friends is not None and log.links is None:
+        if friends is not None and not len(friends.indices):
             raise _missing("friends", settings.friends, "links between users", "links")
         if not settings.category:
             return cls(friends)
-        if log.categories is None:
+        if not len(log.item_categories.indices):
             raise _missing("category", settings.category, "categories of items", "categories")
         return cls(friends, log.item_categories, log.category_names)
 
@@ -79,7 +79,8 @@ class Side:
             old: The new row of each user and of each item that there was.
             more: What is added.
         """
-        (users, items), friends, categories, names = sizes, self.friends, self.categories, ()
+        (users, items), friends, categories = sizes, self.friends, self.categories
+        names: tuple[str, ...] = ()
         if friends is not None:
             rows, ends = old[0][friends.entry_rows], old[0][friends.indices]
             if more.links is not None:
@@ -96,10 +97,7 @@ class Side:
             if more.categories is not None:
                 told = pl.col("item_id").is_in(more.categories["item_id"].implode())
                 table = pl.concat([table.filter(~told), more.categories])
-            names = tuple(table["category"].unique().sort().to_list())
-            columns = np.searchsorted(np.array(names, object), table["category"].to_numpy())
-            shape = (len(items), len(names))
-            categories = adjacency(items.rows(table["item_id"]), columns, shape)
+            categories, names = category_matrix(items, table)
         return Side(friends, categories, names)
 
 

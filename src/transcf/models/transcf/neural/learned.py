@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+import polars as pl
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
@@ -18,6 +19,7 @@ from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.neural.scores import LearnedMap, World, attended
 from transcf.models.transcf.parameters import Parameters
+from transcf.models.transcf.placing import place_items
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
@@ -58,7 +60,7 @@ class Extended(Translated):
         plain = Translated.from_arrays(arrays, known, settings)
         shapes = settings.weight_shapes(settings.dim)
         weights = {name: checked(arrays, name, np.float32, shape) for name, shape in shapes.items()}
-        return cls(known, settings, plain.parameters, weights, plain._means)
+        return cls(plain.known, settings, plain.parameters, weights, plain._means)
 
     @classmethod
     def snapshot(cls, tensors: Arrays, known: Known, settings: TransCFSettings) -> Extended:
@@ -145,7 +147,9 @@ class Extended(Translated):
         q, n = q.astype(np.float64), self.n[items].astype(np.float64)
         if self._parts.attends:
             q = attended(histories.matrix, own.items, b * self._parts.item_scale)
-            n = attended(known.by_item.take(items), own.users, a * self._parts.user_scale)
+            users = known.by_item.take(items)
+            kept = np.where(users.counts[:, None] > 0, 0.0, n)  # of items that nobody has
+            n = kept + attended(users, own.users, a * self._parts.user_scale)
         return a, self._parts.translations(q, n), b
 
     def with_bias(self, offset: Array) -> Extended | None:
@@ -196,6 +200,16 @@ class Extended(Translated):
 
         They are placed as in the form without learned parts, see `grow`.
         """
+        return self._extended(grow(self._plain, log, weights))
+
+    def with_items(self, categories: pl.DataFrame) -> Extended:
+        """Return the same with new items, placed in the same way; see `place_items`."""
+        return self._extended(place_items(self._plain, categories))
+
+    @property
+    def _plain(self) -> Translated:
         settings = replace(self.settings, neighbors="mean", mapping="product")
-        larger = grow(Translated(self.known, settings, self.parameters), log, weights)
-        return Extended(larger.known, self.settings, larger.parameters, self.weights)
+        return Translated(self.known, settings, self.parameters, self._means)
+
+    def _extended(self, plain: Translated) -> Extended:
+        return Extended(plain.known, self.settings, plain.parameters, self.weights, plain._means)

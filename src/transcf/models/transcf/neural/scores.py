@@ -69,7 +69,8 @@ class World:
         users: a, (n_users, dim) float32.
         items: b, (n_items, dim) float32.
         bias: c, (n_items,) float32.
-        n: The mean user of every item, (n_items, dim) float32.
+        n: The mean user of every item, (n_items, dim) float32; of an item that nobody has, what it
+            was placed with.
         by_item: Users of each item.
     """
 
@@ -119,7 +120,8 @@ class World:
             if logits is not None:
                 own = _softmax(self._keys[some] @ past.T) @ past if len(past) else q
                 indptr = self.by_item.indptr[start : start + len(items) + 1]
-                n = softmax_means(indptr, self.by_item.indices, logits, self.users)
+                kept = np.where(np.diff(indptr)[:, None] > 0, np.float32(0), n)  # nobody has it
+                n = kept + softmax_means(indptr, self.by_item.indices, logits, self.users)
             r = self.parts.translations(own, n)
             scores[some] = self.bias[some] - self.form.moved_cost(a, r, items)
 
