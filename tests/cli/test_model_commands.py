@@ -465,6 +465,6 @@ def test_links_and_categories_come_from_files_beside_the_log(
     assert "give read_interactions(..., links=...) (in a shell: --links FILE)" in refusal(
         "evaluate", events, *few
     )
-    assert "speaks of no user of the log" in refusal(
+    assert "has no user column" in refusal(
         "fit", events, *few, "--links", shelves, "--out", tmp_path / "other"
     )
