@@ -531,7 +531,6 @@ def test_layers_are_saved_and_fitted_anew(split: Split, tmp_path: Path) -> None:
         ("itemknn + transcf", "there is itemknn"),
         ("ease + bpr", "there is bpr"),
         ("ease + transcf + transcf-translation", "there is transcf-translation"),
-        ("ease + transcf(form='auto')", r"there is transcf\(form='auto'\)"),
         ("ease(half_life=3.0) + transcf", "half_life=3.0"),
     ],
 )

@@ -36,15 +36,17 @@ class Side:
     def of(cls, log: Interactions, settings: TransCFSettings) -> Side:
         """Take what the settings ask for from a log.
 
+        A log may have links although nobody who is left in it has any: they keep the usual mean.
+
         Raises:
             DataError: The log does not have it.
         """
-        friends = log.friends if settings.friends else None
-        if friends is not None and not len(friends.indices):
+        if settings.friends and log.links is None:
             raise _missing("friends", settings.friends, "links between users", "links")
+        friends = log.friends if settings.friends else None
         if not settings.category:
             return cls(friends)
-        if not len(log.item_categories.indices):
+        if log.categories is None:
             raise _missing("category", settings.category, "categories of items", "categories")
         return cls(friends, log.item_categories, log.category_names)
 
