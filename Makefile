@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/datasets),)
 export TRANSCF_DATA ?= $(abspath ../shared/datasets)
 endif
 
-.PHONY: demo test fuzz setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times study-translations study-side-information study-sparse study-defaults \
+.PHONY: demo test coverage fuzz setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times study-translations study-side-information study-sparse study-defaults \
 	bench-baselines
 .DEFAULT_GOAL := demo
 
@@ -26,6 +26,9 @@ demo: $(CORE)  ## Set up, then train and recommend on built-in data.
 	$(BIN)/transcf demo
 
 test: lint  ## Set up, then lint, check types and run the tests.
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+coverage: $(DEV)  ## The tests once more, slower, with the share of lines that they run.
 	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
 
 fuzz: $(DEV)  ## 100,000 hostile cases, new ones each time, in bounded memory; says what came of them.
