@@ -78,6 +78,19 @@ def test_without_tau_histories_say_nothing(log: Interactions) -> None:
     np.testing.assert_allclose(found - found.mean(axis=1, keepdims=True), lead, atol=2e-5)
 
 
+@pytest.mark.parametrize("item_bias", [True, False])
+def test_debias_takes_popularity_out_of_scores(item_bias: bool) -> None:
+    log = synthesize(users=300, items=40, interactions=3000, seed=2)
+    everybody, popularity = np.arange(log.n_users), np.log(log.by_item.counts)
+
+    def slope(debias: float) -> float:
+        model = TransCF(dim=4, epochs=30, item_bias=item_bias, debias=debias).fit(log)
+        scores = model.score_block(everybody.astype(np.int32)).mean(axis=0)
+        return float(np.polyfit(popularity, scores, 1)[0])
+
+    assert slope(0.0) - slope(1.0) == pytest.approx(1.0, abs=0.2)
+
+
 def test_leaving_an_item_out_changes_the_score_by_what_its_share_says(model: TransCF) -> None:
     learned, oracle = learned_by(model), oracle_of(model)
     for user, item in ((0, 3), (5, 11), (17, 40)):

@@ -50,7 +50,9 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
             assert gradient[place] == pytest.approx(expected, abs=1e-7), (name, place)
 
 
-@pytest.mark.parametrize("changes", [{}, {"tied": True}, {"item_bias": False, "bound": "none"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"tied": True, "debias": 0.7}, {"item_bias": False, "bound": "none"}]
+)
 def test_with_all_negatives_the_fast_solver_learns_the_same(
     log: Interactions, changes: dict[str, Any]
 ) -> None:

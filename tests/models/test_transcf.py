@@ -274,7 +274,7 @@ def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:
 
 
 def test_presets_carry_settings_of_single_datasets(tmp_path: Path) -> None:
-    assert available_presets("TransCF") == ("paper",)
+    assert available_presets("TransCF") == ("paper", "paper-mixture")
     general, own = preset("TransCF", "paper"), preset("TransCF", "paper", "delicious")
     assert general["learning_rate"] != own["learning_rate"]
     assert own["negatives"] == general["negatives"] == 1

@@ -39,6 +39,8 @@ class Dataset:
         marks: Files of which one tells that a folder holds this dataset.
         remotes: Files to fetch; empty if they have to be asked for at `home`.
         paper_size: Users, items and interactions in the paper, where known.
+        split_by_rule: Whether the authors' split follows from the published files: their filter,
+            then each user's largest item number. (Tests compare it with their held-out rows.)
     """
 
     name: str
@@ -50,6 +52,7 @@ class Dataset:
     marks: tuple[str, ...]
     remotes: tuple[Remote, ...] = ()
     paper_size: tuple[int, int, int] | None = None
+    split_by_rule: bool = False
 
 
 _RESEARCH = "Research use, with citation; the files are not passed on with this library."
@@ -147,6 +150,7 @@ _ENTRIES = (
             ),
         ),
         paper_size=(19571, 39702, 605178),
+        split_by_rule=True,
     ),
     Dataset(
         name="pinterest",

@@ -9,13 +9,15 @@ from typing import Any, Unpack
 import numpy as np
 
 from transcf.data.candidates import draw_candidates
-from transcf.data.catalog import download
+from transcf.data.catalog import download, recognize
+from transcf.data.filters import paper_filter
 from transcf.data.interactions import Interactions
 from transcf.data.locations import find_folder, resolve
 from transcf.data.logs import as_interactions
 from transcf.data.logs import open_data as open_data
 from transcf.data.prepared import is_prepared, read_prepared_split
 from transcf.data.public_split import PUBLIC, is_public_split, read_public_split
+from transcf.data.published import CATALOG
 from transcf.data.readers import Reading
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out, temporal_cut
@@ -37,10 +39,10 @@ def open_split(
     """Open a split that fits a protocol.
 
     A saved split is taken as it is, if it fits. For sampled protocols, a prepared folder gives
-    the authors' own split; for the others, Gowalla comes in the parts that others compare on. A log
-    is split by `temporal_cut` for `forward`, and by `leave_one_out` for the others: in time order
-    where there are times, else at random; `Split.how` says which. Sampled protocols get 99 drawn
-    candidates where none are stored.
+    the authors' own split, and so does Book-Crossing, filtered and split by their rules; for the
+    others, Gowalla comes in the parts that others compare on. A log is split by `temporal_cut` for
+    `forward`, and by `leave_one_out` for the others: in time order where there are times, else at
+    random; `Split.how` says which. Sampled protocols get 99 drawn candidates where none are stored.
 
     Args:
         spec: As for `open_data`.
@@ -91,7 +93,9 @@ def _open(
     is_saved = folder is not None and is_saved_split(folder)
     is_public = folder is not None and not sampled and is_public_split(folder)
     if folder is None or not (is_saved or is_public or (sampled and is_prepared(folder))):
-        return open_data(source, **reading)
+        log = open_data(source, **reading)
+        by_rule = sampled and _is_split_by_rule(source)
+        return leave_one_out(paper_filter(log), "paper") if by_rule else log
     if reading:
         raise ParameterError(
             f"{source} is no file: it is split already, so how to read it ({', '.join(reading)}) "
@@ -180,6 +184,15 @@ def _judged(before: Interactions, after: Interactions) -> int:
     users, items = before.by_user.counts > 0, before.by_item.counts > 0
     known = users[after.user_rows] & items[after.item_rows]
     return len(np.unique(after.user_rows[known]))
+
+
+def _is_split_by_rule(source: str | Path) -> bool:
+    """Tell whether the authors' split of a dataset follows from its published files."""
+    if isinstance(source, Path):
+        dataset = recognize(source) if source.is_dir() else None
+    else:
+        dataset = CATALOG.get(source)
+    return dataset is not None and dataset.split_by_rule
 
 
 def _folder(source: str | Path) -> Path | None:

@@ -64,7 +64,9 @@ class TransCF(Recommender[TransCFSettings]):
 
     with w_k = d^-rho for an item d places ago, where events have times (c_i only with `item_bias`).
     It is learned by a softmax over each event and `shared_negatives` drawn items, with Adam, and
-    somebody new needs nothing but a history. See docs/translations.md.
+    somebody new needs nothing but a history. With `debias` the softmax is over s(u, i) + debias
+    log n_i for an item of n_i events, so that scores say what popularity does not. See
+    docs/translations.md.
 
     The published form (`form="translation"`, all of whose settings `TransCF.paper` has) moves a
     user by a product of means: q_u is that of b over the user's items, n_i that of a over the
@@ -168,7 +170,12 @@ class TransCF(Recommender[TransCFSettings]):
         if settings.form == MIXTURE:
             kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
             training = kind(fit.train, settings, fit.beneath)
-            return fit.run(training, settings, self._restore)
+
+            def unbiased(arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
+                bias = arrays["item_bias"] - training.popularity
+                return self._restore(arrays | {"item_bias": bias}, known, settings)
+
+            return fit.run(training, settings, unbiased)
         problem = Problem.of(fit.train, settings)
         if settings.parts:
             device = find_device(self.name, settings.device)

@@ -71,6 +71,13 @@ class MixtureSettings:
         low=0,
         high=1,
     )
+    debias: float = setting(
+        0.0,
+        "How much of an item's popularity scores leave out: this times the logarithm of its "
+        "events. 0 asks what people take, 1 what they take more than others do (mixture).",
+        low=0,
+        high=2,
+    )
     batch_events: int | None = setting(
         None,
         "Events of a batch, at least one whole history (mixture); None takes 1,024, and fewer "

@@ -45,6 +45,10 @@ class MixtureTraining:
         train: What to learn from.
         settings: The model's.
         beneath: Scores that those of the mixture are added to, or None.
+
+    Attributes:
+        popularity: What `debias` adds to the biases while the model learns, and its scores leave
+            out, (n_items,) float32.
     """
 
     def __init__(
@@ -73,7 +77,9 @@ class MixtureTraining:
         generator = np.random.default_rng(settings.random_state)
         drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
         tensors = dict(zip(sizes, drawn, strict=True))
-        tensors["item_bias"] = np.zeros(train.n_items, np.float32)
+        logs = np.log(np.maximum(1, train.by_item.counts))
+        self.popularity = (settings.debias * logs).astype(np.float32)
+        tensors["item_bias"] = self.popularity.copy()
         empty = {name + part: 0 * tensors[name] for name in tensors for part in _PARTS[1:]}
         self.load_tensors(tensors | empty | {"steps": np.zeros(1, np.int64)})
 
