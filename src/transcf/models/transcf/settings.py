@@ -71,6 +71,12 @@ class MixtureSettings:
         low=0,
         high=1,
     )
+    user_rate: float = setting(
+        5.0,
+        "Step size of users, as a multiple of the learning rate: a user moves once an epoch, items "
+        "as often as a batch holds or draws them (mixture).",
+        above=0,
+    )
     batch_events: int | None = setting(
         None,
         "Events of a batch, at least one whole history (mixture); None takes 1,024, and fewer "

@@ -63,16 +63,18 @@ class MixtureTraining:
         taught = np.repeat(histories.counts > 1, histories.counts)
         self._samples, self._weight = int(taught.sum()), float(weights[taught].sum())
         n_drawn, bound = self._dealer.n_drawn, BOUND_POWERS[settings.bound]
-        self._rules = Rules(n_drawn, settings.tied, settings.item_bias, bound)
+        self._rules = Rules(
+            n_drawn, settings.tied, settings.item_bias, bound, float(settings.user_rate)
+        )
         longest = int(histories.counts.max(initial=0))
         self._kernel = kernel_of(settings, train.timestamps is not None, longest)
         self._memory = Memory.of(self._dealer.most_events, n_drawn, train.n_items, self._width)
         sizes = {"user_vectors": train.n_users, "item_vectors": train.n_items}
-        if not settings.tied:
-            sizes["history_vectors"] = train.n_items
         generator = np.random.default_rng(settings.random_state)
         drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
         tensors = dict(zip(sizes, drawn, strict=True))
+        if not settings.tied:  # where the items are: what is taken together draws both near
+            tensors["history_vectors"] = tensors["item_vectors"]
         tensors["item_bias"] = np.zeros(train.n_items, np.float32)
         empty = {name + part: 0 * tensors[name] for name in tensors for part in _PARTS[1:]}
         self.load_tensors(tensors | empty | {"steps": np.zeros(1, np.int64)})
