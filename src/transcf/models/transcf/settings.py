@@ -40,7 +40,7 @@ class MixtureSettings:
         4.0, "How sharply nearness to the items of a history counts (mixture).", low=0, high=10
     )
     beta: float = setting(
-        3.0, "How sharply nearness to the user's own point counts (mixture).", low=0, high=10
+        2.0, "How sharply nearness to the user's own point counts (mixture).", low=0, high=10
     )
     rho: float = setting(
         1.5,
