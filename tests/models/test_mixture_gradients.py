@@ -93,7 +93,7 @@ def step_on(oracle: Oracle, layer: Layer = NO_LAYER) -> tuple[Oracle, float, dic
     stand_for = np.full(n_items, np.log(oracle.stand_for), np.float32)
     log = dealer.log._replace(stand_for=stand_for)
     memory = Memory.of(len(histories.items), n_drawn, n_items, padded_width(dim))
-    rules = Rules(n_drawn, oracle.tied, has_bias=True, power=1)
+    rules = Rules(n_drawn, oracle.tied, has_bias=True, power=1, user_rate=1.0)
     everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
     reach = np.arange(1, n_items + 1) * (n_drawn / n_items)
     dealt = dealer.deal(seed=0, epoch=1)._replace(candidates=everything, reach=reach)
@@ -193,7 +193,8 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
     none = np.zeros((40, 4))
     points = Points(moving(none), moving(none[:30]), moving(none[:30]), Moving(*np.zeros((3, 30))))
     points = points._replace(bias=Moving(*(part.astype(np.float32) for part in points.bias)))
-    rules, found = Rules(n_drawn, tied=False, has_bias=True, power=0), np.zeros(n_items)
+    rules = Rules(n_drawn, tied=False, has_bias=True, power=0, user_rate=1.0)
+    found = np.zeros(n_items)
     parts = kernel, rules, dealer.log, NO_LAYER
     for epoch in range(draws):
         dealt, losses = dealer.deal(seed=0, epoch=epoch), np.zeros((1, SHARDS))

@@ -38,12 +38,14 @@ class Rules(NamedTuple):
         tied: Whether b and p are the same vectors.
         has_bias: Whether c is learned.
         power: How rows are brought into the ball, see `bring_into_ball`.
+        user_rate: How far users are moved, as a multiple of how far items are.
     """
 
     n_drawn: int
     tied: bool
     has_bias: bool
     power: int
+    user_rate: float
 
 
 def run_batches(
@@ -106,7 +108,6 @@ def _take_part(
             looks += 1
             if looks > _PATIENCE:
                 return ticket
-        step = Step(rates[number], rules.power)
         if place < _SHOW:
             deal(log, dealt, number, batch, rules.n_drawn, n_places)
         elif place < _RUN:
@@ -114,12 +115,12 @@ def _take_part(
             begin, stop = n_places * part // _SHOWING, n_places * (part + 1) // _SHOWING
             show_negatives(kernel, batch, points, log.stand_for, negatives, begin, stop)
         elif place < _MOVE:
-            shard = place - _RUN
+            shard, step = place - _RUN, Step(rules.user_rate * rates[number], rules.power)
             losses[number, shard] = run_shard(
                 kernel, layer, batch, points, negatives, work, shard, step
             )
         else:
-            part, size = place - _MOVE, batch.size[0]
+            part, size, step = place - _MOVE, batch.size[0], Step(rates[number], rules.power)
             begin, stop = size * part // _MOVING, size * (part + 1) // _MOVING
             move_items(kernel, batch, points, work, rules.tied, rules.has_bias, step, begin, stop)
         add_to(counters, 1, 1)

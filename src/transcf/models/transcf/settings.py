@@ -40,7 +40,7 @@ class MixtureSettings:
         4.0, "How sharply nearness to the items of a history counts (mixture).", low=0, high=10
     )
     beta: float = setting(
-        3.0, "How sharply nearness to the user's own point counts (mixture).", low=0, high=10
+        2.0, "How sharply nearness to the user's own point counts (mixture).", low=0, high=10
     )
     rho: float = setting(
         1.5,
@@ -77,6 +77,12 @@ class MixtureSettings:
         "events. 0 asks what people take, 1 what they take more than others do (mixture).",
         low=0,
         high=2,
+    )
+    user_rate: float = setting(
+        5.0,
+        "Step size of users, as a multiple of the learning rate: a user moves once an epoch, items "
+        "as often as a batch holds or draws them (mixture).",
+        above=0,
     )
     batch_events: int | None = setting(
         None,

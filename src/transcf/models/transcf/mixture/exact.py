@@ -122,7 +122,7 @@ class ExactMixtureTraining(MixtureTraining):
             slopes.items[:] += slopes.history
         else:
             _move(moving[2], seen, slopes.history, size, word)
-        _move(moving[0], users, slopes.users, size, word)
+        _move(moving[0], users, slopes.users, self._settings.user_rate * size, word)
         _move(moving[1], active, slopes.items, size, word)
         if self._settings.item_bias:
             _move(moving[3], active, slopes.bias, size, "none")

@@ -67,16 +67,18 @@ class MixtureTraining:
         taught = np.repeat(histories.counts > 1, histories.counts)
         self._samples, self._weight = int(taught.sum()), float(weights[taught].sum())
         n_drawn, bound = self._dealer.n_drawn, BOUND_POWERS[settings.bound]
-        self._rules = Rules(n_drawn, settings.tied, settings.item_bias, bound)
+        self._rules = Rules(
+            n_drawn, settings.tied, settings.item_bias, bound, float(settings.user_rate)
+        )
         longest = int(histories.counts.max(initial=0))
         self._kernel = kernel_of(settings, train.timestamps is not None, longest)
         self._memory = Memory.of(self._dealer.most_events, n_drawn, train.n_items, self._width)
         sizes = {"user_vectors": train.n_users, "item_vectors": train.n_items}
-        if not settings.tied:
-            sizes["history_vectors"] = train.n_items
         generator = np.random.default_rng(settings.random_state)
         drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
         tensors = dict(zip(sizes, drawn, strict=True))
+        if not settings.tied:  # where the items are: what is taken together draws both near
+            tensors["history_vectors"] = tensors["item_vectors"]
         logs = np.log(np.maximum(1, train.by_item.counts))
         self.popularity = (settings.debias * logs).astype(np.float32)
         tensors["item_bias"] = self.popularity.copy()
