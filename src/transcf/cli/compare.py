@@ -19,6 +19,7 @@ from transcf.cli._options import (
     Links,
     MinRating,
     NoHeader,
+    NoStore,
     Part,
     Protocol,
     Ratings,
@@ -26,10 +27,12 @@ from transcf.cli._options import (
     Seed,
     Seeds,
     Separator,
+    StorePath,
     Threads,
     Ties,
     check_report,
     command_line,
+    open_store_unless,
     parse_reading,
     read_judging,
     read_params,
@@ -40,7 +43,10 @@ from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
-    from transcf.experiments.runs import Contender
+    from transcf.experiments.contenders import Contender
+
+#: Options that do not change what comes of a comparison.
+_BESIDE = ("report", "files", "out", "store", "no_store", "as_json", "threads")
 
 
 def compare(
@@ -93,6 +99,8 @@ def compare(
         bool, typer.Option("--files/--no-files", help="Whether to write these files.")
     ] = True,
     report: ReportFile = None,
+    store: StorePath = None,
+    no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Fit and judge several models on the same split, and test their differences.
@@ -102,6 +110,7 @@ def compare(
     from transcf.data.report import listed
     from transcf.data.sources import open_split
     from transcf.experiments.comparison import compare_models, suited_to
+    from transcf.experiments.course import Course
     from transcf.experiments.report import results_of, write_report
     from transcf.experiments.reports import write_page
 
@@ -119,15 +128,15 @@ def compare(
     say_left_out(split.train.report)
     contenders = suited_to(split, contenders, budget)
     numbers = range(seed, seed + seeds)
+    kept = open_store_unless(no_store, store)
     with show_steps(len(contenders), "models") as steps:
-        found = compare_models(
-            data, steps.counted(contenders), split, judging, metric, numbers, steps.report
-        )
+        course = Course(split, judging, numbers, steps.report, store=kept, dataset=data)
+        found = compare_models(data, contenders, course, metric, steps.counted)
     if as_json:
         print_json(found.to_dict())
     else:
         print_comparison(found)
-    command = command_line(context, leave_out=("report", "files", "out", "as_json", "threads"))
+    command = command_line(context, leave_out=_BESIDE)
     if files:
         say_written(*write_report(found, out, command))
     if report is not None:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._options import ReportFile, check_report, command_line
+from transcf.cli._options import (
+    NoStore,
+    ReportFile,
+    StorePath,
+    check_report,
+    command_line,
+    open_store_unless,
+)
 from transcf.cli._output import JsonFlag, print_json, print_table, say_written
 from transcf.cli._progress import show_steps
 from transcf.errors import ParameterError
@@ -97,9 +104,15 @@ def study(
             help="Keep what came of it, as --json prints it; reports and tables are made of it.",
         ),
     ] = None,
+    store: StorePath = None,
+    no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a study: settings chosen on validation data, then test, over several seeds."""
+    """Run a study: settings chosen on validation data, then test, over several seeds.
+
+    What is in the store of runs is not run again, so that a study that was ended in any way goes
+    on where it was; the same study may run in several processes at a time, which share the work.
+    """
     from transcf.experiments import load_study, run_study
     from transcf.experiments.results import Results
 
@@ -116,23 +129,24 @@ def study(
             f"{name} runs none of these models on these datasets: choose other ones, or leave out "
             "--models or --datasets."
         )
+    kept = open_store_unless(no_store, store)
     with show_steps(total, "models") as steps:
-        found = list(run_study(plan, steps.report, steps.counted))
+        found = list(run_study(plan, steps.report, steps.counted, kept))
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
-    command = command_line(context, leave_out=("report", "results", "as_json"))
-    kept = Results.of_study(name, plan, found, command)
+    beside = ("report", "results", "store", "no_store", "as_json")
+    outcome = Results.of_study(name, plan, found, command_line(context, leave_out=beside))
     if as_json:
-        print_json(kept.content)
+        print_json(outcome.content)
     else:
         _print(plan, found)
     if results is not None:
-        kept.write(results)
+        outcome.write(results)
         say_written([results])
     if report is not None:
         from transcf.experiments.reports import write_page
 
-        say_written(*write_page(kept, report))
+        say_written(*write_page(outcome, report))
 
 
 def _print(plan: Study, found: Sequence[Comparison]) -> None:
@@ -150,7 +164,7 @@ def _listed(names: str | None) -> list[str] | None:
 
 def _print_runs(plan: Study, comparison: Comparison) -> None:
     """One line for each model, and one below it where there are published figures."""
-    from transcf.experiments.report import future_note, warnings_of
+    from transcf.experiments.report import future_note, stored_note, warnings_of
     from transcf.experiments.results import published_of
 
     protocol = comparison.judging.protocol
@@ -182,6 +196,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         "tried; validation: the metric that chose epochs and settings.",
         legend(plan.metrics, SPREAD),
         future_note(comparison),
+        stored_note(comparison),
     ]
     title = f"{plan.title}: {comparison.dataset} ({protocol})"
     notes += warnings_of(comparison)

@@ -29,7 +29,7 @@ def page_of(results: Results, *, figures: bool = True) -> Page:
     """
     page = Page(results.title, _lead(results))
     summary = page.section("Summary")
-    summary.bullets(sentences.summary(results))
+    summary.key_figures(_key_figures(results)).bullets(sentences.summary(results))
     if not figures:
         summary.note("This report was written without figures: they need 'transcf[plots]'.")
     if len(results.outcomes) > 1:
@@ -60,6 +60,21 @@ def _lead(results: Results) -> str:
     models = {entry.name for outcome in results.outcomes for entry in outcome.entries}
     parts = listed(sorted({outcome.part for outcome in results.outcomes}))
     return f"{counted(len(models), 'model')} on {names}; figures of the {parts} part."
+
+
+def _key_figures(results: Results) -> dict[str, str]:
+    """The best of each table, and how many published figures are reached."""
+    found = {}
+    for outcome in results.outcomes:
+        best = outcome.best(outcome.metric)
+        if best is not None:
+            figure = best.metrics[outcome.metric]["mean"]
+            found[f"best {outcome.metric} on {outcome.title}"] = f"{best.name} {figure:.4f}"
+    beside = sentences.reproduced(results)
+    if beside:
+        reached = sum(one.verdict == "reached" for one in beside)
+        found["published figures reached"] = f"{reached} of {len(beside)}"
+    return found
 
 
 def _heading(outcome: Outcome) -> str:
