@@ -27,6 +27,7 @@ from transcf.cli import (
     renew,
     similar,
     study,
+    tune,
 )
 from transcf.cli._options import INTERRUPTED
 from transcf.errors import TransCFError, brief
@@ -106,6 +107,7 @@ for command in (
     renew.partial_fit,
     evaluate.evaluate,
     compare.compare,
+    tune.tune,
     recommend.recommend,
     similar.similar,
     explain.explain,

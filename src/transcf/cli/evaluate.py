@@ -11,6 +11,7 @@ from transcf.cli._options import (
     Beyond,
     Categories,
     Columns,
+    Config,
     Data,
     Encoding,
     Lengths,
@@ -29,7 +30,7 @@ from transcf.cli._options import (
     Ties,
     parse_reading,
     read_judging,
-    read_params,
+    read_model,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out
 from transcf.errors import DataError, ParameterError
@@ -46,6 +47,7 @@ _OF_FITTING = {
     "model": "--model",
     "settings": "--set",
     "preset": "--preset",
+    "config": "--config",
     "columns": "--column",
     "ratings": "--ratings",
     "min_rating": "--min-rating",
@@ -67,6 +69,7 @@ def evaluate(
     ] = None,
     settings: Settings = None,
     preset: Preset = None,
+    config: Config = None,
     protocol: Protocol = None,
     ties: Ties = "pessimistic",
     part: Part = "test",
@@ -89,13 +92,11 @@ def evaluate(
     if (Path(data) / "model.json").is_file():
         _refuse_fitting(context, data)
         dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
-    elif model is None:
-        raise ParameterError("--model is missing: `transcf models` lists the names.")
     else:
         from transcf.data.sources import open_split
         from transcf.experiments.runs import Contender, run
 
-        params = read_params(model, settings, preset, data)
+        model, params = read_model(model, config, settings, preset, data)
         judging = read_judging(protocol, ties, part, at, beyond)
         reading = parse_reading(
             columns, ratings, min_rating, no_header, separator, encoding, links, categories

@@ -14,7 +14,7 @@ from transcf.errors import ParameterError
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
 from transcf.evaluation.protocols import Part
 from transcf.protocols import protocol_named
-from transcf.tuning import check_budget, settings_to_try
+from transcf.tuning import Budget, settings_to_try
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class ModelPlan:
     preset: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     grid: dict[str, list[Any]] = field(default_factory=dict)
-    budget: str | None = None
+    budget: Any = None
     times: bool = False
     protocols: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
@@ -85,7 +85,7 @@ class ModelPlan:
             raise ParameterError(
                 f"The study has times = {self.times!r} for {title}: write true or false."
             )
-        check_budget(self.budget or "none")
+        Budget.of(self.budget or "none")
         _check_protocols(self.protocols, title)
         if not isinstance(self.datasets, list):
             raise ParameterError(
@@ -126,12 +126,12 @@ class Study:
     models: tuple[ModelPlan, ...]
     paired_tests: str | None = None
     part: Part = "test"
-    budget: str | None = None
+    budget: Any = None
 
     def __post_init__(self) -> None:
         """Check all but the models' parameters before anything is run."""
         protocol_named(self.protocol)
-        check_budget(self.budget or "none")
+        Budget.of(self.budget or "none")
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
             judged = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
             for name in self._names:
