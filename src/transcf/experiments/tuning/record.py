@@ -53,7 +53,7 @@ class Record:
                 known = self._study.user_attrs.get(_ABOUT)
                 if known is None:
                     self._study.set_user_attr(_ABOUT, dict(about))
-            except ModuleNotFoundError as error:
+            except ImportError as error:
                 raise MissingExtraError(f"The database {storage}", "tune") from error
             except (SQLAlchemyError, OSError) as error:
                 reason = str(error).splitlines()[0]
