@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import polars as pl
@@ -22,6 +23,12 @@ settings.load_profile("transcf")
 _DATASETS = Path(__file__).resolve().parents[2] / "shared" / "datasets"
 if _DATASETS.is_dir():
     os.environ.setdefault("TRANSCF_DATA", str(_DATASETS))
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test find what another one, or the user, has run."""
+    monkeypatch.setenv("TRANSCF_RUNS", str(tmp_path_factory.getbasetemp() / uuid4().hex))
 
 
 @pytest.fixture(scope="session")

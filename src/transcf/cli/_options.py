@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from transcf.evaluation.protocols import Part as EvaluationPart
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.judging import Judging
+    from transcf.experiments.store import Store
 
 #: How a program ends that was interrupted from the keyboard.
 INTERRUPTED = 130
@@ -108,6 +109,35 @@ Seeds: TypeAlias = Annotated[
 ]
 Ties: TypeAlias = Annotated[str, typer.Option(help="pessimistic, realistic or optimistic.")]
 Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the model and of the split.")]
+
+#: Where commands that fit and judge keep what came of it.
+StorePath: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        metavar="FOLDER",
+        help="Stored runs: what is there is not run again, and what is run is kept there. Unless "
+        "given: $TRANSCF_RUNS, else runs in the user's cache (~/.cache/transcf).",
+        show_default=False,
+    ),
+]
+NoStore: TypeAlias = Annotated[
+    bool, typer.Option("--no-store", help="Run everything, and keep nothing.")
+]
+
+
+def open_store(folder: Path | None) -> Store:
+    """Return the store of runs that `--store` asks for."""
+    from transcf.experiments.store import Store, default_folder
+
+    return Store(folder or default_folder())
+
+
+def open_store_unless(no_store: bool, folder: Path | None) -> Store | None:
+    """Return the store of runs, or None with `--no-store`."""
+    if folder is not None and no_store:
+        raise ParameterError("--store and --no-store contradict each other: use one of them.")
+    return None if no_store else open_store(folder)
 
 
 def _limit_threads(context: typer.Context, threads: int | None) -> int | None:

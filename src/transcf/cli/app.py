@@ -25,6 +25,7 @@ from transcf.cli import (
     models,
     recommend,
     renew,
+    runs,
     similar,
     study,
     tune,
@@ -95,6 +96,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
+app.add_typer(runs.app, name="runs")
 #: What stands below the options in `--help`.
 _EPILOGS = {
     evaluate.evaluate: help_text("se = standard error over users", "sd = spread of the seeds"),

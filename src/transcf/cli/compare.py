@@ -19,14 +19,17 @@ from transcf.cli._options import (
     Links,
     MinRating,
     NoHeader,
+    NoStore,
     Part,
     Protocol,
     Ratings,
     Seed,
     Seeds,
     Separator,
+    StorePath,
     Threads,
     Ties,
+    open_store_unless,
     parse_reading,
     read_judging,
     read_params,
@@ -37,7 +40,7 @@ from transcf.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
-    from transcf.experiments.runs import Contender
+    from transcf.experiments.contenders import Contender
 
 
 def compare(
@@ -88,6 +91,8 @@ def compare(
     files: Annotated[
         bool, typer.Option("--files/--no-files", help="Whether to write these files.")
     ] = True,
+    store: StorePath = None,
+    no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Fit and judge several models on the same split, and test their differences.
@@ -97,6 +102,7 @@ def compare(
     from transcf.data.report import listed
     from transcf.data.sources import open_split
     from transcf.experiments.comparison import compare_models, suited_to
+    from transcf.experiments.course import Course
 
     judging = read_judging(protocol, ties, part, at, beyond)
     metric = judging.usual_metric if metric is None else metric
@@ -111,10 +117,10 @@ def compare(
     say_left_out(split.train.report)
     contenders = suited_to(split, contenders, budget)
     numbers = range(seed, seed + seeds)
+    kept = open_store_unless(no_store, store)
     with show_steps(len(contenders), "models") as steps:
-        found = compare_models(
-            data, steps.counted(contenders), split, judging, metric, numbers, steps.report
-        )
+        course = Course(split, judging, numbers, steps.report, store=kept, dataset=data)
+        found = compare_models(data, contenders, course, metric, steps.counted)
     if as_json:
         print_json(found.to_dict())
     else:

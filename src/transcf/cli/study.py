@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from transcf.cli._options import NoStore, StorePath, open_store_unless
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._progress import show_steps
 from transcf.errors import ParameterError
@@ -85,9 +86,15 @@ def study(
     seeds: Annotated[
         int | None, typer.Option(help="Runs of every model; as many as the study says.", min=1)
     ] = None,
+    store: StorePath = None,
+    no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a study: settings chosen on validation data, then test, over several seeds."""
+    """Run a study: settings chosen on validation data, then test, over several seeds.
+
+    What is in the store of runs is not run again, so that a study that was ended in any way goes
+    on where it was; the same study may run in several processes at a time, which share the work.
+    """
     from transcf.experiments import load_study, run_study
 
     plan = load_study(name).only(_listed(datasets), _listed(models))
@@ -99,8 +106,9 @@ def study(
             f"{name} runs none of these models on these datasets: choose other ones, or leave out "
             "--models or --datasets."
         )
+    kept = open_store_unless(no_store, store)
     with show_steps(total, "models") as steps:
-        found = list(run_study(plan, steps.report, steps.counted))
+        found = list(run_study(plan, steps.report, steps.counted, kept))
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
     if as_json:
@@ -129,7 +137,7 @@ def _with_published(plan: Study, comparison: Comparison) -> dict[str, Any]:
 
 def _print_runs(plan: Study, comparison: Comparison) -> None:
     """One line for each model, and one below it where there are published figures."""
-    from transcf.experiments.report import future_note, warnings_of
+    from transcf.experiments.report import future_note, stored_note, warnings_of
 
     protocol = comparison.judging.protocol
     beside = protocol is not None and protocol_named(protocol).sampled
@@ -160,6 +168,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         "tried; validation: the metric that chose epochs and settings.",
         legend(plan.metrics, SPREAD),
         future_note(comparison),
+        stored_note(comparison),
     ]
     title = f"{plan.title}: {comparison.dataset} ({protocol})"
     notes += warnings_of(comparison)

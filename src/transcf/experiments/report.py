@@ -15,7 +15,6 @@ from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.significance import LEVEL
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.runs import TIMED_BASELINE, Run
-from transcf.learning.weights import WeightSettings
 from transcf.legend import ERROR, legend
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def _row(comparison: Comparison, done: Run, shown: Sequence[str], searched: bool
         cells.append(_figure(full.mean, full.se))
     p = comparison.p_values.get(done.name)
     cells.append("-" if p is None else f"{p:.2g}{' =' if p >= LEVEL else ''}")
-    cells += [f"{done.seconds:.2f}", _size(done.model.nbytes)]
+    cells += [f"{done.seconds:.2f}", _size(done.first.n_bytes)]
     if searched:
         cells.append(", ".join(f"{key}={value}" for key, value in done.chosen.items()) or "default")
     return cells
@@ -191,17 +190,15 @@ def _notes(comparison: Comparison, shown: Sequence[str]) -> list[str]:
     held_out = f"Held out: {comparison.split}."
     future = future_note(comparison)
     said = [held_out, legend(shown, ERROR), future, tests, times_note(comparison)]
-    return list(filter(None, [*said, *warnings_of(comparison)]))
+    return list(filter(None, [*said, stored_note(comparison), *warnings_of(comparison)]))
 
 
 def times_note(comparison: Comparison) -> str:
     """Say who uses times where others, which could, were not asked to try; nothing elsewhere."""
     able = {
-        done.name: done.model.settings_.uses_times
+        done.name: done.first.times
         for done in comparison.runs
-        if isinstance(done.model.settings_, WeightSettings)
-        and done.model.learned_.known.timed
-        and (done.tried == 1 or done.model.settings_.uses_times)
+        if done.first.times is not None and (done.tried == 1 or done.first.times)
     }
     using = [name for name, uses in able.items() if uses]
     others = [name for name, uses in able.items() if not uses]
@@ -224,6 +221,12 @@ def future_note(comparison: Comparison) -> str:
     if not any(found[name] for found in shares.values()):
         said = "nothing"
     return f"Did not exist yet when the held-out event happened ({name}): {said}."
+
+
+def stored_note(comparison: Comparison) -> str:
+    """Say how much of it was run before; nothing where all was run now."""
+    cells, stored = (sum(getattr(run, n) for run in comparison.runs) for n in ("cells", "stored"))
+    return f"From the store of runs: {stored:,} of {cells:,} fits." if stored else ""
 
 
 def warnings_of(comparison: Comparison) -> list[str]:
