@@ -16,11 +16,14 @@ from transcf.cli._options import (
     Links,
     MinRating,
     NoHeader,
+    NoStore,
     Protocol,
     Ratings,
     Seed,
     Separator,
+    StorePath,
     Threads,
+    open_store_unless,
     parse_reading,
     read_params,
     read_preset,
@@ -100,6 +103,8 @@ def tune(
     categories: Categories = None,
     seed: Seed = 0,
     threads: Threads = None,
+    store: StorePath = None,
+    no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Choose the settings of a model on validation data; the test part is not looked at.
@@ -117,13 +122,15 @@ def tune(
     reading = parse_reading(
         columns, ratings, min_rating, no_header, separator, encoding, links, categories
     )
+    kept = open_store_unless(no_store, store)
     split = open_split(data, protocol, seed=seed, **reading)
     say_left_out(split.train.report)
     with show_steps(trials, "trials") as steps:
         found = run(
             split, model, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
             space=space, params=params, start=start, seed=seed, jobs=jobs, minutes=minutes,
-            prune=prune, storage=storage, study=study, on_trial=_Progress(steps),
+            prune=prune, storage=storage, study=study, dataset=data,
+            store=None if kept is None else kept.folder, on_trial=_Progress(steps),
         )  # fmt: skip
     if as_json:
         print_json({"dataset": data, **found.to_dict()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -133,21 +133,6 @@ class Search:
     def _key(self, setting: Mapping[str, Any]) -> str:
         """Name what a setting comes to; the defaults are the same however they are said."""
         return json.dumps({**self.usual, **setting}, sort_keys=True)
-
-
-class Listed:
-    """Proposes settings from a list, in order; `Search` with nothing to search."""
-
-    def __init__(self, settings: Sequence[Mapping[str, Any]]) -> None:
-        """Keep them."""
-        self._settings = iter(settings)
-
-    def ask(self) -> Mapping[str, Any] | None:
-        """Return the next one, or None after the last."""
-        return next(self._settings, None)
-
-    def tell(self, tried: Tried) -> None:
-        """Take no note: what comes next is settled."""
 
 
 def _tpe() -> Callable[..., dict[str, Any]]:

@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from transcf.data.split import Split
-from transcf.errors import MissingExtraError, ParameterError, TransCFError
 from transcf.evaluation import Validation
+from transcf.experiments.contenders import Contender
+from transcf.experiments.course import as_tried, trial
+from transcf.experiments.store import Store
+from transcf.experiments.work import finish
 from transcf.models.recommender import Recommender
-from transcf.models.registry import create, model_class
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Epoch
 from transcf.tuning.search import Tried
@@ -41,12 +43,18 @@ class Task:
 
     def make(self, setting: Mapping[str, Any]) -> Recommender[Any]:
         """Make the model; a seed that is set by name wins over the general one."""
-        return make_model(self.model, self.seed, {**self.params, **setting})
+        return Contender(self.model, self.model, self.params).make(self.seed, setting)
 
 
 @dataclass(frozen=True)
 class Bench:
     """A task and its data; every trial of it is judged by the same people.
+
+    Attributes:
+        task: What trials have in common.
+        split: Where; its test part is not looked at.
+        store: Where finished trials are kept and taken from, or None.
+        dataset: Name of the data, for who looks at the store.
 
     Example:
         >>> from transcf import open_split
@@ -57,11 +65,8 @@ class Bench:
 
     task: Task
     split: Split
-
-    @classmethod
-    def of(cls, folder: str, task: Mapping[str, Any]) -> Self:
-        """Open a saved split, and a task as `dataclasses.asdict` writes it."""
-        return cls(Task(**task), Split.load(folder))
+    store: Store | None = None
+    dataset: str = ""
 
     @cached_property
     def validation(self) -> Validation:
@@ -69,7 +74,7 @@ class Bench:
         return Validation.of(self.split, self.task.protocol, metric=self.task.metric)
 
     def run(self, setting: Mapping[str, Any], is_behind: IsBehind | None = None) -> Tried:
-        """Fit and judge.
+        """Fit and judge, unless the store has it.
 
         Args:
             setting: On top of what the task sets.
@@ -83,31 +88,22 @@ class Bench:
         """
         model = self.task.make(setting)
         curve: dict[int, float] = {}
-        started = time.perf_counter()
         options = FitOptions(progress=False, on_epoch=_watch(model, curve, is_behind))
+        about = {"dataset": self.dataset, "model": self.task.model}
+        started = time.perf_counter()
+        job = trial(
+            model,
+            self.split.train,
+            self.validation,
+            options=lambda: options,
+            store=self.store,
+            about=about,
+        )
         try:
-            model.fit(self.split.train, self.validation, options)
-            if model.report_.get("ending") == "interrupted":
-                raise KeyboardInterrupt
-            figure = self.validation(model)
+            return as_tried(setting, finish(job))
         except _Behind:
-            return Tried(setting, "pruned", max(curve.values()), _since(started), curve=curve)
-        except (ParameterError, MissingExtraError):
-            raise
-        except TransCFError as error:
-            return Tried(setting, "failed", None, _since(started), curve=curve, reason=str(error))
-        return Tried(setting, "complete", figure, _since(started), model.best_epoch_, curve)
-
-
-def make_model(name: str, seed: int, params: Mapping[str, Any]) -> Recommender[Any]:
-    """Make a model; a seed among the parameters wins over the general one.
-
-    Example:
-        >>> make_model("random", 3, {}), make_model("ease", 3, {"regularization": 5.0})
-        (Random(random_state=3), EASE(regularization=5.0))
-    """
-    has_seed = "random_state" in model_class(name).rules()
-    return create(name, **{**({"random_state": seed} if has_seed else {}), **params})
+            seconds = round(time.perf_counter() - started, 3)
+            return Tried(setting, "pruned", max(curve.values()), seconds, curve=curve)
 
 
 class _Behind(Exception):  # noqa: N818 - it ends a fit, and nothing is wrong
@@ -129,7 +125,3 @@ def _watch(
             raise _Behind
 
     return on_epoch
-
-
-def _since(started: float) -> float:
-    return round(time.perf_counter() - started, 4)

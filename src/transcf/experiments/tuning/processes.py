@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from transcf.errors import ParameterError
-from transcf.experiments.tuning.bench import IsBehind, Task
+from transcf.experiments.tuning.bench import Bench, IsBehind
 from transcf.tuning.search import Tried
 
 #: What libraries read when they start.
@@ -24,13 +24,15 @@ class Worker:
 
     Args:
         folder: Where the split is saved.
-        task: What trials have in common.
+        bench: What it does there.
         threads: How many it may use for everything.
     """
 
-    def __init__(self, folder: Path, task: Task, threads: int) -> None:
+    def __init__(self, folder: Path, bench: Bench, threads: int) -> None:
         """Keep what it takes to start; the first trial does."""
-        self._words = [str(folder), json.dumps(asdict(task)), str(threads)]
+        store = "" if bench.store is None else str(bench.store.folder.absolute())
+        task = json.dumps(asdict(bench.task))
+        self._words = [str(folder), task, store, bench.dataset, str(threads)]
         self._environment = {**os.environ, **dict.fromkeys(_LIMITS, str(threads))}
         self._process: subprocess.Popen[str] | None = None
 

@@ -19,6 +19,7 @@ from transcf.data.sources import as_split, usual_protocol
 from transcf.data.split import Split
 from transcf.errors import MissingExtraError, ParameterError, shown
 from transcf.evaluation.validation import validation_metric
+from transcf.experiments.store import Store
 from transcf.experiments.tuning.bench import Bench, Task
 from transcf.experiments.tuning.processes import Worker
 from transcf.experiments.tuning.result import Tuning
@@ -52,6 +53,8 @@ def tune(
     prune: bool = True,
     storage: str | Path | None = None,
     study: str | None = None,
+    store: str | Path | None = None,
+    dataset: str | None = None,
     on_trial: OnTrial | None = None,
 ) -> Tuning:
     """Try settings of a model on validation data; the test part is not looked at.
@@ -78,6 +81,9 @@ def tune(
         storage: Database of what was tried: a SQLite file or a URL; None keeps no record. What is
             on record is not tried again.
         study: Name of the trials in it; unless given, one that follows from all they depend on.
+        store: Folder of stored runs: trials that were run before are taken from there, whoever ran
+            them, and those that run to their end are kept there; None runs everything.
+        dataset: Name of the data in the store.
         on_trial: Called with what is known so far, before the first trial and after each.
 
     Raises:
@@ -97,7 +103,9 @@ def tune(
     task = Task(canonical_name(model), fixed, metric or validation_metric(protocol), protocol, seed)
     task.make({}).check_params()
     split = as_split(data, protocol, seed=seed)
-    bench = Bench(replace(task, protocol=protocol or usual_protocol(split)), split)
+    task = replace(task, protocol=protocol or usual_protocol(split))
+    name = dataset or (str(data) if isinstance(data, str | Path) else "data")
+    bench = Bench(task, split, None if store is None else Store(store), name)
     bench.validation  # noqa: B018 - a metric that there is not is refused before the first fit
     timed = split.train.timestamps is not None
     search = Search(task.model, budget, fixed=params, start=start, seed=seed, timed=timed)
@@ -150,8 +158,7 @@ class _Loop:
         threads = max(1, thread_count() // jobs)
         with _saved(bench.split) as folder, ExitStack() as stack:
             workers = [
-                stack.enter_context(closing(Worker(folder, bench.task, threads)))
-                for _ in range(jobs)
+                stack.enter_context(closing(Worker(folder, bench, threads))) for _ in range(jobs)
             ]
             pool = stack.enter_context(ThreadPoolExecutor(jobs))
             done = [pool.submit(self._work, worker) for worker in workers]
@@ -217,7 +224,7 @@ def _about(bench: Bench, budget: Budget) -> dict[str, Any]:
         "protocol": task.protocol,
         "seed": task.seed,
         "space": budget.space,
-        "data": bench.validation.fingerprint,
+        "data": bench.split.digest,
         "version": __version__,
     }
 

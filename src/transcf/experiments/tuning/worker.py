@@ -1,4 +1,4 @@
-"""A process that runs trials for another one; its words are the folder of a split, task, threads.
+"""A process that runs trials for another one; its words are data, task, store and threads.
 
 It reads a setting from each line of standard input and answers with lines of JSON: the curve after
 every validated epoch, to which the other side says whether to go on, and at the end the trial. It
@@ -16,15 +16,18 @@ from dataclasses import asdict
 from queue import SimpleQueue
 from typing import Any, TextIO
 
+from transcf.data.split import Split
 from transcf.errors import MissingExtraError, ParameterError
-from transcf.experiments.tuning.bench import Bench
+from transcf.experiments.store import Store
+from transcf.experiments.tuning.bench import Bench, Task
 from transcf.threads import use_threads
 
 
-def main(folder: str, task: str, threads: str) -> None:
+def main(folder: str, task: str, store: str, dataset: str, threads: str) -> None:
     """Run trials until there are no more lines."""
     answers, sys.stdout = sys.stdout, sys.stderr  # whatever else is printed is no answer
-    bench = Bench.of(folder, json.loads(task))
+    kept = Store(store) if store else None
+    bench = Bench(Task(**json.loads(task)), Split.load(folder), kept, dataset)
     lines = SimpleQueue[str]()
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
 
