@@ -117,8 +117,8 @@ class SpreadTraining:
             return EpochStats(loss, done[0].samples)
         raise LostWorkersError(
             f"Workers were lost {_ATTEMPTS} times in epoch {number}: look for what ends them "
-            "(memory, most of all), or take fewer workers. A checkpoint lets the run go on from the "
-            "last epoch."
+            "(memory, most of all), or take fewer workers. A checkpoint lets the run go on from "
+            "the last epoch."
         )
 
     def facts(self) -> dict[str, Any]:
