@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from transcf import Interactions, create, load, synthesize
 from transcf.cluster import Cluster
+from transcf.cluster.scoring import recommend_all
+from transcf.errors import DataError
 from transcf.models.recommender import Recommender
 from transcf.training import FitOptions
 from transcf.training.trainable import Epoch
@@ -107,3 +110,30 @@ def test_a_driver_that_was_killed_goes_on(tmp_path: Path, alone: Recommender[Any
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() in (["2", "3", "4"], ["3", "4"])
     check_same(load(tmp_path / "model"), alone)
+
+
+@pytest.mark.usefixtures("session")
+def test_lists_for_everybody_in_parts(tmp_path: Path, alone: Recommender[Any]) -> None:
+    alone.save(tmp_path / "model")
+    expected = pl.read_parquet(alone.recommend_all(tmp_path / "all.parquet", k=3))
+    cluster, out = Cluster(workers=2, threads=1), tmp_path / "parts"
+
+    def ask(k: int = 3) -> None:
+        recommend_all(tmp_path / "model", out, k, cluster=cluster, part_users=150)
+
+    ask()
+    assert pl.read_parquet(sorted(out.glob("part-*.parquet"))).equals(expected)
+    kept, lost = out / "part-00000.parquet", out / "part-00002.parquet"
+    before = kept.stat().st_mtime_ns
+    lost.unlink()
+    ask()
+    assert pl.read_parquet(sorted(out.glob("part-*.parquet"))).equals(expected)
+    assert kept.stat().st_mtime_ns == before
+    with pytest.raises(DataError, match=r"another question \(other k\)"):
+        ask(4)
+    (out / "parts.json").write_text("{")
+    with pytest.raises(DataError, match="is damaged"):
+        ask()
+    (out / "parts.json").unlink()
+    with pytest.raises(DataError, match="not empty"):
+        ask()
