@@ -28,6 +28,7 @@ ROOMS = [
     "models",
     "tuning",
     "experiments",
+    "cluster",
     "cli",
 ]
 

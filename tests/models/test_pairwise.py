@@ -203,7 +203,9 @@ def test_on_average_an_epoch_takes_the_expected_step() -> None:
     settings = BPRSettings(
         dim=4, samples_per_user=200, learning_rate=1e-9, regularization=0, bias_regularization=0
     )
-    solver = LogisticSolver(problem, settings, dtype=np.float64, block_bytes=20 * LANES * 4)
+    solver = LogisticSolver(
+        problem, settings, np.float64, LogisticSolver.outline(problem, settings, 20 * LANES * 4)
+    )
     assert len(solver._dealer.strata.starts) - 1 >= 3
     moved = {name: np.zeros_like(values) for name, values in at.items()}
     for epoch in range(150):

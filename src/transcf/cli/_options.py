@@ -13,6 +13,7 @@ from transcf.errors import ParameterError
 from transcf.protocols import PROTOCOLS, help_on_protocols
 
 if TYPE_CHECKING:
+    from transcf.cluster import Cluster
     from transcf.data.readers import Reading
     from transcf.evaluation.protocols import Part as EvaluationPart
     from transcf.evaluation.ranks import Ties as EvaluationTies
@@ -169,6 +170,29 @@ Threads: TypeAlias = Annotated[
         "Results do not depend on it.",
     ),
 ]
+Workers: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Spread the training over so many processes, for models that train in rounds."
+    ),
+]
+ClusterAddress: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="auto|ADDRESS",
+        help="Ray cluster of the workers; else one is started on this machine, and ended.",
+    ),
+]
+
+
+def parse_cluster(workers: int | None, address: str | None) -> Cluster | None:
+    """Say where to train; None trains in this process."""
+    if workers is None and address is None:
+        return None
+    from transcf.cluster import Cluster
+
+    return Cluster(workers=workers or 2, address=address)
 
 
 def parse_reading(

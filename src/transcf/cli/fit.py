@@ -11,6 +11,7 @@ import typer
 from transcf.cli._options import (
     INTERRUPTED,
     Categories,
+    ClusterAddress,
     Columns,
     Config,
     Data,
@@ -25,7 +26,9 @@ from transcf.cli._options import (
     Separator,
     Settings,
     Threads,
+    Workers,
     absolute_name,
+    parse_cluster,
     parse_reading,
     read_model,
 )
@@ -60,6 +63,8 @@ def fit(
     categories: Categories = None,
     seed: Seed = 0,
     threads: Threads = None,
+    workers: Workers = None,
+    cluster: ClusterAddress = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Replace the checkpoint of another run.")
@@ -72,7 +77,8 @@ def fit(
     """Choose a model's epoch on held-out events of DATA, fit it on all events, and save it.
 
     Models that train in epochs leave checkpoints beside the folder until they are done. Ctrl-C
-    saves no model, keeps the checkpoint for --resume, and ends with 130.
+    saves no model, keeps the checkpoint for --resume, and ends with 130. With --workers the users
+    are spread over processes of a Ray cluster, and the model is the same to the last bit.
     """
     from transcf.data.sources import open_log_and_split, usual_protocol
     from transcf.evaluation import Validation
@@ -94,7 +100,8 @@ def fit(
     checkpoints = out.with_name(f"{out.name}.checkpoint")
     if resume and not checkpoints.exists():
         typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)
-    options = FitOptions(checkpoint=checkpoints, resume=resume, fresh=fresh)
+    spread = parse_cluster(workers, cluster)
+    options = FitOptions(checkpoint=checkpoints, resume=resume, fresh=fresh, cluster=spread)
     if not hold_out:
         done = fit_for_use(made, log, split, validation, options)
     elif protocol_named(protocol).refit:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
-from transcf.cli._options import Threads
+from transcf.cli._options import ClusterAddress, Threads, Workers, parse_cluster
 from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
 from transcf.errors import DataError, ParameterError
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from transcf.answers.filters import Fallback
+    from transcf.cluster import Cluster
     from transcf.data.ids import Id, IdMap
     from transcf.data.interactions import Mask
     from transcf.models.recommender import Recommender
@@ -66,10 +67,22 @@ def recommend(
         ),
     ] = "raise",
     threads: Threads = None,
+    workers: Workers = None,
+    cluster: ClusterAddress = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Recommend items with the model in DIR."""
+    """Recommend items with the model in DIR.
+
+    With --all and --workers, lists are made by processes of a Ray cluster, and --out is a folder
+    of Parquet files; the same command goes on with those that are missing.
+    """
     _check_who(user, users_file, everybody, history, out)
+    spread = parse_cluster(workers, cluster)
+    if spread is not None:
+        if not everybody or form is not None or out == "-" or on_unknown != "raise":
+            raise ParameterError("--workers and --cluster are for --all with --out FOLDER alone.")
+        _recommend_on(spread, folder, Path(str(out)).expanduser(), k, not with_seen, as_json)
+        return
     check_out(out, form, as_json)
     if on_unknown not in _POLICIES:
         raise ParameterError(
@@ -94,6 +107,20 @@ def recommend(
     filters = Filters(exclude_seen=not with_seen, on_unknown=policy)
     pieces = recommendation_pieces(model.learned_, who, k, filters)
     show(f"{model.name} recommends", pieces, out, form, as_json)
+
+
+def _recommend_on(
+    spread: Cluster, folder: Path, out: Path, k: int, exclude_seen: bool, as_json: bool
+) -> None:
+    """Let a cluster write the lists of everybody."""
+    from transcf.cluster.scoring import recommend_all
+
+    recommend_all(folder, out, k, cluster=spread, exclude_seen=exclude_seen)
+    facts = {"folder": str(out), "parts": len(list(out.glob("*.parquet")))}
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts(f"Wrote {out}", facts)
 
 
 def _say_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> None:

@@ -131,13 +131,30 @@ def _push_to_users(
         bring_into_ball(users, a, dim, power)
 
 
-def average_users(users: Array, items: Array, dim: int, strata: Strata, item_share: Array) -> None:
-    """n_i = mean of a_u over the users u of i, and m_i = 0.
+def average_users(
+    users: Array, items: Array, dim: int, strata: Strata, item_share: Array,
+    blocks: range | None = None,
+) -> None:  # fmt: skip
+    """n_i += a_u / |N_i| over the users u of i, and m_i = 0: the mean, where n_i was 0.
 
     Goes block by block, because a block's rows fit the cache while the users stream by.
+
+    Args: as `average_items`, item_share: 1 / |N_i| in dealt order, (n_active,), and blocks: which
+        of them; all unless given.
     """
-    work = partial(_average_users, users, items, dim, strata, item_share)
-    share(len(strata.starts) - 1, work)
+    blocks = range(len(strata.starts) - 1) if blocks is None else blocks
+
+    def work(first: int, end: int) -> None:
+        _average_users(
+            users, items, dim, strata, item_share, blocks.start + first, blocks.start + end
+        )
+
+    share(len(blocks), work)
+
+
+def clear_means(items: Array, dim: int) -> None:
+    """n_i = 0 for all items."""
+    items.reshape(-1, 3, dim)[:, 1] = 0
 
 
 @compiled
@@ -150,7 +167,7 @@ def _average_users(
     n_blocks = len(starts) - 1
     for b in range(first_block, end_block):
         for place in range(starts[b], starts[b + 1]):
-            clear(items, (3 * place + 1) * dim, 2 * dim)
+            clear(items, (3 * place + 2) * dim, dim)
         for g in range(len(groups) - 1):
             stratum = g * n_blocks + b
             for visit in range(visits[stratum], visits[stratum + 1]):

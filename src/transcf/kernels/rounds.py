@@ -35,12 +35,16 @@ class PackedRows(NamedTuple, Generic[Extra]):
 
 
 class Rounds(NamedTuple):
-    """Which rounds of which epoch, from `begin` to before `end`; `seed` is the run's."""
+    """Which rounds of which epoch, from `begin` to before `end`; `seed` is the run's.
+
+    Where a process has some of the groups only, `first_group` is how many come before them.
+    """
 
     seed: int
     epoch: int
     begin: int
     end: int
+    first_group: int = 0
 
 
 class Nearest(NamedTuple):
@@ -155,6 +159,8 @@ def run_rounds(
 ) -> None:
     """Run some rounds: in round r, group g meets block (g + r) modulo the blocks.
 
+    With some of the groups only, one round at a time, since others have its blocks next.
+
     Args:
         rates: step sizes; the class picks the model.
         rows: what training changes.
@@ -203,9 +209,10 @@ def _take_part(
             looks += 1
             if looks > PATIENCE:
                 return ticket
-        b = (g + rounds.begin + r) % n_blocks
+        group = rounds.first_group + g
+        b = (group + rounds.begin + r) % n_blocks
         s = g * n_blocks + b
-        state = stream(rounds.seed, rounds.epoch, TRAINING, s)
+        state = stream(rounds.seed, rounds.epoch, TRAINING, group * n_blocks + b)
         _stratum(rates, rows, dim, strata, user_samples, g, b, state, totals[s])
         add_to(counters, 1 + g, 1)
         ticket = add_to(counters, 0, 1)

@@ -18,6 +18,7 @@ from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.learning.settings import values_of
 from transcf.learning.trend import Trend
+from transcf.learning.triples import Problem
 from transcf.storage.tensors import Arrays
 from transcf.training.loop import DivergedRunError, Outcome, Plan, train
 from transcf.training.options import FitOptions
@@ -118,6 +119,30 @@ class Fit:
             if self.outcome is not None:
                 self.report |= self.outcome.facts()
         return learned(trainable.tensors())
+
+    def run_in_rounds(
+        self,
+        solver: Any,
+        problem: Problem,
+        settings: S,
+        snapshot: Callable[[Arrays, Known, S], Learned],
+    ) -> Learned:
+        """Train a solver in rounds, here or on the cluster of the options; otherwise as `run`.
+
+        Args:
+            solver: Its class.
+            problem: What to learn from.
+            settings: How.
+            snapshot: As for `run`.
+        """
+        if self.options.cluster is None:
+            return self.run(solver(problem, settings), settings, snapshot)
+        spread = self.options.cluster.spread(solver, problem, settings)
+        try:
+            return self.run(spread, settings, snapshot)
+        finally:
+            spread.close()
+            self.report["cluster"] = spread.facts()
 
     def with_trend(self, learned: Learned) -> Learned:
         """Add the trend to scores, where there is one."""

@@ -19,11 +19,12 @@ import numpy.typing as npt
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.pairwise import HingeExtra, HingeRates, LogisticRates, NoExtra
 from transcf.kernels.ranked_draws import RankedRates, Rankings
-from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
+from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.rows import padded_width, unpadded
+from transcf.learning.crew import Crew, sums_of
 from transcf.learning.families import TripleSettings
 from transcf.learning.first_vectors import first_vectors
-from transcf.learning.triples import BLOCK_BYTES, Dealer, Problem
+from transcf.learning.triples import BLOCK_BYTES, Dealer, Outline, Problem
 from transcf.storage.tensors import Arrays
 from transcf.training.trainable import EpochStats
 
@@ -39,7 +40,8 @@ class PairwiseSolver(ABC, Generic[S]):
         problem: What to learn from.
         settings: The model's.
         dtype: float32, or float64 to compare with formulas.
-        block_bytes: Largest size of a block of items.
+        outline: Groups and blocks, where a process has some of the users only.
+        crew: Who trains, then.
     """
 
     def __init__(
@@ -47,21 +49,21 @@ class PairwiseSolver(ABC, Generic[S]):
         problem: Problem,
         settings: S,
         dtype: type[np.floating[Any]] = np.float32,
-        block_bytes: int = BLOCK_BYTES,
+        outline: Outline | None = None,
+        crew: Crew | None = None,
     ) -> None:
-        """Lay out groups and blocks, and draw the first vectors."""
+        """Make room, and draw the first vectors."""
         self._problem, self._settings = problem, settings
+        self._outline, self._crew = outline or self.outline(problem, settings), crew or Crew()
         shape = (problem.n_users, problem.n_items)
         generator = np.random.default_rng(settings.random_state)
         users, items = first_vectors(shape, settings.dim, settings.init_scale, generator, dtype)
         bias = np.zeros(problem.n_items, dtype)
         self._tensors = {"user_vectors": users, "item_vectors": items, "item_bias": bias}
-        samples = problem.samples_of_users(settings.samples_per_user)
-        self._triples = samples.sum()
         sizes = np.maximum(1, np.diff(problem.user_indptr))
-        self._samples_per_item = (samples / sizes).astype(np.float32)
+        self._samples_per_item = (self._outline.samples / sizes).astype(np.float32)
         self._dim = padded_width(settings.dim)
-        self._dealer = Dealer(problem, self._dim, samples, block_bytes)
+        self._dealer = Dealer(problem, self._outline)
         n_active = len(problem.active_items)
         self._rows: PackedRows[NoExtra] = PackedRows(
             users=aligned_zeros((problem.n_users * self._dim,), dtype),
@@ -69,6 +71,12 @@ class PairwiseSolver(ABC, Generic[S]):
             bias=np.zeros(n_active, dtype),
             extra=NoExtra(),
         )
+
+    @classmethod
+    def outline(cls, problem: Problem, settings: S, block_bytes: int = BLOCK_BYTES) -> Outline:
+        """Lay out groups and blocks for all users."""
+        samples = problem.samples_of_users(settings.samples_per_user)
+        return Outline.of(problem, padded_width(settings.dim), samples, block_bytes)
 
     def tensors(self) -> Arrays:
         """Return `user_vectors`, `item_vectors` and `item_bias`."""
@@ -88,11 +96,15 @@ class PairwiseSolver(ABC, Generic[S]):
         totals = np.zeros((len(strata.visits) - 1, 3))
         for begin, end in pairwise(self._cuts()):
             rows = PackedRows(*self._rows[:3], extra=self._prepare(dtype))
-            rounds = Rounds(self._settings.random_state, number, begin, end)
-            run_rounds(rates, rows, self._dim, strata, self._samples_per_item, rounds, totals)
-        loss, _, triples = totals.sum(axis=0)
-        self._unpack(order, int(triples))
-        return EpochStats(loss / max(1, triples), int(triples))
+            rounds = Rounds(
+                self._settings.random_state, number, begin, end, self._outline.first_group
+            )
+            self._crew.run_rounds(
+                rates, rows, self._dim, strata, self._samples_per_item, rounds, totals
+            )
+        loss, triples = sums_of(self._crew.all_of(totals)[0])
+        self._unpack(order, triples)
+        return EpochStats(loss / max(1, triples), triples)
 
     # -- what a subclass decides -------------------------------------------------------------
 

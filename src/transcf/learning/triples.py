@@ -1,9 +1,10 @@
 """What all models share that learn from triples (u, i, j): a user, an item of theirs, one not.
 
-`Problem` is what to learn from, `Dealer` sorts it into the strata of an epoch.
+`Problem` is what to learn from, `Outline` says which groups and blocks there are, `Dealer` sorts
+the interactions into the strata of an epoch. A process may have some of the groups only (`part`).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -63,6 +64,18 @@ class Problem:
         users = found.of_users if found.between_users else np.empty(0)
         return cls(*views, weights=found.within_users, users=users)
 
+    def part(self, first: int, end: int) -> Self:
+        """Keep the users first..end-1, who are counted from 0 then; items count as before."""
+        begin, stop = self.user_indptr[[first, end]]
+        return replace(
+            self,
+            user_indptr=self.user_indptr[first : end + 1] - begin,
+            user_indices=self.user_indices[begin:stop],
+            item_indices=np.empty(0, np.int32),  # nobody who trains in rounds looks at it
+            weights=self.weights[begin:stop] if len(self.weights) else self.weights,
+            users=self.users[first:end] if len(self.users) else self.users,
+        )
+
     @property
     def n_users(self) -> int:
         """Number of user rows."""
@@ -91,34 +104,80 @@ class Problem:
         return samples * self.users / scale
 
 
-class Dealer:
-    """Deals the items into blocks and sorts the interactions into strata, anew in every epoch.
+@dataclass(frozen=True)
+class Outline:
+    """Groups of users and blocks of items; neither depends on threads or processes.
 
-    Neither groups nor blocks depend on the number of threads.
-
-    Args:
-        problem: the interactions.
-        row_length: float32 numbers in the row of an item.
-        samples: triples of every user and epoch, (n_users,).
-        block_bytes: largest size of a block's rows.
+    Attributes:
+        groups: Where the groups of users begin, and where the last one ends, (n_groups + 1,).
+        n_blocks: Blocks of items, at least as many as there are groups in all.
+        samples: Triples of every user and epoch, (n_users,).
+        triples: Triples of an epoch, those of other parts included.
+        interactions: Interactions, those of other parts included.
+        first_group: How many groups other parts have before this one.
     """
 
-    def __init__(
-        self, problem: Problem, row_length: int, samples: Array, block_bytes: int = BLOCK_BYTES
-    ) -> None:
-        """Lay out groups and blocks."""
-        self._problem = problem
+    groups: Array
+    n_blocks: int
+    samples: Array
+    triples: float
+    interactions: int
+    first_group: int = 0
+
+    @classmethod
+    def of(
+        cls, problem: Problem, row_length: int, samples: Array, block_bytes: int = BLOCK_BYTES
+    ) -> Self:
+        """Lay out groups and blocks.
+
+        Args:
+            problem: The interactions.
+            row_length: float32 numbers in the row of an item.
+            samples: Triples of every user and epoch, (n_users,).
+            block_bytes: Largest size of a block's rows.
+        """
         n_active = len(problem.active_items)
         wanted = -(-n_active * row_length * 4 // block_bytes)
         n_blocks = max(1, wanted, min(FEWEST_BLOCKS, n_active // SMALLEST_BLOCK))
         triples = samples.sum()
         n_groups = int(np.clip(triples / (n_blocks * STRATUM_TRIPLES), FEWEST_GROUPS, MOST_GROUPS))
         n_groups = min(n_groups, n_blocks)
+        groups = np.arange(n_groups + 1) * problem.n_users // n_groups
+        return cls(groups, n_blocks, samples, float(triples), len(problem.user_indices))
+
+    @property
+    def n_groups(self) -> int:
+        """Groups of this part."""
+        return len(self.groups) - 1
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the groups first..end-1, whose users are counted from 0 then."""
+        users = slice(int(self.groups[first]), int(self.groups[end]))
+        return replace(
+            self,
+            groups=self.groups[first : end + 1] - users.start,
+            samples=self.samples[users],
+            first_group=self.first_group + first,
+        )
+
+
+class Dealer:
+    """Deals the items into blocks and sorts the interactions into strata, anew in every epoch.
+
+    Args:
+        problem: the interactions.
+        outline: groups and blocks.
+    """
+
+    def __init__(self, problem: Problem, outline: Outline) -> None:
+        """Make room for the strata."""
+        self._problem = problem
+        n_active, n_blocks = len(problem.active_items), outline.n_blocks
         nnz = len(problem.user_indices)
         self.strata = Strata(
-            groups=np.arange(n_groups + 1) * problem.n_users // n_groups,
+            groups=outline.groups,
             starts=np.arange(n_blocks + 1) * n_active // n_blocks,
-            visits=np.zeros(n_groups * n_blocks + 1, np.int64),
+            visits=np.zeros(outline.n_groups * n_blocks + 1, np.int64),
             visitor=np.zeros(nnz + 1, np.int32),
             first=np.zeros(nnz + 1, np.int64),
             slots=np.zeros(nnz, np.int32),

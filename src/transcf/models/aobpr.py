@@ -57,9 +57,13 @@ class AoBPR(Recommender[AoBPRSettings]):
     name = "AoBPR"
     __init__ = made_from(AoBPRSettings)
 
+    def spreads(self) -> bool:
+        """It trains in rounds."""
+        return True
+
     def _learn(self, fit: Fit) -> Learned:
-        solver = AdaptiveSolver(Problem.of(fit.train, self.settings), self.settings)
-        return fit.run(solver, self.settings, self._restore)
+        problem = Problem.of(fit.train, self.settings)
+        return fit.run_in_rounds(AdaptiveSolver, problem, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: AoBPRSettings) -> Learned:
         return logistic_factors(self.name, settings, arrays, known)
@@ -87,7 +91,7 @@ class AdaptiveSolver(LogisticSolver):
     def _cuts(self) -> list[int]:
         n_blocks = len(self._dealer.strata.starts) - 1
         n_active = len(self._problem.active_items)
-        renewals = max(1, int(self._triples / (n_active * max(1.0, np.log2(n_active)))))
+        renewals = max(1, int(self._outline.triples / (n_active * max(1.0, np.log2(n_active)))))
         cuts: list[int] = np.unique(np.linspace(0, n_blocks, renewals + 1).astype(int)).tolist()
         return cuts
 

@@ -63,9 +63,13 @@ class BPR(Recommender[BPRSettings]):
     name = "BPR"
     __init__ = made_from(BPRSettings)
 
+    def spreads(self) -> bool:
+        """It trains in rounds."""
+        return True
+
     def _learn(self, fit: Fit) -> Learned:
-        solver = LogisticSolver(Problem.of(fit.train, self.settings), self.settings)
-        return fit.run(solver, self.settings, self._restore)
+        problem = Problem.of(fit.train, self.settings)
+        return fit.run_in_rounds(LogisticSolver, problem, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: BPRSettings) -> Learned:
         return logistic_factors(self.name, settings, arrays, known)

@@ -80,9 +80,13 @@ class CML(Recommender[CMLSettings]):
     remedy: ClassVar[str] = "learning_rate (or covariance)"
     __init__ = made_from(CMLSettings)
 
+    def spreads(self) -> bool:
+        """It trains in rounds."""
+        return True
+
     def _learn(self, fit: Fit) -> Learned:
-        solver = HingeSolver(Problem.of(fit.train, self.settings), self.settings)
-        return fit.run(solver, self.settings, self._restore)
+        problem = Problem.of(fit.train, self.settings)
+        return fit.run_in_rounds(HingeSolver, problem, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: CMLSettings) -> Learned:
         vectors = stored_factors(arrays, known, settings.dim)
@@ -114,10 +118,12 @@ class HingeSolver(PairwiseSolver[CMLSettings]):
     def _finish(self, users: Array, items: Array, triples: int) -> None:
         if self._settings.covariance:
             known = np.diff(self._problem.user_indptr) > 0
-            vectors = np.concatenate([users[known], items])
+            everybody, own = self._crew.all_of(users[known])
+            vectors = np.concatenate([everybody, items])
             step = self._settings.learning_rate * self._settings.covariance * triples
             vectors -= (step * covariance_slope(vectors)).astype(vectors.dtype)
-            users[known], items[:] = np.split(vectors, [int(known.sum())])
+            moved, items[:] = np.split(vectors, [len(everybody)])
+            users[known] = moved[own]
         for matrix in (users, items):
             bound_rows(matrix, 1.0)
 

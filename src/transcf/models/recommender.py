@@ -254,6 +254,10 @@ class Recommender(Answers, ABC, Generic[S]):
         before, log = self._own(), as_interactions(log)
         return self._fit(log, None, options or FitOptions(), self.best_epoch_, before)
 
+    def spreads(self) -> bool:
+        """Whether training can be spread over the processes of a cluster."""
+        return False
+
     def _fit(
         self,
         train: Interactions,
@@ -266,6 +270,12 @@ class Recommender(Answers, ABC, Generic[S]):
         self.check_params()
         if not len(train):
             raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
+        if options.cluster is not None and not self.spreads():
+            raise UnsupportedError(
+                f"{self.name} cannot be trained on a cluster: leave the cluster out. Those that "
+                'train in rounds can: BPR, AoBPR, CML, and TransCF such as form="translation", '
+                "without parts or side information."
+            )
         started, known = time.perf_counter(), Known.of(train)
         fit = Fit(
             name=self.name,

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from transcf.errors import ParameterError
-from transcf.training.trainable import Epoch
+from transcf.training.trainable import Epoch, SpreadTrainable
+
+
+class Spreads(Protocol):
+    """Where the work of a fit is spread over processes: a `transcf.cluster.Cluster`."""
+
+    def spread(self, solver: Any, problem: Any, settings: Any) -> SpreadTrainable:
+        """Share a problem out.
+
+        Args:
+            solver: Class of a solver in rounds.
+            problem: All that it learns from.
+            settings: The model's.
+        """
 
 
 @dataclass(frozen=True)
@@ -24,6 +37,7 @@ class FitOptions:
         progress: Whether to show a progress bar; None shows it on a terminal.
         on_epoch: Called with every finished epoch.
         threads: Threads of kernels, BLAS and torch; None leaves them as they are.
+        cluster: Where to spread the training, for models that train in rounds; None trains here.
 
     Example:
         >>> FitOptions(checkpoint=Path("runs/first"), resume=True).progress is None
@@ -37,6 +51,7 @@ class FitOptions:
     progress: bool | None = None
     on_epoch: Callable[[Epoch[Any]], None] | None = None
     threads: int | None = None
+    cluster: Spreads | None = None
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from transcf.retrieval.scorer import Scorer
 from transcf.storage.tensors import Arrays
@@ -41,6 +41,16 @@ class Trainable(Protocol):
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Put back what `tensors` returned."""
+
+
+class SpreadTrainable(Trainable, Protocol):
+    """One that other processes train; its tensors stay when they end."""
+
+    def facts(self) -> dict[str, Any]:
+        """Say what it took, JSON values only."""
+
+    def close(self) -> None:
+        """End the processes."""
 
 
 class Epoch(Generic[S]):

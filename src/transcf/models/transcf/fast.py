@@ -14,12 +14,13 @@ from itertools import pairwise
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.neighborhood import average_items, average_users, push_to_users
-from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
+from transcf.kernels.neighborhood import average_items, push_to_users
+from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
+from transcf.learning.crew import Crew, sums_of
 from transcf.learning.forms import FORMS
-from transcf.learning.triples import BLOCK_BYTES, Dealer, Problem
+from transcf.learning.triples import BLOCK_BYTES, Dealer, Outline, Problem
 from transcf.models.transcf.mixed_rows import MixedRows
 from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.parameters import BOUND_POWERS, Parameters, Solver, bound, stats_of
@@ -36,21 +37,37 @@ class FastSolver(Solver):
         settings: TransCFSettings,
         mixing: Mixing | None = None,
         *,
-        block_bytes: int = BLOCK_BYTES,
+        outline: Outline | None = None,
+        crew: Crew | None = None,
     ) -> None:
-        """Lay out groups and blocks; neither depends on the number of threads."""
+        """Make room; `outline` and `crew` are given where a process has some of the users only."""
         super().__init__(problem, settings)
         self._mixing = mixing or Mixing(np.ones(problem.n_users), np.ones(problem.n_items))
         self._dim = padded_width(settings.dim)
-        self._samples = problem.samples_of_users(settings.samples_per_user)
-        self._dealer = Dealer(problem, 3 * self._dim, self._samples, block_bytes)
+        self._outline = outline or self.outline(problem, settings)
+        self._crew = crew or Crew()
+        self._dealer = Dealer(problem, self._outline)
         self._strata = self._dealer.strata
-        triples, nnz = self._samples.sum(), len(problem.user_indices)
-        # Renewing reads every interaction about as often as two candidates of a triple are read:
-        # it is not to take longer than the training in between.
-        affordable = triples * (1 + settings.negatives) / (2 * max(1, nnz))
-        self._renewals = min(settings.refresh, max(1, int(affordable)))
         self._rows: PackedRows[TranslationExtra] | None = None
+
+    @classmethod
+    def outline(
+        cls, problem: Problem, settings: TransCFSettings, block_bytes: int = BLOCK_BYTES
+    ) -> Outline:
+        """Lay out groups and blocks for all users."""
+        samples = problem.samples_of_users(settings.samples_per_user)
+        return Outline.of(problem, 3 * padded_width(settings.dim), samples, block_bytes)
+
+    @property
+    def _renewals(self) -> int:
+        """How often neighbourhoods are renewed in an epoch.
+
+        Renewing reads every interaction about as often as two candidates of a triple are read: it
+        is not to take longer than the training in between.
+        """
+        triples, nnz = self._outline.triples, self._outline.interactions
+        affordable = triples * (1 + self.settings.negatives) / (2 * max(1, nnz))
+        return min(self.settings.refresh, max(1, int(affordable)))
 
     def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
         """Train one epoch in strata."""
@@ -93,7 +110,7 @@ class FastSolver(Solver):
         mixed: MixedRows,
         number: int,
     ) -> Array:
-        """Run all rounds, renewing the neighbourhoods in between; returns the totals."""
+        """Run all rounds, renewing the neighbourhoods in between; returns everybody's totals."""
         problem, settings, dim, strata = self.problem, self.settings, self._dim, self._strata
         dtype = rows.users.dtype
         rates = self._rates(dtype, number)
@@ -101,7 +118,7 @@ class FastSolver(Solver):
             (1 / np.maximum(1, np.diff(indptr))).astype(dtype)
             for indptr in (problem.user_indptr, problem.item_indptr)
         )
-        user_samples = (self._samples * user_share).astype(np.float32)
+        user_samples = (self._outline.samples * user_share).astype(np.float32)
         user_share *= self._mixing.kept_users.astype(dtype)
         item_share = (item_share * self._mixing.kept_items.astype(dtype))[order]
         n_blocks = len(strata.starts) - 1
@@ -109,15 +126,15 @@ class FastSolver(Solver):
         cuts = np.unique(np.linspace(0, n_blocks, self._renewals + 1).astype(np.int64))
         for begin, end in pairwise(cuts.tolist()):
             average_items(rows.users, rows.items, dim, problem.user_indptr, places, user_share)
-            average_users(rows.users, rows.items, dim, strata, item_share)
+            self._crew.average_users(rows, dim, strata, item_share)
             mixed.renew(rows)
-            rounds = Rounds(settings.random_state, number, begin, end)
-            run_rounds(rates, rows, dim, strata, user_samples, rounds, totals)
+            rounds = Rounds(settings.random_state, number, begin, end, self._outline.first_group)
+            self._crew.run_rounds(rates, rows, dim, strata, user_samples, rounds, totals)
             mixed.push(rows)
             push_to_users(
                 rows.users, rows.items, dim, problem.user_indptr, places, item_share, rates.bound
             )
-        return totals
+        return self._crew.all_of(totals)[0]
 
     def _rates(self, dtype: np.dtype[np.floating], epoch: int) -> Rates:
         settings, number = self.settings, dtype.type
@@ -150,5 +167,5 @@ class FastSolver(Solver):
             finite &= bound(matrix, self.settings.bound)
         items, bias = before.items.copy(), before.item_bias.copy()
         items[order], bias[order] = trained, rows.bias
-        loss, _, triples = totals.sum(axis=0)
-        return Parameters(users, items, bias), stats_of(float(loss), int(triples), finite)
+        loss, triples = sums_of(totals)
+        return Parameters(users, items, bias), stats_of(loss, triples, finite)

@@ -157,6 +157,12 @@ class TransCF(Recommender[TransCFSettings]):
         settings = self.settings_ if self.is_fitted else self.settings
         return settings.title
 
+    def spreads(self) -> bool:
+        """Triples train in rounds, unless they look at more than users and items."""
+        settings = self.settings
+        looks_aside = settings.parts or settings.friends or settings.category
+        return settings.form in FORMS and settings.solver == "fast" and not looks_aside
+
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
         if settings.form != AUTO:
@@ -183,6 +189,8 @@ class TransCF(Recommender[TransCFSettings]):
 
             neural = NeuralTraining(problem, settings, device)
             return fit.run(neural, settings, Extended.snapshot)
+        if fit.options.cluster is not None:
+            return fit.run_in_rounds(FastSolver, problem, settings, self._restore)
         side = Side.of(fit.train, settings)
         has_events = fit.known.active, fit.known.item_counts > 0
         mixing = Mixing.of(side, settings, *has_events)

@@ -1,0 +1,139 @@
+"""The same bits on a real Ray cluster of this machine, whatever is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from transcf import Interactions, create, load, synthesize
+from transcf.cluster import Cluster
+from transcf.cluster.scoring import recommend_all
+from transcf.errors import DataError
+from transcf.models.recommender import Recommender
+from transcf.training import FitOptions
+from transcf.training.trainable import Epoch
+
+ray = pytest.importorskip("ray", reason="needs the extra cluster")
+
+SETTINGS: dict[str, Any] = {"dim": 16, "epochs": 4, "recency": 2.0}
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    return synthesize(users=600, items=900, interactions=12000, seed=3)
+
+
+@pytest.fixture(scope="module")
+def alone(log: Interactions) -> Recommender[Any]:
+    return create("transcf-translation", **SETTINGS).fit(log)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[None]:
+    """Fits of this module share one cluster."""
+    from transcf.cluster.session import Session
+
+    shared = Session(None, processors=3)
+    yield
+    shared.close()
+
+
+def check_same(found: Recommender[Any], expected: Recommender[Any]) -> None:
+    arrays = expected.learned_.arrays()
+    assert arrays.keys() == found.learned_.arrays().keys()
+    for name, array in found.learned_.arrays().items():
+        assert np.array_equal(array, arrays[name]), name
+    assert found.history_["loss"].equals(expected.history_["loss"])
+
+
+def workers() -> list[int]:
+    """Processes of workers, by what Ray calls them."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if line.startswith(b"ray::Worker"):
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.usefixtures("session")
+def test_two_workers_one_of_whom_is_killed(log: Interactions, alone: Recommender[Any]) -> None:
+    def kill_one(epoch: Epoch[Any]) -> None:
+        if epoch.number == 2:  # a moment later, the third is under way
+            threading.Timer(0.02, os.kill, (workers()[0], signal.SIGKILL)).start()
+
+    options = FitOptions(cluster=Cluster(workers=2, threads=1), on_epoch=kill_one)
+    found = create("transcf-translation", **SETTINGS).fit(log, options=options)
+    check_same(found, alone)
+    report = found.report_["cluster"]
+    assert (report["workers"], report["restarts"]) == (2, 1)
+    assert report["sent_bytes"] > 0
+
+
+DRIVER = """
+import sys
+from transcf import create, load, synthesize
+from transcf.cluster import Cluster
+from transcf.training import FitOptions
+
+log = synthesize(users=600, items=900, interactions=12000, seed=3)
+options = FitOptions(
+    checkpoint=sys.argv[1], resume=True, checkpoint_seconds=0,
+    cluster=Cluster(workers=3, threads=1), on_epoch=lambda epoch: print(epoch.number, flush=True),
+)
+model = create("transcf-translation", dim=16, epochs=4, recency=2.0).fit(log, options=options)
+model.save(sys.argv[2])
+"""
+
+
+def test_a_driver_that_was_killed_goes_on(tmp_path: Path, alone: Recommender[Any]) -> None:
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    command = [sys.executable, script, tmp_path / "checkpoint", tmp_path / "model"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert [first.stdout.readline().strip() for _ in range(2)] == ["1", "2"]
+        first.kill()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() in (["2", "3", "4"], ["3", "4"])
+    check_same(load(tmp_path / "model"), alone)
+
+
+@pytest.mark.usefixtures("session")
+def test_lists_for_everybody_in_parts(tmp_path: Path, alone: Recommender[Any]) -> None:
+    alone.save(tmp_path / "model")
+    expected = pl.read_parquet(alone.recommend_all(tmp_path / "all.parquet", k=3))
+    cluster, out = Cluster(workers=2, threads=1), tmp_path / "parts"
+
+    def ask(k: int = 3) -> None:
+        recommend_all(tmp_path / "model", out, k, cluster=cluster, part_users=150)
+
+    ask()
+    assert pl.read_parquet(sorted(out.glob("part-*.parquet"))).equals(expected)
+    kept, lost = out / "part-00000.parquet", out / "part-00002.parquet"
+    before = kept.stat().st_mtime_ns
+    lost.unlink()
+    ask()
+    assert pl.read_parquet(sorted(out.glob("part-*.parquet"))).equals(expected)
+    assert kept.stat().st_mtime_ns == before
+    with pytest.raises(DataError, match=r"another question \(other k\)"):
+        ask(4)
+    (out / "parts.json").write_text("{")
+    with pytest.raises(DataError, match="is damaged"):
+        ask()
+    (out / "parts.json").unlink()
+    with pytest.raises(DataError, match="not empty"):
+        ask()
