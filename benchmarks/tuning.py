@@ -23,8 +23,8 @@ from transcf.training import FitOptions
 
 BAR = 1.2
 #: Trials of a turn.
-TURN = 10
-SETTINGS = {"epochs": 10, "recency": 0.0}
+TURN = 20
+SETTINGS = {"recency": 0.0}
 
 
 class Clock:
