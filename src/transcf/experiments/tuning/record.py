@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.storages import RDBStorage
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
 from transcf.errors import DataError, MissingExtraError, ParameterError
-from transcf.tuning.search import Search, State, Tried
+from transcf.tuning.search import Search, Tried
 from transcf.tuning.tpe import distributions, frozen, quietly
 
-_STATES: dict[TrialState, State] = {
-    TrialState.COMPLETE: "complete",
-    TrialState.PRUNED: "pruned",
-    TrialState.FAIL: "failed",
-}
-#: Where the record says what it is about.
+#: Where the record says what a study is about, and all about a trial.
 _ABOUT = "transcf"
 
 
@@ -67,13 +63,9 @@ class Record:
 
     def add(self, tried: Tried) -> None:
         """Write a finished trial down."""
-        trial = frozen(tried, self._usual, self._distributions)
-        trial.user_attrs = {
-            "setting": dict(tried.setting),
-            "seconds": tried.seconds,
-            "epoch": tried.epoch,
-            "reason": tried.reason,
-        }
+        # One attribute: Optuna writes several, and figures of epochs, by some queries for each.
+        trial = frozen(replace(tried, curve={}), self._usual, self._distributions)
+        trial.user_attrs = {_ABOUT: {**asdict(tried), "curve": list(tried.curve.items())}}
         with quietly():
             self._study.add_trial(trial)
 
@@ -83,16 +75,8 @@ class Record:
 
 
 def _tried(trial: FrozenTrial) -> Tried:
-    about = trial.user_attrs
-    return Tried(
-        about["setting"],
-        _STATES[trial.state],
-        trial.value,
-        about["seconds"],
-        about["epoch"],
-        trial.intermediate_values,
-        about["reason"],
-    )
+    about = trial.user_attrs[_ABOUT]
+    return Tried(**{**about, "curve": dict(about["curve"])})
 
 
 def _url(storage: str) -> str:
