@@ -1,6 +1,6 @@
-"""Writes the tables of README.md and docs/*.md anew from docs/results; `make docs-tables`.
+"""Writes the tables of README.md and of all pages in docs anew from docs/results.
 
-A table stands between two comments. The first names the results and says what to show:
+`make docs-tables` runs it. A table stands between two comments. The first names the results and says what to show:
 
     <!-- table: NAME figures=H@10,N@10 datasets=ciao models="ease:EASE,bpr:BPR" -->
     <!-- end -->
@@ -220,7 +220,7 @@ def renewed(text: str, folder: Path) -> str:
 def main(words: Sequence[str]) -> int:
     """Renew all pages, or say which differ."""
     differing = []
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         before = page.read_text(encoding="utf-8")
         after = renewed(before, ROOT / "docs" / "results")
         if before != after:

@@ -272,7 +272,7 @@ def command_line(context: typer.Context, *, leave_out: Collection[str] = ()) -> 
         and param.name not in leave_out
         and getattr(context.get_parameter_source(param.name), "name", "") == "COMMANDLINE"
     ]
-    words = context.command_path.split()
+    words = ["transcf", str(context.info_name)]
     for param in given:
         value = context.params[str(param.name)]
         for one in value if isinstance(value, list | tuple) else [value]:
