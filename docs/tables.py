@@ -1,6 +1,7 @@
 """Writes the tables of README.md and of all pages in docs anew from docs/results.
 
-`make docs-tables` runs it. A table stands between two comments. The first names the results and says what to show:
+`make docs-tables` runs it. A table stands between two comments, the first of which names the
+results and says what to show:
 
     <!-- table: NAME figures=H@10,N@10 datasets=ciao models="ease:EASE,bpr:BPR" -->
     <!-- end -->
