@@ -48,6 +48,7 @@ budget = "medium"              # settings to try, as in compare; optional
 name = "events.csv"            # as DATA of other commands
 core = 5                       # k-core filter; optional
 protocols = ["forward", "strict"]  # a table for each; optional
+note = "Without returns."      # what belongs below its tables; optional
 [datasets.published.transcf]   # printed figures to stand beside; optional
 "H@10" = 0.2586
 
@@ -57,6 +58,7 @@ label = "TransCF tuned"        # its name in the table; optional
 preset = "paper"               # settings that come with it; optional
 params = { dim = 64 }          # settings of your own; optional
 grid = { learning_rate = [0.02, 0.05] }  # chosen on validation; optional
+sweep = { dim = [32, 64] }     # a line of the table for each; optional
 protocols = ["forward"]        # only in these tables; optional
 datasets = ["events.csv"]      # the same; optional
 
@@ -125,14 +127,8 @@ def _listed(names: str | None) -> list[str] | None:
     return None if names is None else [name.strip() for name in names.split(",")]
 
 
-def _published(plan: Study, dataset: str) -> dict[str, dict[str, float]]:
-    """What others printed about a dataset, by the names of models in the study's table."""
-    (known,) = (entry.published for entry in plan.datasets if entry.name == dataset)
-    return {m.title: known[m.name] for m in plan.models if m.name in known}
-
-
 def _with_published(plan: Study, comparison: Comparison) -> dict[str, Any]:
-    return comparison.to_dict() | {"published": _published(plan, comparison.dataset)}
+    return comparison.to_dict() | {"published": plan.published(comparison.dataset)}
 
 
 def _print_runs(plan: Study, comparison: Comparison) -> None:
@@ -146,7 +142,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         "model", "users", "tried", "runs", "validation", *plan.metrics, *full_ranking, "seconds",
         "chosen",
     ]  # fmt: skip
-    published = _published(plan, comparison.dataset)
+    published = plan.published(comparison.dataset)
     lines: list[list[Any]] = []
     for done in comparison.runs:
         summary = comparison.summaries[done.name]
@@ -169,6 +165,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         legend(plan.metrics, SPREAD),
         future_note(comparison),
         stored_note(comparison),
+        *(entry.note for entry in plan.datasets if entry.name == comparison.dataset),
     ]
     title = f"{plan.title}: {comparison.dataset} ({protocol})"
     notes += warnings_of(comparison)
