@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -53,3 +53,18 @@ def random_log() -> Interactions:
     user_ids, user_rows = IdMap.encode(pl.Series(rng.integers(0, 80, 900)))
     item_ids, item_rows = IdMap.encode(pl.Series([f"item {n:02}" for n in items]))
     return Interactions.from_rows(user_ids, item_ids, user_rows, item_rows)
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL of our own, by its URL."""
+    pgserver = pytest.importorskip("pgserver", reason="pgserver, a PostgreSQL, is not installed")
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    pytest.importorskip("pgvector", reason="pgvector is not installed")
+    folder = tmp_path_factory.mktemp("postgres")
+    try:
+        server = pgserver.get_server(folder)
+    except Exception as problem:  # whatever keeps a server from starting here
+        pytest.skip(f"PostgreSQL does not start here: {problem}")
+    yield server.get_uri()
+    server.cleanup()

@@ -28,6 +28,7 @@ from transcf.cli import (
     runs,
     similar,
     study,
+    tune,
 )
 from transcf.cli._options import INTERRUPTED
 from transcf.errors import TransCFError, brief
@@ -108,6 +109,7 @@ for command in (
     renew.partial_fit,
     evaluate.evaluate,
     compare.compare,
+    tune.tune,
     recommend.recommend,
     similar.similar,
     explain.explain,

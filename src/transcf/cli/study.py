@@ -42,7 +42,8 @@ seeds = 5                      # runs of every model that a seed changes
 metrics = ["H@10", "N@10"]     # columns of the table
 paired_tests = "N@10"          # metric of the paired tests; optional
 part = "test"                  # or "validation", test unread; optional
-budget = "medium"              # settings to try, as in compare; optional
+budget = "medium"              # settings to try, as in compare, or a number, or
+                               # { trials = 20, sampler = "tpe", space = "paper" }; optional
 
 [[datasets]]                   # one or more
 name = "events.csv"            # as DATA of other commands
@@ -54,8 +55,9 @@ note = "Without returns."      # what belongs below its tables; optional
 
 [[models]]                     # one or more
 name = "transcf"
-label = "TransCF tuned"        # its name in the table; optional
+label = "TransCF by hand"      # its name in the table; optional
 preset = "paper"               # settings that come with it; optional
+config = "best.toml"           # settings that `transcf tune` found; optional
 params = { dim = 64 }          # settings of your own; optional
 grid = { learning_rate = [0.02, 0.05] }  # chosen on validation; optional
 sweep = { dim = [32, 64] }     # a line of the table for each; optional
@@ -139,15 +141,15 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
     beside = protocol is not None and protocol_named(protocol).sampled
     full_ranking = [f"{plan.metrics[0]} in full ranking"] if beside else []
     columns = [
-        "model", "users", "tried", "runs", "validation", *plan.metrics, *full_ranking, "seconds",
-        "chosen",
+        "model", "users", "tried", "minutes", "runs", "validation", *plan.metrics,
+        *full_ranking, "seconds", "chosen",
     ]  # fmt: skip
     published = plan.published(comparison.dataset)
     lines: list[list[Any]] = []
     for done in comparison.runs:
         summary = comparison.summaries[done.name]
         users, runs = done.evaluations[0].users, len(done.evaluations)
-        about = [done.name, users, done.tried, runs, done.validation]
+        about = [done.name, users, done.tried, round(done.minutes, 1), runs, done.validation]
         figures = [_figure(summary[metric]) for metric in plan.metrics]
         full = []
         if done.full_ranking is not None:
@@ -157,11 +159,11 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         if known := published.get(done.name):
             printed = [f"{known[name]:.4f}" if name in known else None for name in plan.metrics]
             blank = [None] * (len(full) + 1)
-            lines.append(["  as published", *[None] * 4, *printed, *blank, ""])
+            lines.append(["  as published", *[None] * 5, *printed, *blank, ""])
     notes = [
         f"Held out: {comparison.split}.",
-        f"Figures of the {plan.part} part, mean over users and seeds; tried: settings that were "
-        "tried; validation: the metric that chose epochs and settings.",
+        f"Figures of the {plan.part} part, mean over users and seeds; tried, minutes: settings "
+        "that were tried, and for how long; validation: the metric that chose epochs and settings.",
         legend(plan.metrics, SPREAD),
         future_note(comparison),
         stored_note(comparison),

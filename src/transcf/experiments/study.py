@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
@@ -14,7 +14,7 @@ from transcf.errors import ParameterError
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
 from transcf.evaluation.protocols import Part
 from transcf.protocols import protocol_named
-from transcf.tuning import check_budget, settings_to_try
+from transcf.tuning import Budget
 
 T = TypeVar("T")
 
@@ -44,8 +44,10 @@ class ModelPlan:
     """One model of a study, with settings to choose from on validation data.
 
     Either `grid` lists values, all of whose combinations are tried, or a `budget` (the study's
-    unless it has its own) draws from what is worth trying, the defaults being among it. With a
-    budget, `times` says whether weights of events and trend may be chosen; else there are none.
+    unless it has its own; what `Budget.of` takes) tries what is worth trying, the defaults first.
+    With a budget, `times` says whether weights of events and trend may be chosen; else there are
+    none. `preset` and `config` (a file that `transcf tune` wrote) are set; with a budget they stand
+    in the place of the defaults, and only `params` are left alone.
     `label` stands for the model in the table, its name if there is none. "none" in place of a
     number stands for None. Unless `protocols` is empty, the model is in their tables alone; so with
     `datasets`, by name.
@@ -54,9 +56,10 @@ class ModelPlan:
     name: str
     label: str = ""
     preset: str | None = None
+    config: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     grid: dict[str, list[Any]] = field(default_factory=dict)
-    budget: str | None = None
+    budget: Any = None
     times: bool = False
     protocols: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
@@ -89,7 +92,7 @@ class ModelPlan:
             raise ParameterError(
                 f"The study has times = {self.times!r} for {title}: write true or false."
             )
-        check_budget(self.budget or "none")
+        Budget.of(self.budget or "none")
         _check_protocols(self.protocols, title)
         if not isinstance(self.datasets, list):
             raise ParameterError(
@@ -101,18 +104,8 @@ class ModelPlan:
         """What the table calls it."""
         return self.label or self.name + (" + time" if self.times else "")
 
-    def choices(
-        self, fixed: Collection[str] = (), budget: str | None = None
-    ) -> list[dict[str, Any]]:
-        """Return what to try: every combination of the grid, or what a budget draws.
-
-        Args:
-            fixed: Parameters that are set already.
-            budget: That of the study, where it has one.
-        """
-        budget = self.budget or budget
-        if budget and not self.grid:
-            return settings_to_try(self.name, budget, fixed, timed=self.times)
+    def choices(self) -> list[dict[str, Any]]:
+        """Return every combination of the grid."""
         return [
             dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())
         ]
@@ -130,12 +123,12 @@ class Study:
     models: tuple[ModelPlan, ...]
     paired_tests: str | None = None
     part: Part = "test"
-    budget: str | None = None
+    budget: Any = None
 
     def __post_init__(self) -> None:
         """Check all but the models' parameters before anything is run."""
         protocol_named(self.protocol)
-        check_budget(self.budget or "none")
+        Budget.of(self.budget or "none")
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
             judged = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
             for name in self._names:
@@ -269,7 +262,7 @@ def _plan(kind: str, entry: Any, plan: type[T]) -> T:
             f"The study has the {kind} {entry!r}: write [[{kind}s]] and name = {entry!r} below it."
         )
     _check_keys(f"A {kind} of the study", entry, plan)
-    for name in ("name", "label", "note", "preset"):
+    for name in ("name", "label", "note", "preset", "config"):
         if not isinstance(entry.get(name, ""), str):
             raise ParameterError(
                 f"The study has a {kind} with {name} = {entry[name]!r}: give text."
