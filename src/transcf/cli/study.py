@@ -29,6 +29,9 @@ STUDIES = (
     "paper-baselines",
     "paper-core",
     "paper-grid",
+    "reproduce-ablations",
+    "reproduce-performance",
+    "reproduce-regularizers",
     "side-information",
     "sparse",
     "times",
@@ -49,7 +52,7 @@ budget = "medium"              # settings to try, as in compare, or a number, or
 name = "events.csv"            # as DATA of other commands
 core = 5                       # k-core filter; optional
 protocols = ["forward", "strict"]  # a table for each; optional
-note = "Without returns."      # what belongs below its tables; optional
+copy = ""                      # how it differs from others' data; optional
 [datasets.published.transcf]   # printed figures to stand beside; optional
 "H@10" = 0.2586
 
@@ -167,7 +170,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         legend(plan.metrics, SPREAD),
         future_note(comparison),
         stored_note(comparison),
-        *(entry.note for entry in plan.datasets if entry.name == comparison.dataset),
+        plan.difference(comparison.dataset),
     ]
     title = f"{plan.title}: {comparison.dataset} ({protocol})"
     notes += warnings_of(comparison)

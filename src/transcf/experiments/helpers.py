@@ -13,9 +13,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from transcf.errors import TransCFError
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study
 from transcf.threads import thread_count, use_threads
@@ -81,7 +82,7 @@ def _help() -> None:
     task = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_owner, daemon=True).start()
     warnings.simplefilter("ignore")  # the owner says the same
-    with use_threads(task["threads"]):
+    with use_threads(task["threads"]), suppress(TransCFError):  # of which the owner tells
         for _ in run_study(Study.from_dict(task["study"]), store=Store(task["store"])):
             pass
 

@@ -47,7 +47,7 @@ def load_table(
     Example:
         >>> study = load_table("performance", "quick", datasets=["delicious"])
         >>> study.seeds, len(study.models)
-        (2, 18)
+        (2, 19)
     """
     for what, word, words in (("table", name, TABLES), ("budget", budget, BUDGETS)):
         if not is_word(word, words):
@@ -138,7 +138,7 @@ def _notes(study: Study, comparison: Comparison, is_printed: bool) -> list[str]:
             "Printed: the paper's figure, the best epoch on test by its authors; !: further from "
             f"ours than {_FAR} standard errors over users."
         )
-    said += [entry.note for entry in study.datasets if entry.name == comparison.dataset]
+    said.append(study.difference(comparison.dataset))
     return list(filter(None, [*said, stored_note(comparison), *warnings_of(comparison)]))
 
 

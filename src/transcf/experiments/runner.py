@@ -119,7 +119,7 @@ def _split(dataset: DatasetPlan, protocol: str) -> Split:
     if dataset.core is not None:
         log = k_core(open_data(dataset.name), dataset.core, dataset.core)
         return as_split(log, protocol)
-    if protocol_named(protocol).sampled and dataset.name in CATALOG:
+    if protocol_named(protocol).sampled and dataset.name in CATALOG and not dataset.copy:
         # Beside published figures only the authors' own split will do, not one drawn here.
         return load_split(dataset.name)
     return open_split(dataset.name, protocol)

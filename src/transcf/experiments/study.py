@@ -25,18 +25,24 @@ _FOLDER = files("transcf.experiments").joinpath("studies")
 class DatasetPlan:
     """One dataset of a study; `protocols` stand in the place of the study's, a table for each.
 
-    `published` has printed figures of models by name, `note` what belongs below its tables.
+    `published` has printed figures of models by name. `copy` says how the data differs from that of
+    others who published figures: then there are none beside ours, and it is split here.
     """
 
     name: str
     core: int | None = None
     protocols: list[str] = field(default_factory=list)
     published: dict[str, dict[str, float]] = field(default_factory=dict)
-    note: str = ""
+    copy: str = ""
 
     def __post_init__(self) -> None:
         """Check what a file may have wrong."""
         _check_protocols(self.protocols, self.name)
+        if self.copy and self.published:
+            raise ParameterError(
+                f"The study has published figures for {self.name}, which is a copy that differs: "
+                "leave out the one or the other."
+            )
 
 
 @dataclass(frozen=True)
@@ -173,6 +179,11 @@ class Study:
         found = {plan.title: known.get(plan.title, known.get(plan.name)) for plan in self.models}
         return {title: figures for title, figures in found.items() if figures is not None}
 
+    def difference(self, dataset: str) -> str:
+        """Say how a dataset differs from that of others; nothing if it does not."""
+        copy = next(entry.copy for entry in self.datasets if entry.name == dataset)
+        return f"{dataset} is not the published data: {copy}" if copy else ""
+
     def lengths(self) -> tuple[int, ...]:
         """Lengths N of the lists that the metrics need, ascending."""
         lengths = {length_of(name) for name in self._names}
@@ -262,7 +273,7 @@ def _plan(kind: str, entry: Any, plan: type[T]) -> T:
             f"The study has the {kind} {entry!r}: write [[{kind}s]] and name = {entry!r} below it."
         )
     _check_keys(f"A {kind} of the study", entry, plan)
-    for name in ("name", "label", "note", "preset", "config"):
+    for name in ("name", "label", "copy", "preset", "config"):
         if not isinstance(entry.get(name, ""), str):
             raise ParameterError(
                 f"The study has a {kind} with {name} = {entry[name]!r}: give text."
