@@ -71,3 +71,18 @@ def browser() -> Iterator[Browser]:
         opened = play.chromium.launch(executable_path=found, args=list(QUIET))
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL of our own, by its URL."""
+    pgserver = pytest.importorskip("pgserver", reason="pgserver, a PostgreSQL, is not installed")
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    pytest.importorskip("pgvector", reason="pgvector is not installed")
+    folder = tmp_path_factory.mktemp("postgres")
+    try:
+        server = pgserver.get_server(folder)
+    except Exception as problem:  # whatever keeps a server from starting here
+        pytest.skip(f"PostgreSQL does not start here: {problem}")
+    yield server.get_uri()
+    server.cleanup()

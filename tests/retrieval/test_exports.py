@@ -108,20 +108,6 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "PIECE", 7)
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pgserver = pytest.importorskip("pgserver", reason="pgserver, a PostgreSQL, is not installed")
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    pytest.importorskip("pgvector", reason="pgvector is not installed")
-    folder = tmp_path_factory.mktemp("postgres")
-    try:
-        server = pgserver.get_server(folder)
-    except Exception as problem:  # whatever keeps a server from starting here
-        pytest.skip(f"PostgreSQL does not start here: {problem}")
-    yield server.get_uri()
-    server.cleanup()
-
-
 def ours(model: Recommender, user: Any) -> list[Any]:
     return model.recommend(user, 10, exclude_seen=False)["item_id"].to_list()
 

@@ -169,26 +169,18 @@ def test_lancedb_ranks_as_the_model(model: TransCF, tmp_path: Path) -> None:
     assert merged(users, items, model.users_.series[3]) == ours(model, model.users_.series[3])
 
 
-def test_postgres_ranks_as_the_model(
-    model: TransCF, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    pgserver = pytest.importorskip("pgserver", reason="pgserver, a PostgreSQL, is not installed")
+def test_postgres_ranks_as_the_model(model: TransCF, database: str) -> None:
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     pytest.importorskip("pgvector", reason="pgvector is not installed")
-    try:
-        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"))
-    except Exception as problem:  # whatever keeps a server from starting here
-        pytest.skip(f"PostgreSQL does not start here: {problem}")
-    export_pgvector(model, server.get_uri())
+    export_pgvector(model, database)
     question = (
         "SELECT item_id FROM transcf_items AS i, transcf_users AS u WHERE user_id = %s "
         "GROUP BY item_id ORDER BY sum(exp(u.constant - (u.vector <#> i.vector))) DESC LIMIT 10"
     )
-    with psycopg.connect(server.get_uri()) as connection:
+    with psycopg.connect(database) as connection:
         for user in model.users_.series[:5]:
             rows = connection.execute(question, [user]).fetchall()
             assert [item for (item,) in rows] == ours(model, user)
-    server.cleanup()
 
 
 def test_index_file_answers_as_the_model(model: TransCF, tmp_path: Path) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
+from itertools import islice
+from typing import Any
 
+import numpy as np
 import pytest
 
 from transcf.errors import ParameterError
 from transcf.models.registry import available, create, model_class
-from transcf.tuning import BUDGETS, settings_to_try
-from transcf.tuning.spaces import space_of
+from transcf.tuning import BUDGETS, Budget, settings_to_try
+from transcf.tuning.spaces import Range, draws, grid_of, space_of
 
 #: Models without choices.
 WITHOUT = {"popularity", "inverse-popularity", "random"}
@@ -19,7 +23,12 @@ WITHOUT = {"popularity", "inverse-popularity", "random"}
 def test_every_model_has_a_space_of_allowed_values(name: str) -> None:
     space, kind = space_of(name), model_class(name)
     assert bool(space) == (name not in WITHOUT)
-    for parameter, values in space.items():
+    for parameter, choice in space.items():
+        values = choice
+        if isinstance(choice, Range):
+            values = choice.values()
+            assert all(choice.low <= value <= choice.high for value in values)
+            values = [choice.low, *values[1:-1], choice.high]
         assert len(values) == len(set(values))
         assert len(values) > 1 or parameter == "age_in", "a choice, or the unit of one"
         for value in values:
@@ -43,19 +52,68 @@ def test_times_offer_what_a_model_knows(name: str) -> None:
 def test_a_budget_allows_the_defaults_and_distinct_others(name: str, budget: str) -> None:
     settings = settings_to_try(name, budget)
     assert settings[0] == {}
-    total = math.prod(map(len, space_of(name).values())) if space_of(name) else 0
+    total = sum(1 for _ in grid_of(space_of(name)))
     assert min(BUDGETS[budget], total) <= len(settings) <= BUDGETS[budget]
     params = [str(create(name, **setting).get_params()) for setting in settings]
     assert len(set(params)) == len(params)
     assert settings == settings_to_try(name, budget)
 
 
-def test_an_unknown_budget_is_named() -> None:
-    with pytest.raises(ParameterError, match="'huge'"):
-        settings_to_try("ease", "huge")
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ("huge", "There is no budget 'huge'"),
+        (0, "trials=0 is not allowed"),
+        (True, "There is no budget True"),
+        ({"sampler": "tpe"}, "write trials"),
+        ({"trials": 5, "sampler": "bayes"}, "no sampler 'bayes'; there are: random, tpe, grid"),
+        ({"trials": 5, "space": "all"}, "no space 'all'; there are: default, paper"),
+    ],
+)
+def test_a_budget_that_is_none_is_named(budget: Any, words: str) -> None:
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        settings_to_try("ease", budget)
+
+
+def test_budgets_are_words_numbers_and_tables() -> None:
+    assert Budget.of("12") == Budget.of(12) == Budget.of({"trials": 12})
+    assert Budget.of({"trials": "small", "space": "paper"}) == Budget(3, "random", "paper")
+
+
+def test_draws_of_a_range_stay_in_it_and_do_not_repeat() -> None:
+    space = {"rate": Range(0.001, 0.1, log=True), "size": Range(2, 5), "flag": [True, False]}
+    drawn = list(islice(draws(space, seed=3), 500))
+    assert drawn == list(islice(draws(space, seed=3), 500))
+    assert len({tuple(one.values()) for one in drawn}) == 500
+    assert {one["size"] for one in drawn} == {2, 3, 4, 5}
+    rates = np.array([one["rate"] for one in drawn])
+    assert rates.min() >= 0.001
+    assert rates.max() <= 0.1
+    assert np.median(rates) == pytest.approx(0.01, rel=0.3), "ratios count"
+    few = {"size": Range(2, 5)}
+    assert sorted(one["size"] for one in draws(few, seed=0)) == [2, 3, 4, 5]
+
+
+def test_the_grid_of_the_paper_is_that_of_the_paper() -> None:
+    ours = space_of("transcf-translation", space="paper")
+    assert math.prod(map(len, ours.values())) == 5 * 6 * 8 * 4 * 4
+    assert set(space_of("cml", space="paper")) == {
+        "dim",
+        "learning_rate",
+        "margin",
+        "regularization",
+    }
+    assert space_of("eals", space="paper")["regularization"] == [0.001, 0.01, 0.1], "0 is none"
+
+
+def test_a_range_has_its_ends_in_order() -> None:
+    with pytest.raises(ParameterError, match="low has to be below high"):
+        Range(1.0, 1.0)
+    with pytest.raises(ParameterError, match="above 0 with log"):
+        Range(0.0, 1.0, log=True)
 
 
 def test_fixed_parameters_are_left_alone() -> None:
     settings = settings_to_try("itemknn", "large", fixed=["shrinkage"])
     assert all("shrinkage" not in setting for setting in settings)
-    assert len(settings) == 1 + len(space_of("itemknn")["n_neighbors"]) - 1
+    assert len(settings) == 1 + len(space_of("itemknn")["n_neighbors"].values()) - 1

@@ -86,6 +86,13 @@ Settings: TypeAlias = Annotated[
 Preset: TypeAlias = Annotated[
     str | None, typer.Option(help="Settings that come with the model, before --set.")
 ]
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Settings from a TOML file, as `transcf tune --out FILE` writes it; before --set.",
+    ),
+]
 Protocol: TypeAlias = Annotated[
     str | None, typer.Option(help=help_on_protocols(), show_default=False)
 ]
@@ -111,6 +118,15 @@ ReportFile: TypeAlias = Annotated[
         metavar="FILE",
         help="Write a page with tables, figures and a summary: one file that needs nothing else if "
         "it ends in .html; .md has its figures in a folder beside it.",
+    ),
+]
+
+ResultsFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--results",
+        metavar="FILE",
+        help="Keep what came of it, as --json prints it; tables of documentation are made of it.",
     ),
 ]
 
@@ -203,17 +219,41 @@ def parse_reading(
     return cast("Reading", reading)  # `read_interactions` checks the values
 
 
-def read_params(
-    name: str, settings: list[str] | None, preset_name: str | None = None, data: str = ""
-) -> dict[str, Any]:
-    """Read `--set NAME=VALUE` by the rules of a model, on top of a preset if one is named."""
+def read_preset(name: str, preset_name: str | None, data: str) -> dict[str, Any]:
+    """Read `--preset NAME` of a model for DATA; nothing if there is none."""
+    from transcf.models.registry import preset_of
+
+    return {} if preset_name is None else preset_of(name, preset_name, dataset_name(data))
+
+
+def read_model(
+    name: str | None,
+    config: Path | None,
+    settings: list[str] | None,
+    preset_name: str | None = None,
+    data: str = "",
+) -> tuple[str, dict[str, Any]]:
+    """Return the model of `--model` or `--config`, and its parameters: preset, file, `--set`."""
+    from transcf.tuning.config import Config
+
+    stored = None if config is None else Config.read(config, name)
+    if stored is not None:
+        name = stored.model
+    if name is None:
+        raise ParameterError(
+            "--model is missing: `transcf models` lists the names; --config FILE has one, too."
+        )
+    params = read_preset(name, preset_name, data) | dict({} if stored is None else stored.params)
+    return name, params | read_params(name, settings)
+
+
+def read_params(name: str, settings: list[str] | None) -> dict[str, Any]:
+    """Read `--set NAME=VALUE` by the rules of a model."""
     from transcf.learning.rules import parse
-    from transcf.models.registry import model_class, preset_of
+    from transcf.models.registry import model_class
 
     kind = model_class(name)
     params: dict[str, Any] = {}
-    if preset_name is not None:
-        params |= preset_of(name, preset_name, dataset_name(data))
     for setting in settings or ():
         key, equals, text = setting.partition("=")
         if not equals:
@@ -250,12 +290,15 @@ def read_judging(
     )
 
 
-def check_report(path: Path | None) -> None:
-    """Refuse a report that cannot be written, before any work is done."""
+def check_files(report: Path | None, results: Path | None = None) -> None:
+    """Refuse files that cannot be written, before any work is done."""
     from transcf.pages.page import form_of
 
-    if path is not None and form_of(path) and path.is_dir():
-        raise ParameterError(f"--report {path} is a folder: name a file.")
+    if report is not None:
+        form_of(report)
+    for option, path in (("--report", report), ("--results", results)):
+        if path is not None and path.is_dir():
+            raise ParameterError(f"{option} {path} is a folder: name a file.")
 
 
 def command_line(context: typer.Context, *, leave_out: Collection[str] = ()) -> str:

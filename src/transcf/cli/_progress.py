@@ -25,6 +25,11 @@ class Steps:
         self._text = text
         self._show(self._done, text)
 
+    def reach(self, done: int, text: str) -> None:
+        """Show that so many parts are done, and something beside it."""
+        self._done, self._text = done, text
+        self._show(done, text)
+
     def counted(self, parts: Iterable[T]) -> Iterator[T]:
         """Yield parts, and count each as done when the next one is asked for."""
         for part in parts:

@@ -25,9 +25,11 @@ from transcf.cli import (
     models,
     recommend,
     renew,
+    reproduce,
     runs,
     similar,
     study,
+    tune,
 )
 from transcf.cli._options import INTERRUPTED
 from transcf.errors import TransCFError, brief
@@ -101,6 +103,7 @@ _EPILOGS = {
     evaluate.evaluate: help_text("se = standard error over users", "sd = spread of the seeds"),
     compare.compare: help_text(ERROR),
     study.study: study.EPILOG,
+    reproduce.reproduce: reproduce.EPILOG,
 }
 for command in (
     fit.fit,
@@ -108,11 +111,13 @@ for command in (
     renew.partial_fit,
     evaluate.evaluate,
     compare.compare,
+    tune.tune,
     recommend.recommend,
     similar.similar,
     explain.explain,
     export.export,
     study.study,
+    reproduce.reproduce,
     models.models,
     doctor.doctor,
     demo.demo,

@@ -30,14 +30,21 @@ from transcf.cli._options import (
     StorePath,
     Threads,
     Ties,
-    check_report,
+    check_files,
     command_line,
     open_store_unless,
     parse_reading,
     read_judging,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out, say_written
+from transcf.cli._output import (
+    JsonFlag,
+    print_json,
+    print_table,
+    say_left_out,
+    say_written,
+    write_results,
+)
 from transcf.cli._progress import show_steps
 from transcf.errors import ParameterError
 
@@ -65,13 +72,24 @@ def compare(
             "--set", metavar="MODEL.NAME=VALUE", help="A parameter of one model; repeatable."
         ),
     ] = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Settings of one model from a TOML file of `transcf tune`, before --set; the "
+            "model joins the others; repeatable.",
+        ),
+    ] = None,
     budget: Annotated[
         str,
         typer.Option(
             help="Settings of each model to try on validation data: none (the defaults), small "
-            "(3), medium (10) or large (40)."
+            "(3), medium (10), large (40) or a number."
         ),
     ] = "none",
+    sampler: Annotated[
+        str, typer.Option(help="Who proposes them: random, tpe (learns from trials) or grid.")
+    ] = "random",
     protocol: Protocol = None,
     ties: Ties = "pessimistic",
     part: Part = "test",
@@ -112,13 +130,13 @@ def compare(
     from transcf.experiments.comparison import compare_models, suited_to
     from transcf.experiments.course import Course
     from transcf.experiments.report import results_of, write_report
-    from transcf.experiments.reports import write_page
 
-    check_report(report)
+    check_files(report)
     judging = read_judging(protocol, ties, part, at, beyond)
     metric = judging.usual_metric if metric is None else metric
     judging.check_metric(metric)
-    contenders = _contenders(models, settings, budget)
+    allowed = {"trials": budget, "sampler": sampler}
+    contenders = _contenders(models, settings, config or [], allowed)
     if files and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
     reading = parse_reading(
@@ -126,7 +144,7 @@ def compare(
     )
     split = open_split(data, protocol, seed=seed, **reading)
     say_left_out(split.train.report)
-    contenders = suited_to(split, contenders, budget)
+    contenders = suited_to(split, contenders, allowed)
     numbers = range(seed, seed + seeds)
     kept = open_store_unless(no_store, store)
     with show_steps(len(contenders), "models") as steps:
@@ -139,8 +157,7 @@ def compare(
     command = command_line(context, leave_out=_BESIDE)
     if files:
         say_written(*write_report(found, out, command))
-    if report is not None:
-        say_written(*write_page(results_of(found, command), report))
+    write_results(results_of(found, command), report, None)
     if found.is_interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.failures:
@@ -157,18 +174,27 @@ def print_comparison(comparison: Comparison) -> None:
     print_table(table.title, table.columns, table.rows, notes=table.notes)
 
 
-def _contenders(models: str, settings: list[str] | None, budget: str) -> list[Contender]:
+def _contenders(
+    models: str, settings: list[str] | None, config: list[Path], budget: dict[str, str]
+) -> list[Contender]:
     from transcf.experiments.comparison import TRIVIAL_BASELINES, contenders_of
     from transcf.experiments.runs import TIMED_BASELINE
     from transcf.models.registry import canonical_name, distinct
+    from transcf.tuning.config import Config
 
     asked = distinct() if models == "all" else map(canonical_name, models.split(","))
+    stored = {read.model: dict(read.params) for read in map(Config.read, config)}
+    if len(stored) < len(config):
+        raise ParameterError("Two --config files are about the same model: give one for each.")
     # The floor of timed data joins by itself later on, unless somebody has settings for it.
     floor = (
         [TIMED_BASELINE] if any(_model_of(one) == TIMED_BASELINE for one in settings or ()) else []
     )
-    names = list(dict.fromkeys((*TRIVIAL_BASELINES, *floor, *asked)))
-    return contenders_of(_params_of(names, settings).items(), budget)
+    names = list(dict.fromkeys((*TRIVIAL_BASELINES, *floor, *asked, *stored)))
+    given = _params_of(names, settings)
+    return contenders_of(
+        {name: (name, stored.get(name, {}) | own) for name, own in given.items()}, budget
+    )
 
 
 def _model_of(setting: str) -> str:

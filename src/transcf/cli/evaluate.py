@@ -11,6 +11,7 @@ from transcf.cli._options import (
     Beyond,
     Categories,
     Columns,
+    Config,
     Data,
     Encoding,
     Lengths,
@@ -32,7 +33,7 @@ from transcf.cli._options import (
     open_store_unless,
     parse_reading,
     read_judging,
-    read_params,
+    read_model,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out
 from transcf.errors import DataError, ParameterError
@@ -49,6 +50,7 @@ _OF_FITTING = {
     "model": "--model",
     "settings": "--set",
     "preset": "--preset",
+    "config": "--config",
     "columns": "--column",
     "ratings": "--ratings",
     "min_rating": "--min-rating",
@@ -72,6 +74,7 @@ def evaluate(
     ] = None,
     settings: Settings = None,
     preset: Preset = None,
+    config: Config = None,
     protocol: Protocol = None,
     ties: Ties = "pessimistic",
     part: Part = "test",
@@ -96,15 +99,13 @@ def evaluate(
     if (Path(data) / "model.json").is_file():
         _refuse_fitting(context, data)
         dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
-    elif model is None:
-        raise ParameterError("--model is missing: `transcf models` lists the names.")
     else:
         from transcf.data.sources import open_split
         from transcf.experiments.contenders import Contender
         from transcf.experiments.course import Course
         from transcf.experiments.work import finish
 
-        params = read_params(model, settings, preset, data)
+        model, params = read_model(model, config, settings, preset, data)
         judging = read_judging(protocol, ties, part, at, beyond)
         reading = parse_reading(
             columns, ratings, min_rating, no_header, separator, encoding, links, categories

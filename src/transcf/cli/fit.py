@@ -12,6 +12,7 @@ from transcf.cli._options import (
     INTERRUPTED,
     Categories,
     Columns,
+    Config,
     Data,
     Encoding,
     Links,
@@ -26,7 +27,7 @@ from transcf.cli._options import (
     Threads,
     absolute_name,
     parse_reading,
-    read_params,
+    read_model,
 )
 from transcf.cli._output import JsonFlag, say_left_out, show_saved
 from transcf.protocols import protocol_named
@@ -35,9 +36,12 @@ from transcf.protocols import protocol_named
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    model: Annotated[str, typer.Option(help="Name of the model; see `transcf models`.")],
+    model: Annotated[
+        str | None, typer.Option(help="Name of the model; see `transcf models`.")
+    ] = None,
     settings: Settings = None,
     preset: Preset = None,
+    config: Config = None,
     hold_out: Annotated[
         bool,
         typer.Option(
@@ -77,7 +81,7 @@ def fit(
     from transcf.storage.folders import check_replaceable
     from transcf.training.options import FitOptions
 
-    params = read_params(model, settings, preset, data)
+    model, params = read_model(model, config, settings, preset, data)
     made = Contender(model, model, params).make(seed)
     check_replaceable(out.absolute(), overwrite=overwrite)
     reading = parse_reading(

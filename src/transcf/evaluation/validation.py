@@ -68,18 +68,19 @@ class Validation:
         protocol: str | None = None,
         ties: Ties = "pessimistic",
         at: Sequence[int] = (10,),
+        metric: str | None = None,
     ) -> Self:
         """Validate as a protocol does: full ranking by N@10, or the paper's candidates by H@10.
 
         Unless a protocol is named, it is one of full ranking. Where 10 is none of the lengths `at`
-        that are judged, the first of them stands in its place.
+        that are judged, the first of them stands in its place; a `metric` in the place of both.
         """
         sampled = protocol is not None and protocol_named(protocol).sampled
         return cls(
             split.validation,
             known=split.train.by_user,
             candidates=stored_candidates(split, str(protocol)) if sampled else None,
-            metric=validation_metric(protocol, at),
+            metric=metric or validation_metric(protocol, at),
             ties=ties,
         )
 

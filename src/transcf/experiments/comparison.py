@@ -29,7 +29,6 @@ from transcf.experiments.store import Store
 from transcf.experiments.work import Job, work_off
 from transcf.models.recommender import Recommender
 from transcf.models.registry import distinct
-from transcf.tuning import settings_to_try
 
 #: What `compare` compares: one model, several, or several by names of the caller's own.
 Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]
@@ -126,7 +125,7 @@ def compare(
     *,
     metric: str | None = None,
     seeds: int = 1,
-    budget: str = "none",
+    budget: Any = "none",
     protocol: str | None = None,
     part: Part = "test",
     ties: Ties = "pessimistic",
@@ -154,8 +153,9 @@ def compare(
         metric: What the paired tests look at; N@10 unless given, or N at the first length if 10
             is none of them.
         seeds: Runs of every model that a seed changes.
-        budget: How many settings of each model to try: "none" (as given), "small", "medium" or
-            "large"; what is set by hand stays.
+        budget: How many settings of each model to try: "none" (as given), "small", "medium",
+            "large", a number, or a table such as {"trials": 20, "sampler": "tpe"}; what is set by
+            hand stays.
         protocol: As for `evaluate`; "forward" where the log has times and "strict" elsewhere unless
             given.
         part: "test" or "validation".
@@ -202,7 +202,7 @@ def compare(
 
 def contenders_of(
     models: Models,
-    budget: str = "none",
+    budget: Any = "none",
     *,
     trivial_baselines: bool = True,
 ) -> list[Contender]:
@@ -223,11 +223,11 @@ def contenders_of(
     if trivial_baselines:
         there = {contender.model for contender in named} | {contender.name for contender in named}
         named = [Contender.of(name) for name in TRIVIAL_BASELINES if name not in there] + named
-    return [_with_choices(contender, budget) for contender in named]
+    return [contender.within(budget) for contender in named]
 
 
 def suited_to(
-    split: Split, contenders: Sequence[Contender], budget: str, *, trivial_baselines: bool = True
+    split: Split, contenders: Sequence[Contender], budget: Any, *, trivial_baselines: bool = True
 ) -> list[Contender]:
     """Let contenders try what events with times offer, and add the floor of such data.
 
@@ -241,15 +241,7 @@ def suited_to(
     if trivial_baselines and TIMED_BASELINE not in there:
         trivial = sum(contender.model in TRIVIAL_BASELINES for contender in contenders)
         listed.insert(trivial, Contender.of(TIMED_BASELINE))
-    return [
-        _with_choices(c, "large" if c.model == TIMED_BASELINE else budget, timed=True)
-        for c in listed
-    ]
-
-
-def _with_choices(contender: Contender, budget: str, *, timed: bool = False) -> Contender:
-    tried = settings_to_try(contender.model, budget, contender.params, timed=timed)
-    return replace(contender, choices=tried)
+    return [c.within("large" if c.model == TIMED_BASELINE else budget, timed=True) for c in listed]
 
 
 @dataclass(frozen=True)

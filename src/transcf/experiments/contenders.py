@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 from transcf.errors import ParameterError, shown
 from transcf.models.recommender import Recommender
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
+from transcf.tuning import Budget, Search, settings_to_try
 
 #: A model by its name, by its name and parameters, or as an object whose settings are taken.
 ModelSpec: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Recommender[Any]"
@@ -23,12 +25,15 @@ class Contender:
         model: Its name in the registry.
         params: Parameters that are set.
         choices: Further parameters to choose from on validation data.
+        search: Begins a search that proposes them one by one instead, each in the light of those
+            before it.
     """
 
     name: str
     model: str
     params: Mapping[str, Any] = field(default_factory=dict)
     choices: Sequence[Mapping[str, Any]] = ({},)
+    search: Callable[[], Search] | None = None
 
     @classmethod
     def of(cls, spec: ModelSpec, name: str | None = None) -> Self:
@@ -59,6 +64,30 @@ class Contender:
         has_seed = "random_state" in model_class(self.model).rules()
         general = {"random_state": seed} if has_seed else {}
         return create(self.model, **{**general, **self.params, **(choice or {})})
+
+    def within(
+        self, budget: Any, timed: bool = False, start: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Return it with what a budget lets it try; what is set stays.
+
+        Args:
+            budget: What `Budget.of` takes.
+            timed: Whether events have times.
+            start: Settings that stand in the place of the defaults, and may be searched.
+
+        Example:
+            >>> len(Contender.of("ease").within("small").choices)
+            3
+        """
+        budget, begun = Budget.of(budget), start or {}
+        params = {**begun, **self.params}
+        if budget.sampler == "random":
+            tried = settings_to_try(self.model, budget, self.params, timed=timed, start=params)
+            return replace(self, params=params, choices=tried, search=None)
+        search = partial(
+            Search, self.model, budget, fixed=dict(self.params), start=begun, timed=timed
+        )
+        return replace(self, params=params, choices=({},), search=search)
 
     def check(self) -> None:
         """Raise a `ParameterError` for a model or a setting that there cannot be."""

@@ -22,6 +22,7 @@ from transcf.models.recommender import Recommender
 from transcf.models.registry import canonical_name
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Epoch
+from transcf.tuning import Tried
 
 #: Called with one line of text that tells what is being done.
 OnProgress: TypeAlias = Callable[[str], None]
@@ -120,6 +121,16 @@ def trial(
     return answer(store, Cell.trial(model, train, validation), make, about or {})
 
 
+def as_tried(setting: Mapping[str, Any], found: Result) -> Tried:
+    """Say what came of a setting as searches are told it."""
+    if found.error is not None:
+        return Tried(setting, "failed", None, found.spent, reason=str(found.error))
+    curve = {
+        epoch["epoch"]: epoch["metric"] for epoch in found.curve if epoch["metric"] is not None
+    }
+    return Tried(setting, "complete", found.validation, found.spent, found.best_epoch, curve)
+
+
 class _Runner:
     """One contender under way."""
 
@@ -131,14 +142,9 @@ class _Runner:
         self._kept: tuple[float, Mapping[str, Any], Recommender[Any]] | None = None
 
     def job(self) -> Job[Run]:
-        course, choices = self._course, self._contender.choices
-        trials: list[Result] = []
-        chosen = choices[0]
-        if len(choices) > 1:
-            trials = yield from together(
-                [self._trial(number, choice) for number, choice in enumerate(choices, start=1)]
-            )
-            chosen = choices[_best(trials)]
+        course = self._course
+        choices, trials = yield from self._tried()
+        chosen = choices[_best(trials)] if trials else choices[0]
         seeds = course.seeds if self._contender.takes_seed else course.seeds[:1]
         results = yield from together([self._judged(seed, chosen) for seed in seeds])
         for found in results:
@@ -146,11 +152,28 @@ class _Runner:
                 raise found.error
         return Run(self._contender.name, results, chosen, trials)
 
-    def _trial(self, number: int, choice: Mapping[str, Any]) -> Job[Result]:
+    def _tried(self) -> Job[tuple[Sequence[Mapping[str, Any]], list[Result]]]:
+        """Try what there is to choose from; without a choice nothing is tried."""
+        choices, begin = self._contender.choices, self._contender.search
+        search = None if begin is None else begin()
+        if search is None:
+            numbered = enumerate(choices if len(choices) > 1 else (), start=1)
+            trials = yield from together([self._trial(n, c, len(choices)) for n, c in numbered])
+            return choices, trials
+        # Each proposal follows from the figures before it: with a store, they are soon there again.
+        proposed, trials = list[Mapping[str, Any]](), list[Result]()
+        while (setting := search.ask()) is not None:
+            proposed.append(setting)
+            found = yield from self._trial(len(proposed), setting, search.budget.trials)
+            trials.append(found)
+            search.tell(as_tried(setting, found))
+        return proposed, trials
+
+    def _trial(self, number: int, choice: Mapping[str, Any], total: int) -> Job[Result]:
         """Try one setting."""
         contender, course = self._contender, self._course
         model = contender.make(course.seeds[0], choice)
-        step = f"{contender.name}, setting {number} of {len(contender.choices)}"
+        step = f"{contender.name}, setting {number} of {total}"
 
         def keep(figure: float) -> None:
             if self._kept is None or figure > self._kept[0]:

@@ -31,7 +31,9 @@ def table_of(comparison: Comparison) -> Table:
     searched = any(done.tried > 1 for done in comparison.runs)
     columns = ["model", *shown]
     columns += [f"{metric} in full ranking"] if first.full_ranking is not None else []
-    columns += [f"p ({metric})", "fit seconds", "size"] + (["chosen"] if searched else [])
+    columns += [f"p ({metric})", "fit seconds", "size"] + (
+        ["tried", "minutes", "chosen"] if searched else []
+    )
     title = (
         f"{comparison.dataset}: {judging.protocol} protocol, {judging.part}, "
         f"{counted(first.evaluations[0].users, 'user')}, {judging.ties} ties"
@@ -101,6 +103,7 @@ def _row(comparison: Comparison, done: Run, shown: Sequence[str], searched: bool
     cells.append("-" if p is None else f"{p:.2g}{' =' if p >= LEVEL else ''}")
     cells += [f"{done.seconds:.2f}", _size(done.first.n_bytes)]
     if searched:
+        cells += [str(done.tried), f"{done.minutes:.1f}"]
         cells.append(", ".join(f"{key}={value}" for key, value in done.chosen.items()) or "default")
     return cells
 

@@ -20,6 +20,7 @@ from transcf.experiments.study import DatasetPlan, ModelPlan, Study
 from transcf.learning.rules import Number, Rule
 from transcf.models.registry import model_class, preset_of
 from transcf.protocols import protocol_named
+from transcf.tuning.config import Config
 
 
 def run_study(
@@ -93,17 +94,20 @@ def _contenders(study: Study, dataset: DatasetPlan, protocol: str) -> list[Conte
     return contenders
 
 
-def _contender(plan: ModelPlan, dataset: DatasetPlan, budget: str | None) -> Contender:
+def _contender(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Contender:
     named = {} if plan.preset is None else preset_of(plan.name, plan.preset, dataset.name)
-    rules = model_class(plan.name).rules()
-    params = named | plan.params
-    if (plan.budget or budget) and not plan.grid and not plan.times and "recency" in rules:
-        params = {"recency": 0.0} | params  # some models use times unless told otherwise
+    named |= {} if plan.config is None else Config.read(plan.config, plan.name).params
+    rules, budget = model_class(plan.name).rules(), plan.budget or budget
+    if budget and not plan.grid:
+        # Some models use times unless told otherwise.
+        untimed = {"recency": 0.0} if "recency" in rules and not plan.times else {}
+        contender = Contender(plan.title, plan.name, untimed | plan.params)
+        return contender.within(budget, plan.times, named)
     choices = [
         {name: _value(value, rules.get(name)) for name, value in choice.items()}
-        for choice in plan.choices(params, budget)
+        for choice in plan.choices()
     ]
-    return Contender(plan.title, plan.name, params, choices)
+    return Contender(plan.title, plan.name, named | plan.params, choices)
 
 
 def _value(value: Any, rule: Rule | None) -> Any:
@@ -115,7 +119,7 @@ def _split(dataset: DatasetPlan, protocol: str) -> Split:
     if dataset.core is not None:
         log = k_core(open_data(dataset.name), dataset.core, dataset.core)
         return as_split(log, protocol)
-    if protocol_named(protocol).sampled and dataset.name in CATALOG:
+    if protocol_named(protocol).sampled and dataset.name in CATALOG and not dataset.copy:
         # Beside published figures only the authors' own split will do, not one drawn here.
         return load_split(dataset.name)
     return open_split(dataset.name, protocol)

@@ -68,6 +68,11 @@ class Run:
         return sum(found.spent for found in (*self.trials, *self.results))
 
     @property
+    def minutes(self) -> float:
+        """Minutes of the trials that chose its settings; of all there was to do without any."""
+        return sum(found.spent for found in self.trials or self.results) / 60
+
+    @property
     def validation(self) -> float | None:
         """What chose settings and epochs, mean over the seeds; None if it was not asked for."""
         figures = [found.validation for found in self.results if found.validation is not None]
@@ -133,6 +138,7 @@ class Run:
             "parameters": dict(self.first.parameters),
             "chosen": dict(self.chosen),
             "tried": self.tried,
+            "minutes": round(self.minutes, 3),
             "untrained": self.untrained,
             "validation": self.validation,
             "protocol": first.protocol,

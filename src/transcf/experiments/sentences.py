@@ -72,12 +72,12 @@ def summary(results: Results) -> list[str]:
 
 
 def about(outcome: Outcome) -> list[str]:
-    """Who is best, what the floor says, and who is missing."""
+    """Who is best, what the floor says, who is missing, and what else there is to say."""
     said = [about_best(outcome), about_floor(outcome)] if outcome.entries else []
     if outcome.failures:
         names = listed(list(outcome.failures))
         said.append(f"{outcome.title}: missing from the table: {names}; its notes say why.")
-    return said
+    return [*said, *(f"{outcome.title}: {remark}" for remark in outcome.remarks)]
 
 
 def about_best(outcome: Outcome) -> str:

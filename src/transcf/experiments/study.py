@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -14,7 +14,7 @@ from transcf.errors import ParameterError
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
 from transcf.evaluation.protocols import Part
 from transcf.protocols import protocol_named
-from transcf.tuning import check_budget, settings_to_try
+from transcf.tuning import Budget
 
 T = TypeVar("T")
 
@@ -23,16 +23,26 @@ _FOLDER = files("transcf.experiments").joinpath("studies")
 
 @dataclass(frozen=True)
 class DatasetPlan:
-    """One dataset of a study; `protocols` stand in the place of the study's, a table for each."""
+    """One dataset of a study; `protocols` stand in the place of the study's, a table for each.
+
+    `published` has printed figures of models by name. `copy` says how the data differs from that of
+    others who published figures: then there are none beside ours, and it is split here.
+    """
 
     name: str
     core: int | None = None
     protocols: list[str] = field(default_factory=list)
     published: dict[str, dict[str, float]] = field(default_factory=dict)
+    copy: str = ""
 
     def __post_init__(self) -> None:
         """Check what a file may have wrong."""
         _check_protocols(self.protocols, self.name)
+        if self.copy and self.published:
+            raise ParameterError(
+                f"The study has published figures for {self.name}, which is a copy that differs: "
+                "leave out the one or the other."
+            )
 
 
 @dataclass(frozen=True)
@@ -40,8 +50,10 @@ class ModelPlan:
     """One model of a study, with settings to choose from on validation data.
 
     Either `grid` lists values, all of whose combinations are tried, or a `budget` (the study's
-    unless it has its own) draws from what is worth trying, the defaults being among it. With a
-    budget, `times` says whether weights of events and trend may be chosen; else there are none.
+    unless it has its own; what `Budget.of` takes) tries what is worth trying, the defaults first.
+    With a budget, `times` says whether weights of events and trend may be chosen; else there are
+    none. `preset` and `config` (a file that `transcf tune` wrote) are set; with a budget they stand
+    in the place of the defaults, and only `params` are left alone.
     `label` stands for the model in the table, its name if there is none. "none" in place of a
     number stands for None. Unless `protocols` is empty, the model is in their tables alone; so with
     `datasets`, by name.
@@ -50,9 +62,10 @@ class ModelPlan:
     name: str
     label: str = ""
     preset: str | None = None
+    config: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     grid: dict[str, list[Any]] = field(default_factory=dict)
-    budget: str | None = None
+    budget: Any = None
     times: bool = False
     protocols: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
@@ -85,7 +98,7 @@ class ModelPlan:
             raise ParameterError(
                 f"The study has times = {self.times!r} for {title}: write true or false."
             )
-        check_budget(self.budget or "none")
+        Budget.of(self.budget or "none")
         _check_protocols(self.protocols, title)
         if not isinstance(self.datasets, list):
             raise ParameterError(
@@ -97,18 +110,8 @@ class ModelPlan:
         """What the table calls it."""
         return self.label or self.name + (" + time" if self.times else "")
 
-    def choices(
-        self, fixed: Collection[str] = (), budget: str | None = None
-    ) -> list[dict[str, Any]]:
-        """Return what to try: every combination of the grid, or what a budget draws.
-
-        Args:
-            fixed: Parameters that are set already.
-            budget: That of the study, where it has one.
-        """
-        budget = self.budget or budget
-        if budget and not self.grid:
-            return settings_to_try(self.name, budget, fixed, timed=self.times)
+    def choices(self) -> list[dict[str, Any]]:
+        """Return every combination of the grid."""
         return [
             dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())
         ]
@@ -126,12 +129,12 @@ class Study:
     models: tuple[ModelPlan, ...]
     paired_tests: str | None = None
     part: Part = "test"
-    budget: str | None = None
+    budget: Any = None
 
     def __post_init__(self) -> None:
         """Check all but the models' parameters before anything is run."""
         protocol_named(self.protocol)
-        check_budget(self.budget or "none")
+        Budget.of(self.budget or "none")
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
             judged = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
             for name in self._names:
@@ -167,6 +170,20 @@ class Study:
             and dataset.name in (plan.datasets or [dataset.name])
         ]
 
+    def published(self, dataset: str) -> dict[str, dict[str, float]]:
+        """Return what others printed about a dataset, by the names of lines in its table.
+
+        Printed figures are found by the name of a line, else by that of its model.
+        """
+        known = next(entry.published for entry in self.datasets if entry.name == dataset)
+        found = {plan.title: known.get(plan.title, known.get(plan.name)) for plan in self.models}
+        return {title: figures for title, figures in found.items() if figures is not None}
+
+    def difference(self, dataset: str) -> str:
+        """Say how a dataset differs from that of others; nothing if it does not."""
+        copy = next(entry.copy for entry in self.datasets if entry.name == dataset)
+        return f"{dataset} is not the published data: {copy}" if copy else ""
+
     def lengths(self) -> tuple[int, ...]:
         """Lengths N of the lists that the metrics need, ascending."""
         lengths = {length_of(name) for name in self._names}
@@ -194,6 +211,15 @@ class Study:
             models=_named("model", self.models, [m.title for m in self.models], models),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form, from which `from_dict` makes the same study."""
+        content = asdict(self)
+        plans = [*content["datasets"], *content["models"]]
+        for part in (content, *plans):
+            for name in [name for name, value in part.items() if value is None]:
+                del part[name]
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in content.items()}
+
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
         """Read the parsed TOML; an unknown or missing key is an error that names it."""
@@ -202,11 +228,34 @@ class Study:
             if not isinstance(content[name], list):
                 raise ParameterError(f"The study has {name} = {content[name]!r}: give a list.")
         datasets = [_plan("dataset", entry, DatasetPlan) for entry in content["datasets"]]
-        models = [_plan("model", entry, ModelPlan) for entry in content["models"]]
+        entries = [line for entry in content["models"] for line in _swept(entry)]
+        models = [_plan("model", entry, ModelPlan) for entry in entries]
         for plan in models:
             _named("dataset", datasets, [d.name for d in datasets], plan.datasets)
         lists = {"metrics": tuple(content["metrics"])}
         return cls(**{**content, **lists, "datasets": tuple(datasets), "models": tuple(models)})
+
+
+def _swept(entry: Any) -> list[Any]:
+    """Make a line of the table for every combination of the values of `sweep`, if there is one."""
+    if not isinstance(entry, dict) or "sweep" not in entry:
+        return [entry]
+    sweep, rest = entry["sweep"], {key: entry[key] for key in entry if key != "sweep"}
+    if not isinstance(sweep, dict) or not all(
+        isinstance(values, list) for values in sweep.values()
+    ):
+        raise ParameterError(
+            f"The study has sweep = {sweep!r}: give lists of values, such as {{ dim = [32, 64] }}."
+        )
+    lines = []
+    for values in product(*sweep.values()):
+        own = dict(zip(sweep, values, strict=True))
+        label = " ".join(f"{name}={value}" for name, value in own.items())
+        params = {**rest.get("params", {}), **own}
+        lines.append(
+            {**rest, "params": params, "label": f"{rest.get('label', '')} {label}".strip()}
+        )
+    return lines
 
 
 def _check_protocols(names: Any, owner: str) -> None:
@@ -224,7 +273,7 @@ def _plan(kind: str, entry: Any, plan: type[T]) -> T:
             f"The study has the {kind} {entry!r}: write [[{kind}s]] and name = {entry!r} below it."
         )
     _check_keys(f"A {kind} of the study", entry, plan)
-    for name in ("name", "label", "preset"):
+    for name in ("name", "label", "copy", "preset", "config"):
         if not isinstance(entry.get(name, ""), str):
             raise ParameterError(
                 f"The study has a {kind} with {name} = {entry[name]!r}: give text."

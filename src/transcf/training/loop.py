@@ -210,7 +210,7 @@ def _one_epoch(
     is_due = validate is not None and (number % plan.validate_every == 0 or number == plan.epochs)
     epoch, started = Epoch(number, lambda: snapshot(trainable.tensors())), time.perf_counter()
     metric = validate(epoch.snapshot) if validate is not None and is_due else None
-    validation_seconds = time.perf_counter() - started
+    epoch.metric, validation_seconds = metric, time.perf_counter() - started
     run.records.append(
         {
             "epoch": number,

@@ -48,11 +48,13 @@ class Epoch(Generic[S]):
 
     Attributes:
         number: Counted from 1.
+        metric: What validation data says of it; None for an epoch that was not validated.
     """
 
     def __init__(self, number: int, make_snapshot: Callable[[], S]) -> None:
         """Keep both."""
         self.number = number
+        self.metric: float | None = None
         self._make_snapshot: Callable[[], S] | None = make_snapshot
 
     @cached_property

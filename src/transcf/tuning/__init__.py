@@ -1,5 +1,6 @@
-"""Which settings are worth trying, as data (TOML), and which of them to try."""
+"""Which settings are worth trying, as data (TOML); budgets, searches, and tuning."""
 
-from transcf.tuning.spaces import BUDGETS, check_budget, settings_to_try
+from transcf.tuning.budgets import BUDGETS, SAMPLERS, Budget, settings_to_try
+from transcf.tuning.search import Search, Tried
 
-__all__ = ["BUDGETS", "check_budget", "settings_to_try"]
+__all__ = ["BUDGETS", "SAMPLERS", "Budget", "Search", "Tried", "settings_to_try"]

@@ -1,0 +1,241 @@
+"""`tune`: settings of one model, tried one after the other or side by side."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from transcf import __version__
+from transcf.data.sources import as_split, usual_protocol
+from transcf.data.split import Split
+from transcf.errors import MissingExtraError, ParameterError, shown
+from transcf.evaluation.validation import validation_metric
+from transcf.experiments.store import Store
+from transcf.experiments.tuning.bench import Bench, Task
+from transcf.experiments.tuning.processes import Worker
+from transcf.experiments.tuning.result import Tuning
+from transcf.models.registry import canonical_name
+from transcf.threads import thread_count
+from transcf.tuning.budgets import Budget
+from transcf.tuning.pruning import is_behind
+from transcf.tuning.search import Search, Tried
+
+if TYPE_CHECKING:
+    from transcf.experiments.tuning.record import Record
+
+#: Called with what is known so far, before the first trial and after each.
+OnTrial: TypeAlias = Callable[[Tuning], None]
+
+
+def tune(
+    data: Any,
+    model: str,
+    *,
+    trials: int = 100,
+    metric: str | None = None,
+    protocol: str | None = None,
+    sampler: str = "tpe",
+    space: str = "default",
+    params: Mapping[str, Any] | None = None,
+    start: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    jobs: int = 1,
+    minutes: float | None = None,
+    prune: bool = True,
+    storage: str | Path | None = None,
+    study: str | None = None,
+    store: str | Path | None = None,
+    dataset: str | None = None,
+    on_trial: OnTrial | None = None,
+) -> Tuning:
+    """Try settings of a model on validation data; the test part is not looked at.
+
+    The same as `transcf tune` on the command line. The defaults are the first trial. A setting that
+    cannot be trained is noted and does not stop the others; Ctrl-C ends it with what there is.
+
+    Args:
+        data: A split, a log, a table, or what `open_data` takes.
+        model: Its name, as in `available()`.
+        trials: How many settings to try, those on record included.
+        metric: What to choose by, such as "N@10"; unless given, what the protocol chooses by.
+        protocol: As for `evaluate`; "forward" where the log has times and "strict" elsewhere unless
+            given.
+        sampler: "tpe" learns from what was tried; "random"; "grid" tries all combinations.
+        space: Where settings come from: "default", or "paper" for the grid of TransCF's paper.
+        params: Parameters that are set in all trials.
+        start: Parameters that stand in the place of the defaults, and may be searched.
+        seed: Of the models, the sampler and the split; a trial is run with one seed.
+        jobs: Trials side by side, each in a process with its share of the threads. What a trial
+            finds does not depend on it; which ones are tried does, since TPE knows less by then.
+        minutes: After so many no trial is started any more.
+        prune: Whether to give up trials that are behind half of the others after as many epochs.
+        storage: Database of what was tried: a SQLite file or a URL; None keeps no record. What is
+            on record is not tried again.
+        study: Name of the trials in it; unless given, one that follows from all they depend on.
+        store: Folder of stored runs: trials that were run before are taken from there, whoever ran
+            them, and those that run to their end are kept there; None runs everything.
+        dataset: Name of the data in the store.
+        on_trial: Called with what is known so far, before the first trial and after each.
+
+    Raises:
+        ParameterError: A name or a number is none; before any fit.
+        TransCFError: No setting could be trained; the reason of the first.
+
+    Example:
+        >>> from transcf import synthesize, tune
+        >>> log = synthesize(users=200, items=60, interactions=3000, seed=1)
+        >>> found = tune(log, "ease", trials=4, sampler="grid")
+        >>> found.best_params, found.table()["regularization"].to_list()
+        ({'regularization': 50.0}, [500.0, 50.0, 100.0, 300.0])
+    """
+    _check_numbers(jobs, minutes)
+    budget = Budget(trials, sampler, space)
+    fixed = {**(start or {}), **(params or {})}
+    task = Task(canonical_name(model), fixed, metric or validation_metric(protocol), protocol, seed)
+    task.make({}).check_params()
+    split = as_split(data, protocol, seed=seed)
+    task = replace(task, protocol=protocol or usual_protocol(split))
+    name = dataset or (str(data) if isinstance(data, str | Path) else "data")
+    bench = Bench(task, split, None if store is None else Store(store), name)
+    bench.validation  # noqa: B018 - a metric that there is not is refused before the first fit
+    timed = split.train.timestamps is not None
+    search = Search(task.model, budget, fixed=params, start=start, seed=seed, timed=timed)
+    record = None
+    if storage is not None:
+        about = _about(bench, budget)
+        study = study or f"{task.model}-{_digest(about)[:10]}"
+        record = _record(str(storage), study, about, search)
+    known = Tuning(
+        task.model, fixed, task.metric, search.history, search.space, search.usual, sampler,
+        study or "", str(storage or ""),
+    )  # fmt: skip
+    loop = _Loop(search, record, known, prune, minutes, on_trial)
+    interrupted = loop.run(bench, jobs)
+    return replace(known, trials=tuple(search.history), is_interrupted=interrupted)
+
+
+class _Loop:
+    """Trials under way: who asks, who is told, and when it is over."""
+
+    def __init__(
+        self,
+        search: Search,
+        record: Record | None,
+        known: Tuning,
+        prune: bool,
+        minutes: float | None,
+        on_trial: OnTrial | None,
+    ) -> None:
+        self._search, self._record, self._known, self._prune = search, record, known, prune
+        self._tell = on_trial or (lambda tuning: None)
+        self._end = None if minutes is None else time.monotonic() + 60 * minutes
+        self._lock, self._is_over = threading.Lock(), False
+
+    def run(self, bench: Bench, jobs: int) -> bool:
+        """Run trials until nothing is left to do; returns whether somebody ended it."""
+        for tried in [] if self._record is None else self._record.trials():
+            self._search.tell(tried)
+        self._tell(self._known)
+        try:
+            if jobs == 1:
+                self._work(bench)
+            else:
+                self._work_together(bench, jobs)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    def _work_together(self, bench: Bench, jobs: int) -> None:
+        threads = max(1, thread_count() // jobs)
+        with _saved(bench.split) as folder, ExitStack() as stack:
+            workers = [
+                stack.enter_context(closing(Worker(folder, bench, threads))) for _ in range(jobs)
+            ]
+            pool = stack.enter_context(ThreadPoolExecutor(jobs))
+            done = [pool.submit(self._work, worker) for worker in workers]
+            try:
+                wait(done, return_when=FIRST_EXCEPTION)
+            finally:  # an error of one, or Ctrl-C: the others need not finish
+                self._is_over = True
+                if not all(one.done() and one.exception() is None for one in done):
+                    for worker in workers:
+                        worker.close()
+            for one in done:
+                one.result()
+
+    def _work(self, runner: Bench | Worker) -> None:
+        while not self._is_over and (self._end is None or time.monotonic() < self._end):
+            with self._lock:
+                setting = self._search.ask()
+            if setting is None:
+                return
+            try:
+                tried = runner.run(setting, self._is_behind if self._prune else None)
+            except BaseException:
+                with self._lock:
+                    self._search.forget(setting)
+                raise
+            if not self._is_over:
+                self._note(tried)
+
+    def _note(self, tried: Tried) -> None:
+        with self._lock:
+            if self._record is not None:
+                self._record.add(tried)
+            self._search.tell(tried)
+            self._tell(self._known)
+
+    def _is_behind(self, curve: Mapping[int, float]) -> bool:
+        with self._lock:
+            return is_behind(curve, self._search.history)
+
+
+@contextmanager
+def _saved(split: Split) -> Iterator[Path]:
+    """Write a split where other processes find it, for a while."""
+    with TemporaryDirectory(prefix="transcf-tune-") as folder:
+        yield split.save(Path(folder) / "split")
+
+
+def _record(storage: str, study: str, about: Mapping[str, Any], search: Search) -> Record:
+    try:
+        from transcf.experiments.tuning.record import Record
+    except ImportError as error:
+        raise MissingExtraError("A record of trials", "tune") from error
+    return Record(storage, study, about, search)
+
+
+def _about(bench: Bench, budget: Budget) -> dict[str, Any]:
+    """All that figures depend on, in JSON values; but for the budget's size and sampler."""
+    task = bench.task
+    return {
+        "model": task.model,
+        "parameters": json.loads(json.dumps(dict(task.params), sort_keys=True)),
+        "metric": task.metric,
+        "protocol": task.protocol,
+        "seed": task.seed,
+        "space": budget.space,
+        "data": bench.split.digest,
+        "version": __version__,
+    }
+
+
+def _digest(about: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def _check_numbers(jobs: Any, minutes: Any) -> None:
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ParameterError(f"jobs={shown(jobs)} is not allowed; it must be a number from 1 on.")
+    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+    if minutes is not None and not (is_number and minutes > 0):
+        raise ParameterError(f"minutes={shown(minutes)} is not allowed; it must be above 0.")
