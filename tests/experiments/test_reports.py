@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from tests.experiments.kept import RESULTS
 
+from transcf.data.splits import leave_one_out
+from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, MissingExtraError
-from transcf.experiments import drawings, reports, sentences
-from transcf.experiments.results import Results
+from transcf.experiments import Study, drawings, reports, run_study, sentences
+from transcf.experiments.results import Results, facts_of
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +28,25 @@ def test_results_are_read_as_they_were_written(results: Results, tmp_path: Path)
         (tmp_path / "bad.json").write_text(bad)
         with pytest.raises(DataError, match=r"bad\.json"):
             Results.read(tmp_path / "bad.json")
+
+
+def test_published_figures_stand_beside_no_other_kind_of_ranking(tmp_path: Path) -> None:
+    split = leave_one_out(synthesize(users=60, items=40, interactions=900, seed=1))
+    folder = str(split.save(tmp_path / "split"))
+    printed = {"popularity": {"N@10": 0.5}}
+    for protocol, expected in (("strict", printed), ("paper", {})):
+        content = {
+            "title": "small",
+            "protocol": protocol,
+            "seeds": 1,
+            "metrics": ["N@10"],
+            "datasets": [{"name": folder, "protocols": ["strict"], "published": printed}],
+            "models": [{"name": "popularity"}],
+        }
+        plan = Study.from_dict(content)
+        (found,) = run_study(plan)
+        facts = facts_of(plan, found)
+        assert (facts["protocol"], facts["published"]) == ("strict", expected)
 
 
 def test_the_summary_says_who_is_best_what_the_floor_is_and_what_is_missing(

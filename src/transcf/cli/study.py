@@ -133,8 +133,8 @@ def study(
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
     beside = ("report", "results", "store", "no_store", "as_json")
-    tables = [facts_of(plan, comparison) for comparison in found]
-    outcome = Results.of_study(name, plan, tables, command_line(context, leave_out=beside))
+    facts = [facts_of(plan, comparison) for comparison in found]
+    outcome = Results.of_study(name, plan, facts, command_line(context, leave_out=beside))
     if as_json:
         print_json(outcome.content)
     else:
