@@ -43,7 +43,10 @@ Entries: TypeAlias = Mapping[str, Entry | None]
 Groups: TypeAlias = Mapping[str, Mapping[str, Entry]]
 
 ROOT = Path(__file__).resolve().parents[1]
-_BLOCK = re.compile(r"(<!-- table: (?P<spec>.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BEGIN = "<!-- table: "
+_BLOCK = re.compile(
+    rf"({_BEGIN}(?P<spec>[^\n]*?) -->\n)(?:(?!{_BEGIN}).)*?(<!-- end -->)", re.DOTALL
+)
 _OPTIONS = {
     "figures", "datasets", "protocols", "models", "joined", "published", "spread", "settings",
     "best", "digits",
@@ -67,6 +70,11 @@ class Spec:
                 raise ParameterError(
                     f"The table {text!r} has {word!r}: use {', '.join(sorted(_OPTIONS))}."
                 )
+        if (
+            options.get("spread", "sd") not in ("sd", "se")
+            or not options.get("digits", "4").isdecimal()
+        ):
+            raise ParameterError(f"The table {text!r} needs spread=sd or se, and digits=4 or so.")
         return cls(name.split("+"), options)
 
     def is_on(self, name: str) -> bool:
@@ -215,6 +223,8 @@ def renewed(text: str, folder: Path) -> str:
         lines = table_of(spec, results).to_markdown(titled=False)
         return f"{found[1]}{lines}\n\n({commands})\n{found[3]}"
 
+    if len(_BLOCK.findall(text)) != text.count(_BEGIN):
+        raise ParameterError("A table has no <!-- end -->, or more than one line at its beginning.")
     return _BLOCK.sub(table, text)
 
 

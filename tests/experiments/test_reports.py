@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,10 @@ def test_the_summary_says_who_is_best_what_the_floor_is_and_what_is_missing(
     assert sentences.about_best(first) == (
         "one (paper): transcf has the highest N@10, 0.3000 ± 0.0100 (standard error over users); "
         "the paired test does not tell it apart from cml."
+    )
+    tests = [{**test, "ci_high": -0.01} for test in first.tests]
+    assert sentences.about_best(replace(first, tests=tests)).endswith(
+        "apart from cml, though the interval of the difference to cml leaves out 0."
     )
     floor = sentences.about_floor(first)
     assert "the floor by N@10 is popularity 0.0500, inverse-popularity 0.2000." in floor

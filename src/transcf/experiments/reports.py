@@ -210,7 +210,7 @@ def _tests(outcome: Outcome) -> Table:
     note = (
         "Differences over the same users, intervals by bootstrap; p by Wilcoxon's signed-rank test "
         f"with Holm's correction for all {counted(len(outcome.tests), 'pair')}, which goes by "
-        "users rather than by amounts, so that it may tell apart what the interval does not."
+        "users rather than by amounts, so that it may disagree with the interval."
     )
     return Table(title, columns, rows, [note], align="lrrrl")
 

@@ -98,7 +98,18 @@ def about_best(outcome: Outcome) -> str:
     alike = [name for name, p in against.items() if p >= LEVEL]
     if not alike:
         return f"{begin}; every other model is behind it by the paired test."
-    return f"{begin}; the paired test does not tell it apart from {listed(alike)}."
+    apart = [
+        name
+        for test in outcome.tests
+        for name in alike
+        if {name, best.name} == {test["model_a"], test["model_b"]}
+        and test["ci_low"] * test["ci_high"] > 0
+    ]
+    though = f", though the interval of the difference to {listed(apart)} leaves out 0"
+    return (
+        f"{begin}; the paired test does not tell it apart from {listed(alike)}"
+        f"{though if apart else ''}."
+    )
 
 
 def about_floor(outcome: Outcome) -> str:
