@@ -64,12 +64,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--whole", type=Path, help="Store of a run that nobody interrupted.")
+    parser.add_argument("--seconds", type=float, help="What that run took.")
     parser.add_argument("words", nargs="+", help="Words of the command, after --.")
     options = parser.parse_args()
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as scratch:
-        expected, seconds = whole(options.words, Path(scratch) / "whole")
-        print(f"uninterrupted: {seconds:.0f} s, {len(entries(Path(scratch) / 'whole'))} cells")
+        uninterrupted = options.whole or Path(scratch) / "whole"
+        expected, seconds = whole(options.words, uninterrupted)
+        seconds = options.seconds or seconds
+        print(f"uninterrupted: {seconds:.0f} s, {len(entries(uninterrupted))} cells", flush=True)
         store, repeated = Path(scratch) / "killed", set[str]()
         for number in range(1, options.kills + 1):
             before = entries(store)
@@ -79,7 +83,9 @@ def main() -> None:
             process.wait()
             now = entries(store)
             repeated |= {key for key in before if now.get(key) != before[key]}
-            print(f"kill {number} after {after:.0f} s: {len(before)} -> {len(now)} cells")
+            print(
+                f"kill {number} after {after:.0f} s: {len(before)} -> {len(now)} cells", flush=True
+            )
         before = entries(store)
         found, seconds = whole(options.words, store)
         now = entries(store)

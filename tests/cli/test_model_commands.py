@@ -368,6 +368,32 @@ def test_compare_chooses_by_the_length_that_is_judged(command: Command, log_file
     assert "on validation data (N@10)" in command(*words, "--at", "5,10").stdout
 
 
+def test_tune_writes_settings_that_other_commands_take(
+    answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    best, record = tmp_path / "best.toml", tmp_path / "trials.sqlite"
+    words = ("tune", log_file, "--model", "ease", "--trials", 3, "--sampler", "grid")
+    words = (*words, "--storage", record, "--no-store")
+    found = answer(*words, "--out", best)
+    assert (found["trials"], found["complete"], len(found["table"])) == (3, 3, 3)
+    fitted = answer("fit", log_file, "--config", best, "--out", tmp_path / "model")
+    assert fitted["model"] == "ease"
+    assert {name: fitted["parameters"][name] for name in found["best"]} == found["best"]
+    judged = answer("evaluate", log_file, "--config", best, "--set", "regularization=7")
+    assert judged["parameters"]["regularization"] == 7
+    words = ("compare", log_file, "--models", "itemknn", "--config", best, "--no-files")
+    compared = answer(*words)["models"]
+    assert [one["model"] for one in compared][-2:] == ["itemknn", "ease"]
+    assert compared[-1]["parameters"] == fitted["parameters"]
+    assert "settings of ease, not of bpr" in refusal(
+        "evaluate", log_file, "--model", "bpr", "--config", best
+    )
+    assert "the same model" in refusal(*words, "--config", best)
+    assert "no sampler 'best'" in refusal("tune", log_file, "--model", "ease", "--sampler", "best")
+    assert "There is no file" in refusal("evaluate", log_file, "--config", tmp_path / "none.toml")
+
+
 def test_compare_checks_budget_and_folder_first(refusal: Refusal, log_file: Path) -> None:
     assert "no budget 'huge'" in refusal("compare", log_file, "--budget", "huge")
     assert "is not a folder" in refusal("compare", log_file, "--out", log_file)

@@ -13,9 +13,12 @@ from transcf.data.split import Split
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation, evaluate
 from transcf.experiments import Study, available_studies, load_study, run_study, runner
+from transcf.experiments.store import Store
+from transcf.models.bpr import BPR
 from transcf.models.popularity import InversePopularity, Popularity
 from transcf.models.random import Random
 from transcf.tuning import settings_to_try
+from transcf.tuning.config import Config
 
 
 @pytest.fixture
@@ -128,7 +131,9 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
         ({"models": [{"name": "ease", "params": 3}]}, "params and grid are tables"),
         ({"models": [{"name": "ease", "label": "ease, mine"}]}, "leave the comma out"),
         ({"budget": "huge"}, "no budget 'huge'"),
-        ({"models": [{"name": "ease", "budget": 3}]}, "no budget 3"),
+        ({"models": [{"name": "ease", "budget": 0}]}, "trials=0 is not allowed"),
+        ({"budget": {"trials": 3, "sampler": "best"}}, "no sampler 'best'"),
+        ({"models": [{"name": "ease", "config": 3}]}, "config = 3: give text"),
         ({"models": [{"name": "ease", "times": True}]}, "for ease . time: say how many settings"),
         ({"models": [{"name": "ease", "times": "yes", "budget": "small"}]}, "write true or false"),
         ({"models": [{"name": "ease", "protocols": "strict"}]}, "protocols = .strict.*a list"),
@@ -205,6 +210,30 @@ def test_a_dataset_names_its_own_protocols(tmp_path) -> None:
         expected = evaluate(Popularity().fit(train), split, name, at=(3, 7)).metrics
         assert each.summaries["popularity"]["N@3"]["mean"] == pytest.approx(expected["N@3"].mean)
         assert each.split == split.how
+
+
+def test_a_search_of_a_study_is_replayed_from_the_store(folder, tmp_path, monkeypatch) -> None:
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    settings = Config("bpr", {"dim": 4, "learning_rate": 0.07}).write(tmp_path / "best.toml")
+    models = [
+        {"name": "bpr", "params": {"epochs": 2}, "config": str(settings)},
+        {"name": "bpr", "label": "as it is", "config": str(settings), "budget": "none"},
+    ]
+    plan = study(folder, models=models, budget={"trials": 5, "sampler": "tpe"}, seeds=1)
+    store = Store(tmp_path / "runs")
+    (found,) = run_study(plan, store=store)
+    searched, plain = found.runs
+    assert (searched.tried, plain.tried) == (5, 1)
+    assert searched.trials[0].parameters["learning_rate"] == 0.07, "the file is where it begins"
+    assert plain.first.parameters["dim"] == 4
+    figures = [trial.validation for trial in searched.trials]
+    best = searched.trials[figures.index(max(figures))].parameters
+    assert {name: best[name] for name in searched.chosen} == dict(searched.chosen)
+    monkeypatch.setattr(BPR, "fit", None)
+    (again,) = run_study(plan, store=store)
+    assert again.runs[0].stored == again.runs[0].cells == 6
+    assert again.summaries == found.summaries
+    assert again.runs[0].minutes == searched.minutes
 
 
 def test_a_budget_draws_as_compare_does_and_times_only_where_they_are_asked_for(folder) -> None:

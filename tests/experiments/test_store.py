@@ -71,8 +71,9 @@ def figures(found: Comparison) -> str:
     """All that a table says, but for clocks and where it comes from."""
     content = found.to_dict()
     for entry in content["models"]:
-        for name in [name for name in entry if "seconds" in name or name == "stored"]:
-            del entry[name]
+        for part in (entry, *entry["trials"]):
+            for name in [name for name in part if name.endswith(("seconds", "minutes", "stored"))]:
+                del part[name]
     return json.dumps(content)
 
 

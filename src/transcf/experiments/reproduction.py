@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from statistics import mean
 from typing import Any, Self
 
@@ -151,9 +152,9 @@ class Shape:
         correlation: Of the ranks of the cells, printed and ours (Spearman).
         printed_best: The best cell that was printed.
         our_best: Ours.
-        printed_gain: How far it is above the cell in which both are 0.
+        printed_gain: How far it is above the cell with the smallest values.
         our_gain: The same of ours.
-        effects: Mean at the largest value less mean at 0, by parameter: printed, and ours.
+        effects: Mean at the largest value less mean at the smallest, by parameter: printed, ours.
         error: Standard error over users of a single cell of ours.
     """
 
@@ -173,19 +174,16 @@ class Shape:
         known = {name: entry[metric] for name, entry in study.published(comparison.dataset).items()}
         ours = {name: entry[metric]["mean"] for name, entry in comparison.summaries.items()}
         cells = {plan.title: plan.params for plan in study.models if plan.title in known}
-        if len(cells) < 3 or not cells.keys() <= ours.keys():
+        axes = _axes(list(cells.values()))
+        if not axes or not cells.keys() <= ours.keys():
             return None
-        swept = [
-            name
-            for name in next(iter(cells.values()))
-            if len({params.get(name) for params in cells.values()}) > 1
-        ]
-        off = next(t for t, params in cells.items() if not any(params[name] for name in swept))
+        least = {name: min(values) for name, values in axes.items()}
+        off = next(title for title, params in cells.items() if least.items() <= params.items())
 
         def effect(figures: Mapping[str, float], name: str) -> float:
-            most = max(params[name] for params in cells.values())
-            ends = [[figures[t] for t, p in cells.items() if p[name] == end] for end in (most, 0.0)]
-            return mean(ends[0]) - mean(ends[1])
+            ends = (max(axes[name]), least[name])
+            most, none = ([figures[t] for t, p in cells.items() if p[name] == end] for end in ends)
+            return mean(most) - mean(none)
 
         best = [max(cells, key=figures.__getitem__) for figures in (known, ours)]
         return cls(
@@ -194,7 +192,7 @@ class Shape:
             our_best=best[1],
             printed_gain=known[best[0]] - known[off],
             our_gain=ours[best[1]] - ours[off],
-            effects={name: (effect(known, name), effect(ours, name)) for name in swept},
+            effects={name: (effect(known, name), effect(ours, name)) for name in axes},
             error=mean(comparison.summaries[title][metric]["se"] for title in cells),
         )
 
@@ -207,13 +205,22 @@ class Shape:
     def __str__(self) -> str:
         """Say it in a sentence or two."""
         effects = "; ".join(
-            f"{name} from 0 to its largest value: printed {printed:+.4f}, ours {ours:+.4f}"
+            f"{name} from its smallest to its largest: printed {printed:+.4f}, ours {ours:+.4f}"
             for name, (printed, ours) in self.effects.items()
         )
         verdict = "agrees with" if self.agrees else "differs from"
         return (
             f"The shape {verdict} the printed table: rank correlation {self.correlation:.2f}; "
-            f"{effects}; best cell printed: {self.printed_best} ({self.printed_gain:+.4f} over "
-            f"none), ours: {self.our_best} ({self.our_gain:+.4f}); a cell of ours has a standard "
-            f"error of {self.error:.4f}."
+            f"{effects}; best cell printed: {self.printed_best} ({self.printed_gain:+.4f} over the "
+            f"smallest), ours: {self.our_best} ({self.our_gain:+.4f}); a cell of ours has a "
+            f"standard error of {self.error:.4f}."
         )
+
+
+def _axes(cells: Sequence[Mapping[str, Any]]) -> dict[str, set[Any]]:
+    """Return the values of what is swept; nothing unless every combination is there, once."""
+    if len({frozenset(params) for params in cells}) != 1:
+        return {}
+    values = {name: {params[name] for params in cells} for name in cells[0]}
+    swept = {name: found for name, found in values.items() if len(found) > 1}
+    return swept if prod(map(len, swept.values())) == len(cells) else {}

@@ -97,8 +97,9 @@ def _contenders(study: Study, dataset: DatasetPlan, protocol: str) -> list[Conte
 def _contender(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Contender:
     named = {} if plan.preset is None else preset_of(plan.name, plan.preset, dataset.name)
     named |= {} if plan.config is None else Config.read(plan.config, plan.name).params
-    rules, budget = model_class(plan.name).rules(), plan.budget or budget
-    if budget and not plan.grid:
+    rules = model_class(plan.name).rules()
+    budget = budget if plan.budget is None else plan.budget
+    if budget is not None and not plan.grid:
         # Some models use times unless told otherwise.
         untimed = {"recency": 0.0} if "recency" in rules and not plan.times else {}
         contender = Contender(plan.title, plan.name, untimed | plan.params)

@@ -98,7 +98,7 @@ class ModelPlan:
             raise ParameterError(
                 f"The study has times = {self.times!r} for {title}: write true or false."
             )
-        Budget.of(self.budget or "none")
+        Budget.of("none" if self.budget is None else self.budget)
         _check_protocols(self.protocols, title)
         if not isinstance(self.datasets, list):
             raise ParameterError(
@@ -134,7 +134,7 @@ class Study:
     def __post_init__(self) -> None:
         """Check all but the models' parameters before anything is run."""
         protocol_named(self.protocol)
-        Budget.of(self.budget or "none")
+        Budget.of("none" if self.budget is None else self.budget)
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
             judged = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
             for name in self._names:
