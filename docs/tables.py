@@ -1,6 +1,7 @@
-"""Writes the tables of README.md and docs/*.md anew from docs/results; `make docs-tables`.
+"""Writes the tables of README.md and of all pages in docs anew from docs/results.
 
-A table stands between two comments. The first names the results and says what to show:
+`make docs-tables` runs it. A table stands between two comments, the first of which names the
+results and says what to show:
 
     <!-- table: NAME figures=H@10,N@10 datasets=ciao models="ease:EASE,bpr:BPR" -->
     <!-- end -->
@@ -42,7 +43,10 @@ Entries: TypeAlias = Mapping[str, Entry | None]
 Groups: TypeAlias = Mapping[str, Mapping[str, Entry]]
 
 ROOT = Path(__file__).resolve().parents[1]
-_BLOCK = re.compile(r"(<!-- table: (?P<spec>.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BEGIN = "<!-- table: "
+_BLOCK = re.compile(
+    rf"({_BEGIN}(?P<spec>[^\n]*?) -->\n)(?:(?!{_BEGIN}).)*?(<!-- end -->)", re.DOTALL
+)
 _OPTIONS = {
     "figures", "datasets", "protocols", "models", "joined", "published", "spread", "settings",
     "best", "digits",
@@ -66,6 +70,11 @@ class Spec:
                 raise ParameterError(
                     f"The table {text!r} has {word!r}: use {', '.join(sorted(_OPTIONS))}."
                 )
+        if (
+            options.get("spread", "sd") not in ("sd", "se")
+            or not options.get("digits", "4").isdecimal()
+        ):
+            raise ParameterError(f"The table {text!r} needs spread=sd or se, and digits=4 or so.")
         return cls(name.split("+"), options)
 
     def is_on(self, name: str) -> bool:
@@ -214,13 +223,15 @@ def renewed(text: str, folder: Path) -> str:
         lines = table_of(spec, results).to_markdown(titled=False)
         return f"{found[1]}{lines}\n\n({commands})\n{found[3]}"
 
+    if len(_BLOCK.findall(text)) != text.count(_BEGIN):
+        raise ParameterError("A table has no <!-- end -->, or more than one line at its beginning.")
     return _BLOCK.sub(table, text)
 
 
 def main(words: Sequence[str]) -> int:
     """Renew all pages, or say which differ."""
     differing = []
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         before = page.read_text(encoding="utf-8")
         after = renewed(before, ROOT / "docs" / "results")
         if before != after:

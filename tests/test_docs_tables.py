@@ -65,6 +65,9 @@ def test_figures_of_a_table_can_stand_in_one_cell(tables, folder: Path) -> None:
     [
         ("small rows=5", "has 'rows': use best, datasets"),
         ("small models=ease", "none of models called 'ease'; it has: popularity"),
+        ("small spread=none", "needs spread=sd or se"),
+        ("small digits=many", "needs spread=sd or se, and digits=4"),
+        ("small -->\n<!-- table: small", "A table has no <!-- end -->"),
     ],
 )
 def test_what_there_is_not_is_named(tables, folder: Path, spec: str, message: str) -> None:

@@ -347,8 +347,9 @@ def test_compare_tries_settings_and_writes_what_it_prints(
     content = _written(out)
     assert content["models"][-1]["tried"] == 3
     assert f"{content['models'][-1]['metrics']['N@10']['mean']:.4f}" in result.stdout
-    assert (out / "comparison.md").exists()
-    assert (out / "comparison.png").exists()
+    again = f"transcf compare {log_file} --models ease --budget small"
+    for name in ("comparison.md", "comparison.html"):
+        assert again in (out / name).read_text()
 
 
 def test_compare_takes_settings_of_the_floor_that_joins_by_itself(
@@ -418,7 +419,8 @@ def test_compare_goes_on_without_an_optional_part(
 
 
 def _written(folder: Path) -> dict:
-    return json.loads((folder / "comparison.json").read_text())
+    (table,) = json.loads((folder / "comparison.json").read_text())["datasets"]
+    return table
 
 
 STUDY = """
@@ -467,6 +469,24 @@ def test_a_study_prints_what_it_found_beside_what_was_published(
     file.write_text(STUDY.format(folder=folder) + elsewhere)
     none = refusal("study", file, "--datasets", folder, "--models", "pure chance")
     assert "runs none of these models on these datasets" in none
+
+
+def test_a_study_leaves_a_report_and_results_behind(
+    answer: Answer, refusal: Refusal, tmp_path: Path
+) -> None:
+    log = synthesize(users=80, items=150, interactions=900, seed=4)
+    folder = draw_candidates(leave_one_out(log)).save(tmp_path / "split")
+    file, report, results = (tmp_path / name for name in ("own.toml", "r.html", "r.json"))
+    file.write_text(STUDY.format(folder=folder))
+    printed = answer("study", file, "--seeds", 1, "--report", report, "--results", results)
+    assert json.loads(results.read_text()) == printed
+    assert printed["command"] == f"transcf study {file} --seeds 1"
+    assert "pure chance" in report.read_text()
+    assert "call the report .html or .md" in refusal("study", file, "--report", tmp_path / "r.pdf")
+    (tmp_path / "folder.md").mkdir()
+    assert "is a folder" in refusal("study", file, "--report", tmp_path / "folder.md")
+    assert "is a folder" in refusal("study", file, "--results", tmp_path)
+    assert "call the report" in refusal("compare", folder, "--report", tmp_path / "report")
 
 
 def test_links_and_categories_come_from_files_beside_the_log(

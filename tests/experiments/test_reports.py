@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.experiments.kept import RESULTS
 
+from transcf.data.splits import leave_one_out
+from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, MissingExtraError
-from transcf.experiments import drawings, reports, sentences
-from transcf.experiments.results import Results
+from transcf.experiments import Study, drawings, reports, run_study, sentences
+from transcf.experiments.results import Results, facts_of
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +31,25 @@ def test_results_are_read_as_they_were_written(results: Results, tmp_path: Path)
             Results.read(tmp_path / "bad.json")
 
 
+def test_published_figures_stand_beside_no_other_kind_of_ranking(tmp_path: Path) -> None:
+    split = leave_one_out(synthesize(users=60, items=40, interactions=900, seed=1))
+    folder = str(split.save(tmp_path / "split"))
+    printed = {"popularity": {"N@10": 0.5}}
+    for protocol, expected in (("strict", printed), ("paper", {})):
+        content = {
+            "title": "small",
+            "protocol": protocol,
+            "seeds": 1,
+            "metrics": ["N@10"],
+            "datasets": [{"name": folder, "protocols": ["strict"], "published": printed}],
+            "models": [{"name": "popularity"}],
+        }
+        plan = Study.from_dict(content)
+        (found,) = run_study(plan)
+        facts = facts_of(plan, found)
+        assert (facts["protocol"], facts["published"]) == ("strict", expected)
+
+
 def test_the_summary_says_who_is_best_what_the_floor_is_and_what_is_missing(
     results: Results,
 ) -> None:
@@ -37,6 +59,10 @@ def test_the_summary_says_who_is_best_what_the_floor_is_and_what_is_missing(
     assert sentences.about_best(first) == (
         "one (paper): transcf has the highest N@10, 0.3000 ± 0.0100 (standard error over users); "
         "the paired test does not tell it apart from cml."
+    )
+    tests = [{**test, "ci_high": -0.01} for test in first.tests]
+    assert sentences.about_best(replace(first, tests=tests)).endswith(
+        "apart from cml, though the interval of the difference to cml leaves out 0."
     )
     floor = sentences.about_floor(first)
     assert "the floor by N@10 is popularity 0.0500, inverse-popularity 0.2000." in floor

@@ -122,6 +122,15 @@ ReportFile: TypeAlias = Annotated[
     ),
 ]
 
+ResultsFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--results",
+        metavar="FILE",
+        help="Keep what came of it, as --json prints it; tables of documentation are made of it.",
+    ),
+]
+
 #: Where commands that fit and judge keep what came of it.
 StorePath: TypeAlias = Annotated[
     Path | None,
@@ -305,12 +314,15 @@ def read_judging(
     )
 
 
-def check_report(path: Path | None) -> None:
-    """Refuse a report that cannot be written, before any work is done."""
+def check_files(report: Path | None, results: Path | None = None) -> None:
+    """Refuse files that cannot be written, before any work is done."""
     from transcf.pages.page import form_of
 
-    if path is not None and form_of(path) and path.is_dir():
-        raise ParameterError(f"--report {path} is a folder: name a file.")
+    if report is not None:
+        form_of(report)
+    for option, path in (("--report", report), ("--results", results)):
+        if path is not None and path.is_dir():
+            raise ParameterError(f"{option} {path} is a folder: name a file.")
 
 
 def command_line(context: typer.Context, *, leave_out: Collection[str] = ()) -> str:
@@ -327,7 +339,7 @@ def command_line(context: typer.Context, *, leave_out: Collection[str] = ()) -> 
         and param.name not in leave_out
         and getattr(context.get_parameter_source(param.name), "name", "") == "COMMANDLINE"
     ]
-    words = context.command_path.split()
+    words = ["transcf", str(context.info_name)]
     for param in given:
         value = context.params[str(param.name)]
         for one in value if isinstance(value, list | tuple) else [value]:

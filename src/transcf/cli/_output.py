@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from transcf.data.report import Report
+    from transcf.experiments.results import Results
     from transcf.models.recommender import Recommender
 
 #: The `--json` flag of every command; with it, stdout holds JSON and nothing else.
@@ -57,6 +58,17 @@ def say_left_out(report: Report) -> None:
     said = left_out(report)
     if said:
         typer.echo(f"transcf: {said} (--min-rating).", err=True)
+
+
+def write_results(results: Results, report: Path | None, file: Path | None) -> None:
+    """Write the report of results and the results themselves, where that is asked for."""
+    if file is not None:
+        results.write(file)
+        say_written([file])
+    if report is not None:
+        from transcf.experiments.reports import write_page
+
+        say_written(*write_page(results, report))
 
 
 def say_written(paths: Sequence[Path], missing: str = "") -> None:

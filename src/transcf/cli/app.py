@@ -25,6 +25,7 @@ from transcf.cli import (
     models,
     recommend,
     renew,
+    reproduce,
     runs,
     similar,
     study,
@@ -102,6 +103,7 @@ _EPILOGS = {
     evaluate.evaluate: help_text("se = standard error over users", "sd = spread of the seeds"),
     compare.compare: help_text(ERROR),
     study.study: study.EPILOG,
+    reproduce.reproduce: reproduce.EPILOG,
 }
 for command in (
     fit.fit,
@@ -115,6 +117,7 @@ for command in (
     explain.explain,
     export.export,
     study.study,
+    reproduce.reproduce,
     models.models,
     doctor.doctor,
     demo.demo,

@@ -30,14 +30,21 @@ from transcf.cli._options import (
     StorePath,
     Threads,
     Ties,
-    check_report,
+    check_files,
     command_line,
     open_store_unless,
     parse_reading,
     read_judging,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out, say_written
+from transcf.cli._output import (
+    JsonFlag,
+    print_json,
+    print_table,
+    say_left_out,
+    say_written,
+    write_results,
+)
 from transcf.cli._progress import show_steps
 from transcf.errors import ParameterError
 
@@ -123,9 +130,8 @@ def compare(
     from transcf.experiments.comparison import compare_models, suited_to
     from transcf.experiments.course import Course
     from transcf.experiments.report import results_of, write_report
-    from transcf.experiments.reports import write_page
 
-    check_report(report)
+    check_files(report)
     judging = read_judging(protocol, ties, part, at, beyond)
     metric = judging.usual_metric if metric is None else metric
     judging.check_metric(metric)
@@ -151,8 +157,7 @@ def compare(
     command = command_line(context, leave_out=_BESIDE)
     if files:
         say_written(*write_report(found, out, command))
-    if report is not None:
-        say_written(*write_page(results_of(found, command), report))
+    write_results(results_of(found, command), report, None)
     if found.is_interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.failures:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,12 +14,13 @@ import typer
 from transcf.cli._options import (
     NoStore,
     ReportFile,
+    ResultsFile,
     StorePath,
-    check_report,
+    check_files,
     command_line,
     open_store_unless,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, say_written
+from transcf.cli._output import JsonFlag, print_json, print_table, write_results
 from transcf.cli._progress import show_steps
 from transcf.errors import ParameterError
 from transcf.legend import SPREAD, help_text, legend
@@ -38,6 +38,9 @@ STUDIES = (
     "paper-baselines",
     "paper-core",
     "paper-grid",
+    "reproduce-ablations",
+    "reproduce-performance",
+    "reproduce-regularizers",
     "side-information",
     "sparse",
     "times",
@@ -58,6 +61,7 @@ budget = "medium"              # settings to try, as in compare, or a number, or
 name = "events.csv"            # as DATA of other commands
 core = 5                       # k-core filter; optional
 protocols = ["forward", "strict"]  # a table for each; optional
+copy = ""                      # how it differs from others' data; optional
 [datasets.published.transcf]   # printed figures to stand beside; optional
 "H@10" = 0.2586
 
@@ -68,6 +72,7 @@ preset = "paper"               # settings that come with it; optional
 config = "best.toml"           # settings that `transcf tune` found; optional
 params = { dim = 64 }          # settings of your own; optional
 grid = { learning_rate = [0.02, 0.05] }  # chosen on validation; optional
+sweep = { dim = [32, 64] }     # a line of the table for each; optional
 protocols = ["forward"]        # only in these tables; optional
 datasets = ["events.csv"]      # the same; optional
 
@@ -99,13 +104,7 @@ def study(
         int | None, typer.Option(help="Runs of every model; as many as the study says.", min=1)
     ] = None,
     report: ReportFile = None,
-    results: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Keep what came of it, as --json prints it; reports and tables are made of it.",
-        ),
-    ] = None,
+    results: ResultsFile = None,
     store: StorePath = None,
     no_store: NoStore = False,
     as_json: JsonFlag = False,
@@ -116,12 +115,9 @@ def study(
     on where it was; the same study may run in several processes at a time, which share the work.
     """
     from transcf.experiments import load_study, run_study
-    from transcf.experiments.results import Results
+    from transcf.experiments.results import Results, facts_of
 
-    check_report(report)
-    if results is not None and results.is_dir():
-        raise ParameterError(f"--results {results} is a folder: name a file.")
-
+    check_files(report, results)
     plan = load_study(name).only(_listed(datasets), _listed(models))
     plan = plan if seeds is None else replace(plan, seeds=seeds)
     tables = [(protocol, data) for data in plan.datasets for protocol in plan.by(data)]
@@ -137,18 +133,13 @@ def study(
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
     beside = ("report", "results", "store", "no_store", "as_json")
-    outcome = Results.of_study(name, plan, found, command_line(context, leave_out=beside))
+    facts = [facts_of(plan, comparison) for comparison in found]
+    outcome = Results.of_study(name, plan, facts, command_line(context, leave_out=beside))
     if as_json:
         print_json(outcome.content)
     else:
         _print(plan, found)
-    if results is not None:
-        outcome.write(results)
-        say_written([results])
-    if report is not None:
-        from transcf.experiments.reports import write_page
-
-        say_written(*write_page(outcome, report))
+    write_results(outcome, report, results)
 
 
 def _print(plan: Study, found: Sequence[Comparison]) -> None:
@@ -167,7 +158,6 @@ def _listed(names: str | None) -> list[str] | None:
 def _print_runs(plan: Study, comparison: Comparison) -> None:
     """One line for each model, and one below it where there are published figures."""
     from transcf.experiments.report import future_note, stored_note, warnings_of
-    from transcf.experiments.results import published_of
 
     protocol = comparison.judging.protocol
     beside = protocol is not None and protocol_named(protocol).sampled
@@ -176,7 +166,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         "model", "users", "tried", "minutes", "runs", "validation", *plan.metrics,
         *full_ranking, "seconds", "chosen",
     ]  # fmt: skip
-    published = published_of(plan, comparison.dataset)
+    published = plan.published(comparison.dataset)
     lines: list[list[Any]] = []
     for done in comparison.runs:
         summary = comparison.summaries[done.name]
@@ -199,6 +189,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         legend(plan.metrics, SPREAD),
         future_note(comparison),
         stored_note(comparison),
+        plan.difference(comparison.dataset),
     ]
     title = f"{plan.title}: {comparison.dataset} ({protocol})"
     notes += warnings_of(comparison)

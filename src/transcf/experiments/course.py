@@ -18,6 +18,7 @@ from transcf.experiments.judging import Judging
 from transcf.experiments.runs import Run
 from transcf.experiments.store import Store
 from transcf.experiments.work import Job, answer, finish, nothing_to_wait_for, together
+from transcf.learning.settings import values_of
 from transcf.models.recommender import Recommender
 from transcf.models.registry import canonical_name
 from transcf.training.options import FitOptions
@@ -110,8 +111,7 @@ def trial(
         except (ParameterError, MissingExtraError):
             raise
         except TransCFError as error:
-            spent = round(perf_counter() - started, 3)
-            return Result(type(model).__name__, error=error, spent=spent)
+            return _failed(model, error, started)
         _check_finished(model)
         on_fitted(figure)
         return _result(model, started, [model.report_], validation=figure, curve=curve_of(model))
@@ -198,9 +198,7 @@ class _Runner:
             try:
                 return self._fit_and_judge(model, seed, chosen, started)
             except DivergenceError as error:
-                return Result(
-                    type(model).__name__, error=error, spent=round(perf_counter() - started, 3)
-                )
+                return _failed(model, error, started)
 
         if course.store is None:
             return nothing_to_wait_for(make)
@@ -267,6 +265,12 @@ def _best(trials: Sequence[Result]) -> int:
     if (error := trials[best].error) is not None:
         raise error
     return best
+
+
+def _failed(model: Recommender[Any], error: TransCFError, started: float) -> Result:
+    """Note why a setting did not train."""
+    spent, settings = round(perf_counter() - started, 3), values_of(model.settings)
+    return Result(type(model).__name__, settings, spent=spent, error=error)
 
 
 def _result(

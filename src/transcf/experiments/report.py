@@ -64,9 +64,9 @@ def write_report(comparison: Comparison, folder: Path, command: str = "") -> tup
     results = results_of(comparison, command)
     json_file = folder / "comparison.json"
     results.write(json_file)
-    page, missing = write_page(results, folder / "comparison.html")
-    markdown, _ = write_page(results, folder / "comparison.md")
-    return [*page, *markdown, json_file], missing
+    pages = (folder / "comparison.html", folder / "comparison.md")
+    written, missing = write_page(results, *pages)
+    return [*written, json_file], missing
 
 
 def _shown(comparison: Comparison) -> list[str]:

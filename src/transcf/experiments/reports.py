@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transcf.data.report import counted, listed
 from transcf.errors import MissingExtraError
+from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.significance import LEVEL
 from transcf.experiments import sentences
 from transcf.experiments.drawings import bars_of, bars_of_all, curves_of, heat_maps_of, roles_of
@@ -43,16 +44,18 @@ def page_of(results: Results, *, figures: bool = True) -> Page:
     return page
 
 
-def write_page(results: Results, path: Path) -> tuple[list[Path], str]:
-    """Write the report to a file by its ending, without figures where matplotlib is missing.
+def write_page(results: Results, *paths: Path) -> tuple[list[Path], str]:
+    """Write the report to files by their endings, without figures where matplotlib is missing.
 
     Returns:
         What was written, and what is missing from it in words, if anything is.
     """
+    said = ""
     try:
-        return page_of(results).write(path), ""
+        page = page_of(results)
     except MissingExtraError as missing:
-        return page_of(results, figures=False).write(path), str(missing)
+        page, said = page_of(results, figures=False), str(missing)
+    return [written for path in paths for written in page.write(path)], said
 
 
 def _lead(results: Results) -> str:
@@ -98,7 +101,10 @@ def _overview(section: Section, results: Results, figures: bool) -> None:
 
 
 #: Below tables with marks.
-_MARKS = "Bold: the best of a column; underlined: not told apart from the best by the paired test."
+_MARKS = (
+    "Bold: the best of a column; underlined, or in italics where there are no underlines: not told "
+    "apart from the best by the paired test."
+)
 
 
 def _outcome(section: Section, results: Results, outcome: Outcome, figures: bool) -> None:
@@ -165,7 +171,9 @@ def _marked(outcome: Outcome, entry: Entry | None, metric: str) -> Cell:
     """A figure with its standard error, the best marked."""
     if entry is None or metric not in entry.metrics:
         return Cell("-")
-    role = roles_of(outcome, metric)[entry.name]
+    # Lists can be too novel and too diverse: there is no best one.
+    has_best = metric in ("AUC", outcome.metric) or not is_beyond(metric)
+    role = roles_of(outcome, metric)[entry.name] if has_best else ""
     mark: Mark = "best" if role == "best" else "alike" if role == "alike" else ""
     figure = entry.metrics[metric]
     return Cell(f"{figure['mean']:.4f} ± {figure['se']:.4f}", mark)
@@ -202,7 +210,7 @@ def _tests(outcome: Outcome) -> Table:
     note = (
         "Differences over the same users, intervals by bootstrap; p by Wilcoxon's signed-rank test "
         f"with Holm's correction for all {counted(len(outcome.tests), 'pair')}, which goes by "
-        "users rather than by amounts, so that it may tell apart what the interval does not."
+        "users rather than by amounts, so that it may disagree with the interval."
     )
     return Table(title, columns, rows, [note], align="lrrrl")
 

@@ -16,6 +16,7 @@ from transcf import __version__
 from transcf.data.atomic import whole_file
 from transcf.data.json_text import to_json
 from transcf.errors import DataError
+from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
@@ -114,6 +115,7 @@ class Outcome:
         failures: Why a model is not among them, by name.
         notes: What belongs to the figures.
         published: What others printed, by model and metric.
+        remarks: What else is to be said of the table, such as how its data differs.
     """
 
     dataset: str
@@ -126,6 +128,7 @@ class Outcome:
     failures: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
@@ -143,6 +146,7 @@ class Outcome:
             failures=content["failures"],
             notes=list(dict.fromkeys(note for model in models for note in model["notes"])),
             published=published,
+            remarks=[content[name] for name in ("difference", "shape") if content.get(name)],
         )
 
     @property
@@ -201,23 +205,24 @@ class Results:
 
     @classmethod
     def of_study(
-        cls, name: str, plan: Study, found: Sequence[Comparison], command: str = ""
+        cls,
+        name: str,
+        plan: Study,
+        tables: Sequence[Mapping[str, Any]],
+        command: str = "",
+        **more: Any,
     ) -> Self:
-        """Put the tables of a study together, with what others published beside them.
+        """Put the tables of a study together.
 
         Args:
             name: Of the study.
             plan: What was asked for.
-            found: What came of it.
+            tables: What came of it, from `facts_of`.
             command: What runs it again.
+            more: What else is kept of it.
         """
-        tables = []
-        for comparison in found:
-            known = published_of(plan, comparison.dataset)
-            tables.append(
-                comparison.to_dict() | {"protocol": comparison.judging.protocol, "published": known}
-            )
-        return cls.from_dict(_about(name, plan.title, command, plan.metrics) | {"datasets": tables})
+        about = _about(name, plan.title, command, plan.metrics)
+        return cls.from_dict({**about, **more, "datasets": list(tables)})
 
     @classmethod
     def of_comparison(cls, found: Comparison, metrics: Sequence[str], command: str = "") -> Self:
@@ -274,10 +279,18 @@ class Results:
             unfinished.write_text(to_json(self.content) + "\n", encoding="utf-8")
 
 
-def published_of(plan: Study, dataset: str) -> dict[str, dict[str, float]]:
-    """What others printed about a dataset, by the names of models in the study's table."""
-    known = next(entry.published for entry in plan.datasets if entry.name == dataset)
-    return {model.title: known[model.name] for model in plan.models if model.name in known}
+def facts_of(plan: Study, comparison: Comparison) -> dict[str, Any]:
+    """JSON form of a table of a study: with its protocol, and what others published beside it.
+
+    What was published by sampled candidates stands beside no full ranking, nor the other way round.
+    """
+    protocol = comparison.judging.protocol
+    sampled = [protocol_named(name).sampled for name in (protocol, plan.protocol) if name]
+    return comparison.to_dict() | {
+        "protocol": protocol,
+        "published": plan.published(comparison.dataset) if len(set(sampled)) == 1 else {},
+        "difference": plan.difference(comparison.dataset),
+    }
 
 
 def _about(name: str, title: str, command: str, metrics: Sequence[str]) -> dict[str, Any]:

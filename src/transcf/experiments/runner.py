@@ -120,7 +120,7 @@ def _split(dataset: DatasetPlan, protocol: str) -> Split:
     if dataset.core is not None:
         log = k_core(open_data(dataset.name), dataset.core, dataset.core)
         return as_split(log, protocol)
-    known = CATALOG.get(dataset.name)
+    known = None if dataset.copy else CATALOG.get(dataset.name)
     if protocol_named(protocol).sampled and known is not None and not known.split_by_rule:
         # Beside published figures only the authors' own split will do, not one drawn here.
         return as_split(load_split(dataset.name), protocol)

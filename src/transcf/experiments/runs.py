@@ -154,6 +154,15 @@ class Run:
             **{part: round(seconds, 3) for part, seconds in self.parts.items()},
             "spent_seconds": round(self.spent, 3),
             "bytes": self.first.n_bytes,
+            "trials": [
+                {
+                    "parameters": dict(found.parameters),
+                    "validation": found.validation,
+                    "seconds": found.spent,
+                    "error": None if found.error is None else str(found.error),
+                }
+                for found in self.trials
+            ],
             "best_epochs": [found.best_epoch for found in self.results],
             "curve": list(self.first.curve),
             "trials": _differing(self.trials),

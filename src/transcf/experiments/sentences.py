@@ -72,12 +72,12 @@ def summary(results: Results) -> list[str]:
 
 
 def about(outcome: Outcome) -> list[str]:
-    """Who is best, what the floor says, and who is missing."""
+    """Who is best, what the floor says, who is missing, and what else there is to say."""
     said = [about_best(outcome), about_floor(outcome)] if outcome.entries else []
     if outcome.failures:
         names = listed(list(outcome.failures))
         said.append(f"{outcome.title}: missing from the table: {names}; its notes say why.")
-    return said
+    return [*said, *(f"{outcome.title}: {remark}" for remark in outcome.remarks)]
 
 
 def about_best(outcome: Outcome) -> str:
@@ -98,7 +98,18 @@ def about_best(outcome: Outcome) -> str:
     alike = [name for name, p in against.items() if p >= LEVEL]
     if not alike:
         return f"{begin}; every other model is behind it by the paired test."
-    return f"{begin}; the paired test does not tell it apart from {listed(alike)}."
+    apart = [
+        name
+        for test in outcome.tests
+        for name in alike
+        if {name, best.name} == {test["model_a"], test["model_b"]}
+        and test["ci_low"] * test["ci_high"] > 0
+    ]
+    though = f", though the interval of the difference to {listed(apart)} leaves out 0"
+    return (
+        f"{begin}; the paired test does not tell it apart from {listed(alike)}"
+        f"{though if apart else ''}."
+    )
 
 
 def about_floor(outcome: Outcome) -> str:

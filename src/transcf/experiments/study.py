@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -23,16 +23,26 @@ _FOLDER = files("transcf.experiments").joinpath("studies")
 
 @dataclass(frozen=True)
 class DatasetPlan:
-    """One dataset of a study; `protocols` stand in the place of the study's, a table for each."""
+    """One dataset of a study; `protocols` stand in the place of the study's, a table for each.
+
+    `published` has printed figures of models by name. `copy` says how the data differs from that of
+    others who published figures: then there are none beside ours, and it is split here.
+    """
 
     name: str
     core: int | None = None
     protocols: list[str] = field(default_factory=list)
     published: dict[str, dict[str, float]] = field(default_factory=dict)
+    copy: str = ""
 
     def __post_init__(self) -> None:
         """Check what a file may have wrong."""
         _check_protocols(self.protocols, self.name)
+        if self.copy and self.published:
+            raise ParameterError(
+                f"The study has published figures for {self.name}, which is a copy that differs: "
+                "leave out the one or the other."
+            )
 
 
 @dataclass(frozen=True)
@@ -160,6 +170,20 @@ class Study:
             and dataset.name in (plan.datasets or [dataset.name])
         ]
 
+    def published(self, dataset: str) -> dict[str, dict[str, float]]:
+        """Return what others printed about a dataset, by the names of lines in its table.
+
+        Printed figures are found by the name of a line, else by that of its model.
+        """
+        known = next(entry.published for entry in self.datasets if entry.name == dataset)
+        found = {plan.title: known.get(plan.title, known.get(plan.name)) for plan in self.models}
+        return {title: figures for title, figures in found.items() if figures is not None}
+
+    def difference(self, dataset: str) -> str:
+        """Say how a dataset differs from that of others; nothing if it does not."""
+        copy = next(entry.copy for entry in self.datasets if entry.name == dataset)
+        return f"{dataset} is not the published data: {copy}" if copy else ""
+
     def lengths(self) -> tuple[int, ...]:
         """Lengths N of the lists that the metrics need, ascending."""
         lengths = {length_of(name) for name in self._names}
@@ -187,6 +211,15 @@ class Study:
             models=_named("model", self.models, [m.title for m in self.models], models),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form, from which `from_dict` makes the same study."""
+        content = asdict(self)
+        plans = [*content["datasets"], *content["models"]]
+        for part in (content, *plans):
+            for name in [name for name, value in part.items() if value is None]:
+                del part[name]
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in content.items()}
+
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
         """Read the parsed TOML; an unknown or missing key is an error that names it."""
@@ -195,11 +228,34 @@ class Study:
             if not isinstance(content[name], list):
                 raise ParameterError(f"The study has {name} = {content[name]!r}: give a list.")
         datasets = [_plan("dataset", entry, DatasetPlan) for entry in content["datasets"]]
-        models = [_plan("model", entry, ModelPlan) for entry in content["models"]]
+        entries = [line for entry in content["models"] for line in _swept(entry)]
+        models = [_plan("model", entry, ModelPlan) for entry in entries]
         for plan in models:
             _named("dataset", datasets, [d.name for d in datasets], plan.datasets)
         lists = {"metrics": tuple(content["metrics"])}
         return cls(**{**content, **lists, "datasets": tuple(datasets), "models": tuple(models)})
+
+
+def _swept(entry: Any) -> list[Any]:
+    """Make a line of the table for every combination of the values of `sweep`, if there is one."""
+    if not isinstance(entry, dict) or "sweep" not in entry:
+        return [entry]
+    sweep, rest = entry["sweep"], {key: entry[key] for key in entry if key != "sweep"}
+    if not isinstance(sweep, dict) or not all(
+        isinstance(values, list) for values in sweep.values()
+    ):
+        raise ParameterError(
+            f"The study has sweep = {sweep!r}: give lists of values, such as {{ dim = [32, 64] }}."
+        )
+    lines = []
+    for values in product(*sweep.values()):
+        own = dict(zip(sweep, values, strict=True))
+        label = " ".join(f"{name}={value}" for name, value in own.items())
+        params = {**rest.get("params", {}), **own}
+        lines.append(
+            {**rest, "params": params, "label": f"{rest.get('label', '')} {label}".strip()}
+        )
+    return lines
 
 
 def _check_protocols(names: Any, owner: str) -> None:
@@ -217,7 +273,7 @@ def _plan(kind: str, entry: Any, plan: type[T]) -> T:
             f"The study has the {kind} {entry!r}: write [[{kind}s]] and name = {entry!r} below it."
         )
     _check_keys(f"A {kind} of the study", entry, plan)
-    for name in ("name", "label", "preset", "config"):
+    for name in ("name", "label", "copy", "preset", "config"):
         if not isinstance(entry.get(name, ""), str):
             raise ParameterError(
                 f"The study has a {kind} with {name} = {entry[name]!r}: give text."

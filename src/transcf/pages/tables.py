@@ -119,7 +119,7 @@ class Table:
             )
             for row in lines
         ]
-        return "\n".join([self.title, *map(str.rstrip, shown), *self.notes])
+        return "\n".join([self.title, *shown, *self.notes])
 
     def to_markdown(self, *, titled: bool = True) -> str:
         """Write it in Markdown; without its title and its notes if it is not `titled`.

@@ -1,0 +1,97 @@
+"""`transcf reproduce` and `transcf runs`: tables from the store, and what is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from transcf.data.splits import leave_one_out
+from transcf.data.synthetic import synthesize
+from transcf.experiments import Study, reproduction
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    """A table of the paper that is run in no time."""
+    split = leave_one_out(synthesize(users=80, items=40, interactions=1200, seed=1))
+    folder = str(split.save(tmp_path / "split"))
+    study = Study.from_dict(
+        {
+            "title": "small",
+            "protocol": "strict",
+            "seeds": 5,
+            "metrics": ["H@10"],
+            "datasets": [{"name": folder, "published": {"bpr": {"H@10": 0.5}}}],
+            "models": [
+                {"name": "popularity"},
+                {"name": "bpr", "params": {"dim": 4, "epochs": 3}},
+                {"name": "ease", "budget": {"trials": 9, "sampler": "grid"}},
+            ],
+        }
+    )
+    monkeypatch.setattr(reproduction, "load_study", lambda name: study)
+    return study
+
+
+def test_a_table_is_run_once_and_its_runs_can_be_looked_at(
+    command: Command, small: Study, tmp_path: Path
+) -> None:
+    kept = ("--store", tmp_path / "runs")
+    words: tuple[Any, ...] = ("reproduce", "performance", "--budget", "quick", *kept)
+    first, again = command(*words), command(*words)
+    assert (first.exit_code, again.exit_code) == (0, 0), first.output
+    assert "From the store of runs" not in first.stdout
+    assert "From the store of runs: 8 of 8 fits." in again.stdout  # 1, 2 seeds, 4 settings and 1
+    assert "0.5000 (" in first.stdout
+    content = json.loads(command(*words, "--json").stdout)
+    assert content["datasets"][0]["published"] == small.published(small.datasets[0].name)
+    assert [entry["tried"] for entry in content["datasets"][0]["models"]] == [1, 1, 4]
+
+    listed = json.loads(command("runs", "list", *kept, "--json").stdout)
+    assert sorted(entry["model"] for entry in listed) == ["bpr"] * 2 + ["ease"] * 5 + ["popularity"]
+    bpr = json.loads(command("runs", "list", "--model", "BPR", *kept, "--json").stdout)
+    assert [entry["curve"][-1]["epoch"] for entry in bpr] == [3, 3]
+    assert {entry["cell"]["settings"]["random_state"] for entry in bpr} == {0, 1}
+    key = bpr[0]["key"]
+    shown = command("runs", "show", key[:10], *kept).stdout
+    assert key in shown
+    assert "Validation curve" in shown
+    assert "8 stored runs" in command("runs", "list", *kept).stdout
+
+    assert command("runs", "rm", key[:10], *kept).exit_code == 1, "nobody said yes"
+    removed = command("runs", "rm", "--all-of", "bpr", "--yes", *kept)
+    assert removed.stdout == "Removed 2 stored runs.\n"
+    assert "From the store of runs: 6 of 8 fits." in command(*words).stdout
+
+
+def test_what_cannot_be_done_is_said(
+    refusal: Callable[..., str], small: Study, tmp_path: Path, command: Command
+) -> None:
+    kept = ("--store", tmp_path / "runs")
+    assert "no table 'accuracy'" in refusal("reproduce", "accuracy")
+    assert "no budget 'huge'" in refusal("reproduce", "performance", "--budget", "huge")
+    assert "no dataset 'netflix'" in refusal("reproduce", "performance", "--datasets", "netflix")
+    assert "protocol='lax'" in refusal("reproduce", "performance", "--protocols", "lax")
+    assert "No run begins with 'xyz'" in refusal("runs", "show", "xyz", *kept)
+    assert "Name the runs to remove" in refusal("runs", "rm", *kept)
+    assert "There is no model 'oracle'" in refusal("runs", "list", "--model", "oracle", *kept)
+    (tmp_path / "file").write_text("")
+    assert "stored runs need a folder" in refusal("runs", "list", "--store", tmp_path / "file")
+    both = ("--store", tmp_path, "--no-store", "--model", "ease")
+    assert "contradict each other" in refusal("evaluate", "synthetic", *both)
+    assert "0 stored runs" in command("runs", "list", *kept).stdout
+
+
+def test_evaluate_takes_what_was_run(command: Command, log_file: Path) -> None:
+    words = ("evaluate", log_file, "--model", "ease")
+    first, again = command(*words).stdout, command(*words).stdout
+    assert "1 of 1 from the store of runs" in again
+    assert "from the store" not in command(*words, "--no-store").stdout
+    assert first.splitlines()[:12] == again.splitlines()[:12]
