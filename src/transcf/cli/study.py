@@ -166,7 +166,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         "model", "users", "tried", "minutes", "runs", "validation", *plan.metrics,
         *full_ranking, "seconds", "chosen",
     ]  # fmt: skip
-    published = plan.published(comparison.dataset)
+    published = plan.published(comparison.dataset, protocol)
     lines: list[list[Any]] = []
     for done in comparison.runs:
         summary = comparison.summaries[done.name]

@@ -16,7 +16,6 @@ from transcf import __version__
 from transcf.data.atomic import whole_file
 from transcf.data.json_text import to_json
 from transcf.errors import DataError
-from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
@@ -280,15 +279,11 @@ class Results:
 
 
 def facts_of(plan: Study, comparison: Comparison) -> dict[str, Any]:
-    """JSON form of a table of a study: with its protocol, and what others published beside it.
-
-    What was published by sampled candidates stands beside no full ranking, nor the other way round.
-    """
+    """JSON form of a table of a study: with its protocol, and what others published beside it."""
     protocol = comparison.judging.protocol
-    sampled = [protocol_named(name).sampled for name in (protocol, plan.protocol) if name]
     return comparison.to_dict() | {
         "protocol": protocol,
-        "published": plan.published(comparison.dataset) if len(set(sampled)) == 1 else {},
+        "published": plan.published(comparison.dataset, protocol),
         "difference": plan.difference(comparison.dataset),
     }
 

@@ -154,18 +154,9 @@ class Run:
             **{part: round(seconds, 3) for part, seconds in self.parts.items()},
             "spent_seconds": round(self.spent, 3),
             "bytes": self.first.n_bytes,
-            "trials": [
-                {
-                    "parameters": dict(found.parameters),
-                    "validation": found.validation,
-                    "seconds": found.spent,
-                    "error": None if found.error is None else str(found.error),
-                }
-                for found in self.trials
-            ],
+            "trials": _trials(self.trials),
             "best_epochs": [found.best_epoch for found in self.results],
             "curve": list(self.first.curve),
-            "trials": _differing(self.trials),
             "cells": self.cells,
             "stored": self.stored,
             "notes": self.notes(),
@@ -173,15 +164,16 @@ class Run:
         }
 
 
-def _differing(trials: Sequence[Result]) -> list[dict[str, Any]]:
-    """The trials that could be trained: validation, and the settings in which they differ."""
-    able = [found for found in trials if found.error is None]
-    names = dict.fromkeys(name for found in able for name in found.parameters)
-    free = [name for name in names if len({str(found.parameters.get(name)) for found in able}) > 1]
+def _trials(trials: Sequence[Result]) -> list[dict[str, Any]]:
+    """What came of each setting that was tried, by the parameters in which they differ."""
+    names = dict.fromkeys(name for found in trials for name in found.parameters)
+    free = [n for n in names if len({str(found.parameters.get(n)) for found in trials}) > 1]
     return [
         {
             "parameters": {name: found.parameters.get(name) for name in free},
             "validation": found.validation,
+            "seconds": found.spent,
+            "error": None if found.error is None else str(found.error),
         }
-        for found in able
+        for found in trials
     ]

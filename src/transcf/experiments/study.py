@@ -170,11 +170,20 @@ class Study:
             and dataset.name in (plan.datasets or [dataset.name])
         ]
 
-    def published(self, dataset: str) -> dict[str, dict[str, float]]:
+    def published(self, dataset: str, protocol: str | None = None) -> dict[str, dict[str, float]]:
         """Return what others printed about a dataset, by the names of lines in its table.
 
-        Printed figures are found by the name of a line, else by that of its model.
+        Printed figures are found by the name of a line, else by that of its model. They are the
+        study's protocol's: what came of sampled candidates stands beside no full ranking, nor the
+        other way round.
+
+        Args:
+            dataset: Name of the data.
+            protocol: Of the table that they are to stand beside; the study's unless given.
         """
+        kinds = {protocol_named(name).sampled for name in (self.protocol, protocol) if name}
+        if len(kinds) > 1:
+            return {}
         known = next(entry.published for entry in self.datasets if entry.name == dataset)
         found = {plan.title: known.get(plan.title, known.get(plan.name)) for plan in self.models}
         return {title: figures for title, figures in found.items() if figures is not None}
