@@ -92,7 +92,7 @@ def _facts(plan: Study, comparison: Comparison) -> dict[str, Any]:
     shape = Shape.of(plan, comparison)
     beside = {
         "protocol": comparison.judging.protocol,
-        "published": plan.published(comparison.dataset),
+        "published": plan.published(comparison.dataset, comparison.judging.protocol),
     }
     return comparison.to_dict() | beside | ({} if shape is None else {"shape": str(shape)})
 

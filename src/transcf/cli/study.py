@@ -133,7 +133,9 @@ def _listed(names: str | None) -> list[str] | None:
 
 
 def _with_published(plan: Study, comparison: Comparison) -> dict[str, Any]:
-    return comparison.to_dict() | {"published": plan.published(comparison.dataset)}
+    return comparison.to_dict() | {
+        "published": plan.published(comparison.dataset, comparison.judging.protocol)
+    }
 
 
 def _print_runs(plan: Study, comparison: Comparison) -> None:
@@ -147,7 +149,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         "model", "users", "tried", "minutes", "runs", "validation", *plan.metrics,
         *full_ranking, "seconds", "chosen",
     ]  # fmt: skip
-    published = plan.published(comparison.dataset)
+    published = plan.published(comparison.dataset, protocol)
     lines: list[list[Any]] = []
     for done in comparison.runs:
         summary = comparison.summaries[done.name]

@@ -74,7 +74,7 @@ def _of_trials(budget: Any, trials: int) -> Any:
 
 def table_beside(study: Study, comparison: Comparison) -> Table:
     """One line for each model with its figures, and one below it with the printed ones."""
-    printed = study.published(comparison.dataset)
+    printed = study.published(comparison.dataset, comparison.judging.protocol)
     full = [f"{study.metrics[0]} in full ranking"]
     has_full = bool(comparison.runs) and comparison.runs[0].full_ranking is not None
     columns = ["model", "tried", "minutes", "seeds", *study.metrics, *(full if has_full else [])]
@@ -170,7 +170,8 @@ class Shape:
         """Compare the cells of a sweep; None unless all of them are there and were printed."""
         from scipy.stats import spearmanr
 
-        known = {name: entry[metric] for name, entry in study.published(comparison.dataset).items()}
+        printed = study.published(comparison.dataset, comparison.judging.protocol)
+        known = {name: entry[metric] for name, entry in printed.items()}
         ours = {name: entry[metric]["mean"] for name, entry in comparison.summaries.items()}
         cells = {plan.title: plan.params for plan in study.models if plan.title in known}
         axes = _axes(list(cells.values()))

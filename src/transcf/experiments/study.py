@@ -170,11 +170,17 @@ class Study:
             and dataset.name in (plan.datasets or [dataset.name])
         ]
 
-    def published(self, dataset: str) -> dict[str, dict[str, float]]:
+    def published(self, dataset: str, protocol: str | None = None) -> dict[str, dict[str, float]]:
         """Return what others printed about a dataset, by the names of lines in its table.
 
-        Printed figures are found by the name of a line, else by that of its model.
+        Printed figures are found by the name of a line, else by that of its model. They belong to
+        the study's own protocol and its kin: sampled ranks do not stand beside full ones.
         """
+        if (
+            protocol_named(protocol or self.protocol).sampled
+            != protocol_named(self.protocol).sampled
+        ):
+            return {}
         known = next(entry.published for entry in self.datasets if entry.name == dataset)
         found = {plan.title: known.get(plan.title, known.get(plan.name)) for plan in self.models}
         return {title: figures for title, figures in found.items() if figures is not None}
