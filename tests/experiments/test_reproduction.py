@@ -63,6 +63,8 @@ def test_printed_figures_are_the_papers_and_never_beside_copies() -> None:
                 continue
             printed = dataset.published
             assert printed
+            assert study.published(dataset.name, "paper-as-published") != {}
+            assert study.published(dataset.name, "strict") == {}, "ranks among all items"
             for model, figures in printed.items():
                 (method,) = (paper for paper, own in METHODS.items() if own == model)
                 own = {r["metric"]: float(r[method]) for r in rows if r["dataset"] == dataset.name}
