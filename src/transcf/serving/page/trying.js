@@ -1,0 +1,82 @@
+// The session that is tried out: click items, and see what is recommended change.
+
+import * as api from "./api.js";
+import { byId, el, fill, say } from "./dom.js";
+import { itemPage, list, nameOf } from "./list.js";
+import * as person from "./person.js";
+import * as session from "./session.js";
+import { empty, part, recommended, subject } from "./views.js";
+
+const content = byId("content");
+
+function small(words, label, click, isOff = false) {
+  const button = el("button", { type: "button", class: "add", "aria-label": label, title: label, disabled: isOff }, words);
+  button.addEventListener("click", click);
+  return button;
+}
+
+function order(items) {
+  const newestFirst = [...items].reverse();
+  return list("The session", newestFirst, (entry, place) => ({
+    place: items.length - place,
+    note: place ? "" : "the newest",
+    end: [
+      small("↑", `${nameOf(entry)}: later`, () => shift(entry.item, 1), place === 0),
+      small("↓", `${nameOf(entry)}: earlier`, () => shift(entry.item, -1), place === items.length - 1),
+    ],
+  }));
+}
+
+function shift(what, step) {
+  session.move(what, step);
+}
+
+/** Where the keyboard was, so that it is there again after the lists have changed. */
+function focused() {
+  const row = document.activeElement?.closest?.("#content .row");
+  if (!row) return null;
+  const name = row.parentElement.getAttribute("aria-label");
+  const place = [...row.parentElement.children].indexOf(row);
+  const button = [...row.querySelectorAll("button")].indexOf(document.activeElement);
+  return { name, place, item: row.dataset.item, button };
+}
+
+function refocus(before) {
+  if (!before) return;
+  const rows = [...content.querySelectorAll(".rows")].find((node) => node.getAttribute("aria-label") === before.name);
+  const own = [...(rows?.children ?? [])];
+  const row = own.find((node) => node.dataset.item === before.item) ?? own[Math.min(before.place, own.length - 1)];
+  const button = row?.querySelectorAll("button")[before.button];
+  (button && !button.disabled ? button : row?.querySelector(".main"))?.focus({ preventScroll: true });
+}
+
+/** The page: the items in order, and what they bring. */
+export async function sessionView({ signal }) {
+  const items = session.all();
+  const ids = items.map(({ item }) => item);
+  const answer = await api.session(ids, 12, signal);
+  const clear = el("button", { type: "button", class: "button", on: { click: () => session.replace([]) } }, "Start over");
+  const words = "Somebody of whom nothing is known but these items, in this order. Add items from lists, by search, or by a click on the map.";
+  const answered = items.length && answer.source === "folded_in" ? { ...answer, source: "model" } : answer;
+  const before = focused();
+  fill(
+    content,
+    subject("Try-out", "A session", words, ...(items.length ? [clear] : [])),
+    items.length ? part("In the session", "newest first", order(items)) : part("In the session", "", empty("Nothing yet", "Begin with one of the items below.")),
+    skipped(answer.skipped),
+    recommended(answered, "Recommendations for the session"),
+  );
+  refocus(before);
+  say(`${answer.items.length} recommendations for ${items.length} items`);
+  person.rest(null);
+  person.show(items.length ? { session: ids, name: "session" } : null, ids, answer.items.map(({ item }) => item));
+  return "Session";
+}
+
+function skipped(those) {
+  if (!those.length) return null;
+  const names = those.map(String).join(", ");
+  return el("p", { class: "source" }, `The model does not know ${names}: left out.`);
+}
+
+export { itemPage };

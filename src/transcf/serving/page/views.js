@@ -1,0 +1,169 @@
+// The pages about people and items: each fetches, then fills the content.
+
+import * as api from "./api.js";
+import { byId, el, fill, number, percent } from "./dom.js";
+import { itemPage, list, nameOf, owners, tags, userPage } from "./list.js";
+import * as person from "./person.js";
+import * as session from "./session.js";
+
+const HISTORY = 30;
+const MOST_HISTORY = 1000;
+const content = byId("content");
+
+/** A part of a page: a heading, a note beside it, and what it holds. */
+export function part(title, note, ...children) {
+  return el("section", { class: "part" }, el("header", {}, el("h2", {}, title), note ? el("span", { class: "faint" }, note) : null), children);
+}
+
+/** What stands where there is nothing to show. */
+export function empty(title, words, action = null) {
+  return el("div", { class: "empty" }, el("h2", {}, title), el("p", {}, words), action);
+}
+
+/** The head of a page: what kind of thing it is, its name, facts and buttons. */
+export function subject(kind, name, facts, ...actions) {
+  return el(
+    "div",
+    { class: "subject" },
+    el("p", { class: "kind" }, kind),
+    el("h1", {}, name),
+    facts ? el("p", { class: "facts" }, facts) : null,
+    actions.length ? el("div", { class: "actions" }, actions) : null,
+  );
+}
+
+const SOURCES = {
+  popular: "Nobody knows this person yet: these are the items that most people have.",
+  folded_in: "There are events since the model was fitted: the person was placed anew by the whole history.",
+};
+
+/** Recommendations as a list, with a line that says where they come from. */
+export function recommended(answer, label = "Recommendations") {
+  const words = SOURCES[answer.source];
+  const note = answer.items[0]?.reason ? "with the past items that drew them" : "";
+  const rows = list(label, answer.items, (entry) => ({ place: entry.rank }));
+  const none = empty("Nothing to recommend", "The person has everything that the model knows.");
+  return part("Recommendations", note, words ? el("p", { class: "source" }, words) : null, answer.items.length ? rows : none);
+}
+
+const when = (seconds) => new Date(1000 * seconds).toLocaleDateString("en", { dateStyle: "medium" });
+
+function history(answer, more) {
+  const describe = (entry) => ({
+    note: entry.from === "event" ? `new${entry.time === null ? "" : `, ${when(entry.time)}`}` : "",
+  });
+  const count = answer.history.length < answer.count ? `${number(answer.history.length)} of ${number(answer.count)}` : number(answer.count);
+  const made = part("History", `${count}, newest first`, list("History", answer.history, describe));
+  if (answer.history.length < Math.min(answer.count, MOST_HISTORY)) {
+    const button = el("button", { type: "button", class: "more", on: { click: more } }, "Show all of it");
+    made.querySelector(".rows").after(button);
+  }
+  return made;
+}
+
+function similarPeople(answer) {
+  if (!answer?.users.length) return null;
+  const links = answer.users.map(({ user }) => el("a", { class: "chip", href: userPage(user) }, String(user)));
+  return part("Similar users", "", el("div", { class: "chips" }, links));
+}
+
+/** A user: recommendations with reasons, history, similar users. */
+export async function userView(id, { signal, can }) {
+  const asked = Promise.all([
+    api.recommendations(id, 12, signal),
+    api.user(id, HISTORY, signal).catch((error) => (error.code === "unknown" ? null : Promise.reject(error))),
+    can.similar_users ? api.similarUsers(id, signal).catch(() => null) : null,
+  ]);
+  const [answer, facts, others] = await asked;
+  const who = { user: answer.user, name: String(answer.user) };
+  const draw = (known) => {
+    const start = el("button", { type: "button", class: "button", on: { click: () => tryOut(known.history) } }, "Try this history as a session");
+    const words = known ? `${number(known.count)} ${known.count === 1 ? "item" : "items"} in the history` : "Unknown: neither the model nor an event has this user.";
+    fill(
+      content,
+      subject("User", String(answer.user), words, ...(known ? [start] : [])),
+      recommended(answer),
+      known ? history(known, async () => draw(await api.user(id, MOST_HISTORY))) : null,
+      similarPeople(others),
+    );
+  };
+  draw(facts);
+  const past = facts?.history.map(({ item }) => item) ?? [];
+  person.rest(null);
+  person.show(facts ? who : null, past, answer.items.map(({ item }) => item));
+  return String(answer.user);
+}
+
+function tryOut(newestFirst) {
+  session.replace([...newestFirst].reverse());
+  location.hash = "#/session";
+}
+
+/** Why an item is, or is not, for the person that the map shows. */
+async function reasonFor(who, item, signal) {
+  const answer = await api.explanation(who, item, signal).catch(() => null);
+  if (!answer) return null;
+  const drew = answer.effects.map((effect) => ({ ...effect, categories: [] }));
+  const describe = (effect) => ({ place: "", note: `${effect.effect > 0 ? "drew it" : "pushed it away"}, ${percent(Math.abs(effect.share))}` });
+  const head = el("p", { class: "faint" }, answer.notes[0] ?? "");
+  return part(`Why, for ${who.session ? "the session" : who.name}`, `score ${number(answer.score, 3)}`, drew.length ? list("Reasons", drew, describe) : null, head);
+}
+
+const fact = ([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, typeof value === "number" ? number(value, 4) : String(value)));
+
+/** An item: facts, why it is for whom the map shows, similar items. */
+export async function itemView(id, { signal, can }) {
+  const facts = await api.item(id, signal);
+  const who = person.current();
+  const [similar, reason] = await Promise.all([
+    can.similar_items && facts.known ? api.similarItems(id, signal).catch(() => null) : null,
+    who && can.explain && facts.known ? reasonFor(who, facts.item, signal) : null,
+  ]);
+  const add = el("button", { type: "button", class: "button first", "data-add": String(facts.item) });
+  const label = () => (add.textContent = session.has(facts.item) ? "Take it out of the session" : "Add to the session");
+  add.addEventListener("click", () => session.toggle(facts));
+  add.addEventListener("session", label);
+  label();
+  const back = who?.user === undefined ? null : el("a", { class: "button", href: userPage(who.user) }, `Back to ${who.name}`);
+  const about = el("span", { class: "under" }, tags(facts.categories), el("span", {}, owners(facts.users)), facts.title === null ? null : el("span", {}, `id ${facts.item}`));
+  const rows = Object.entries(facts.facts ?? {}).filter(([, value]) => value !== null);
+  const none = facts.known ? "This model cannot say what is similar." : "The model was fitted before this item came: it is not recommended yet.";
+  fill(
+    content,
+    subject("Item", nameOf(facts), about, ...(facts.known ? [add] : []), ...(back ? [back] : [])),
+    reason,
+    similar ? part("Similar items", "", list("Similar items", similar.items, (entry) => ({ place: entry.rank }))) : part("Similar items", "", empty("None to show", none)),
+    rows.length ? part("Facts", "", el("table", {}, el("tbody", {}, rows.map(fact)))) : null,
+  );
+  person.rest(facts.item, similar?.items.map(({ item }) => item) ?? []);
+  return nameOf(facts);
+}
+
+/** Where one starts: what is served, people and items to begin with. */
+export async function homeView({ signal, model }) {
+  const found = await api.search("", "all", 10, signal);
+  const links = found.users.map(({ user }) => el("a", { class: "chip", href: userPage(user) }, String(user)));
+  const { users, items, interactions } = model.report;
+  const words = [[users, "users"], [items, "items"], [interactions, "events"]].filter(([count]) => count !== undefined);
+  fill(
+    content,
+    subject("Explorer", `What ${model.model} knows`, words.map(([count, name]) => `${number(count)} ${name}`).join(" · ")),
+    part("Somebody to begin with", "users with most events", links.length ? el("div", { class: "chips" }, links) : empty("No users", "The model was fitted without any.")),
+    part("What most people have", "add some to a session, or open one", list("Popular items", found.items, (entry, place) => ({ place: place + 1, note: owners(entry.users) }))),
+  );
+  person.rest(null);
+  person.show(null, [], found.items.map(({ item }) => item));
+  return "";
+}
+
+/** What is shown when a page cannot be: the sentence of the service, and a way on. */
+export function failed(error, retry) {
+  const again = el("button", { type: "button", class: "button", on: { click: retry } }, "Try again");
+  const home = el("a", { class: "button", href: "#/" }, "Back to the start");
+  const title = error.code === "unknown" ? "Nobody and nothing has this id" : error.code === "away" ? "The service is away" : "That did not work";
+  fill(content, empty(title, error.message, error.code === "unknown" ? home : again));
+  person.rest(null);
+  person.show(null);
+}
+
+export { itemPage };
