@@ -1,4 +1,4 @@
-"""The explorer's files: the page at `/`, its parts under `/page/`, and plotly's script from its wheel.
+"""The explorer: the page at `/`, its parts under `/page/`, and plotly's script from its wheel.
 
 Everything comes from this service, and the page's policy lets the browser ask nobody else.
 """

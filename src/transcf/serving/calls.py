@@ -1,0 +1,342 @@
+"""What clients ask of the service: each question as a `Call`, each answer as typed JSON.
+
+Both clients send the same calls, so that a route is written down once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NotRequired, TypedDict, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+from transcf.data.ids import Id
+
+T = TypeVar("T")
+Source = Literal["model", "folded_in", "popular"]
+
+
+class Options(TypedDict, total=False):
+    """What narrows recommendations.
+
+    Attributes:
+        exclude_seen: Whether what somebody has is left out (it is, unless told otherwise).
+        categories: Only items of any of these.
+        exclude: Items to leave out.
+        items: The only items to choose from.
+        explain: Whether to say why, in `reason`.
+    """
+
+    exclude_seen: bool
+    categories: Iterable[str]
+    exclude: Iterable[Id]
+    items: Iterable[Id]
+    explain: bool
+
+
+class Effect(TypedDict):
+    """What a past item does to a score; see `Recommender.explain`."""
+
+    item: Id
+    title: str | None
+    effect: float
+    share: float
+
+
+class Reason(TypedDict):
+    """Why an item is recommended."""
+
+    sentence: str
+    effects: list[Effect]
+
+
+class RankedItem(TypedDict):
+    """An item of a list; `reason` is there where reasons were asked for."""
+
+    item: Id
+    title: str | None
+    categories: list[str]
+    score: float
+    rank: int
+    reason: NotRequired[Reason | None]
+
+
+class Recommendations(TypedDict):
+    """A list for a user; `version` is missing in the answers of many users."""
+
+    version: NotRequired[int]
+    user: Id
+    source: Source
+    items: list[RankedItem]
+
+
+class ManyRecommendations(TypedDict):
+    """Lists for many users."""
+
+    version: int
+    answers: list[Recommendations]
+
+
+class SessionRecommendations(TypedDict):
+    """A list for a session; `skipped` are items that the model does not know."""
+
+    version: int
+    source: Source
+    skipped: list[Id]
+    items: list[RankedItem]
+
+
+class SimilarItems(TypedDict):
+    """Items near an item."""
+
+    version: int
+    item: Id
+    items: list[RankedItem]
+
+
+class RankedUser(TypedDict):
+    """A user of a list."""
+
+    user: Id
+    score: float
+    rank: int
+
+
+class SimilarUsers(TypedDict):
+    """Users near a user."""
+
+    version: int
+    user: Id
+    users: list[RankedUser]
+
+
+class Explained(TypedDict):
+    """Why an item has its score; `user` is None for a session."""
+
+    version: int
+    user: Id | None
+    item: Id
+    title: str | None
+    score: float
+    source: Source
+    sentence: str
+    meaning: str
+    effects: list[Effect]
+    others: int
+    others_drew: float
+    others_pushed: float
+    notes: list[str]
+    details: dict[str, Any]
+
+
+class PairScore(TypedDict):
+    """A score, None where the model does not know one of the two."""
+
+    user: Id
+    item: Id
+    score: float | None
+
+
+class PairScores(TypedDict):
+    """Scores in the order of the pairs."""
+
+    version: int
+    scores: list[PairScore]
+
+
+class ItemFacts(TypedDict):
+    """What is known of an item; `users` is how many have it in the training data."""
+
+    version: int
+    item: Id
+    title: str | None
+    categories: list[str]
+    facts: dict[str, Any]
+    users: int
+    known: bool
+
+
+# "from" is a word of Python's own.
+PastItem = TypedDict(
+    "PastItem",
+    {
+        "item": Id,
+        "title": str | None,
+        "categories": list[str],
+        "from": Literal["event", "training"],
+        "time": float | None,
+    },
+)
+
+
+class UserFacts(TypedDict):
+    """A user's history, newest first, `count` in all."""
+
+    version: int
+    user: Id
+    known: bool
+    source: Source
+    count: int
+    history: list[PastItem]
+
+
+class FoundItem(TypedDict):
+    """An item that was found."""
+
+    item: Id
+    title: str | None
+    categories: list[str]
+    users: int
+
+
+class FoundUser(TypedDict):
+    """A user who was found."""
+
+    user: Id
+    count: int
+
+
+class Found(TypedDict):
+    """What a search found."""
+
+    version: int
+    items: list[FoundItem]
+    users: list[FoundUser]
+
+
+class Event(TypedDict):
+    """Somebody took something; `time` in seconds since 1970."""
+
+    user: Id
+    item: Id
+    time: NotRequired[float]
+    rating: NotRequired[float]
+    key: NotRequired[str]
+
+
+class Stored(TypedDict):
+    """What became of events: all of them are on the disk."""
+
+    stored: int
+    repeated: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A question, and what kind of answer it has.
+
+    Every call may be repeated: it reads, or it stores events that have keys.
+
+    Attributes:
+        path: Under `/v1/`, ids percent-encoded.
+        params: Of the query.
+        body: JSON to post; None asks by GET.
+    """
+
+    path: str
+    params: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | None = None
+
+    @property
+    def method(self) -> str:
+        """GET or POST."""
+        return "GET" if self.body is None else "POST"
+
+
+def encoded(value: Id) -> str:
+    """Write an id as the last part of a path.
+
+    Example:
+        >>> encoded("a/b"), encoded(".."), encoded(7)
+        ('a%2Fb', '%2E%2E', '7')
+    """
+    text = quote(str(value), safe="")
+    return text.replace(".", "%2E") if text in (".", "..") else text
+
+
+def recommend(user: Id, k: int, options: Options) -> Call[Recommendations]:
+    """Ask for a user's list, by GET."""
+    given: dict[str, Any] = {"k": k, **options}
+    given["category"] = given.pop("categories", None)  # said once for each in an address
+    return Call(f"recommendations/{encoded(user)}", _given(given))
+
+
+def recommend_many(users: Iterable[Id], k: int, options: Options) -> Call[ManyRecommendations]:
+    """Ask for lists of many users."""
+    return Call("recommendations", body=_given({"users": users, "k": k, **options}))
+
+
+def recommend_for(session: Iterable[Id], k: int, options: Options) -> Call[SessionRecommendations]:
+    """Ask for the list of a session."""
+    return Call("session", body=_given({"session": session, "k": k, **options}))
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what was not said: the service has its own defaults."""
+    return {
+        name: list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def similar_items(item: Id, k: int) -> Call[SimilarItems]:
+    """Ask for items near an item."""
+    return Call(f"similar-items/{encoded(item)}", {"k": k})
+
+
+def similar_users(user: Id, k: int) -> Call[SimilarUsers]:
+    """Ask for users near a user."""
+    return Call(f"similar-users/{encoded(user)}", {"k": k})
+
+
+def explain(user: Id, item: Id, top: int) -> Call[Explained]:
+    """Ask why an item has its score for a user."""
+    return Call("explanation", {"user": user, "item": item, "top": top})
+
+
+def explain_for(session: Iterable[Id], item: Id, top: int) -> Call[Explained]:
+    """Ask the same for a session."""
+    return Call("explanation", body={"session": list(session), "item": item, "top": top})
+
+
+def score(pairs: Iterable[tuple[Id, Id]]) -> Call[PairScores]:
+    """Ask for scores of (user, item) pairs."""
+    return Call("scores", body={"pairs": [{"user": user, "item": item} for user, item in pairs]})
+
+
+def item(item_id: Id) -> Call[ItemFacts]:
+    """Ask for an item's facts."""
+    return Call(f"items/{encoded(item_id)}")
+
+
+def user(user_id: Id, limit: int) -> Call[UserFacts]:
+    """Ask for a user's history."""
+    return Call(f"users/{encoded(user_id)}", {"limit": limit})
+
+
+def search(text: str, kind: str, k: int) -> Call[Found]:
+    """Ask who and what has a text in its id or title."""
+    return Call("search", {"q": text, "kind": kind, "k": k})
+
+
+def models() -> Call[dict[str, Any]]:
+    """Ask what is served."""
+    return Call("models")
+
+
+def send_event(user: Id, item: Id, **more: Any) -> Call[Stored]:
+    """Store an event."""
+    return Call("events", body=_keyed({"user": user, "item": item, **_given(more)}))
+
+
+def send_events(events: Iterable[Event]) -> Call[Stored]:
+    """Store events."""
+    return Call("events", body={"events": [_keyed({**event}) for event in events]})
+
+
+def _keyed(event: dict[str, Any]) -> dict[str, Any]:
+    """Give an event a key if it has none, so that it may be sent again."""
+    return event if event.get("key") is not None else event | {"key": uuid4().hex}
