@@ -133,6 +133,13 @@ class Factors(Learned):
         """What people's vectors are multiplied with, (dim,), from an item's vector."""
         return vector
 
+    def stand(self, user: int | None, history: Rows) -> Scores | None:
+        """Return the vector of a user, or that of somebody new."""
+        if user is not None:
+            return self.users[user]
+        place: Scores = self._guests(Histories.of([history], len(self.items)))[0]
+        return place
+
     def item_similarity(self) -> Scorer:
         """Return the cosine or the nearness of item vectors."""
         return FormView(self.name, self.rankable, self._likeness(self.items))
