@@ -135,9 +135,12 @@ class Factors(Learned):
 
     def stand(self, user: int | None, history: Rows) -> Scores | None:
         """Return the vector of a user, or that of somebody new."""
-        if user is not None:
-            return self.users[user]
-        place: Scores = self._guests(Histories.of([history], len(self.items)))[0]
+        guests = self._guests
+        place: Scores = (
+            guests(Histories.of([history], len(self.items)))[0]
+            if user is None
+            else self.users[user]
+        )
         return place
 
     def item_similarity(self) -> Scorer:

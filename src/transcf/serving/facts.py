@@ -62,7 +62,7 @@ NOTHING = Fact()
 
 
 def read_facts(path: Path) -> dict[str, Fact]:
-    """Read a table of items: facts by id, which are text here.
+    r"""Read a table of items: facts by id, which are text here.
 
     Args:
         path: CSV, TSV, JSON lines or Parquet with a column of item ids; the columns `title` and
@@ -72,7 +72,7 @@ def read_facts(path: Path) -> dict[str, Fact]:
         DataError: The table cannot be used; the sentence says why.
 
     Example:
-        >>> _ = Path("items.csv").write_text("item_id,title,category,price\\n7,Sencha,green|new,4.5")
+        >>> _ = Path("items.csv").write_text("item_id,title,category\n7,Sencha,green|new")
         >>> read_facts(Path("items.csv"))["7"].categories
         ('green', 'new')
     """

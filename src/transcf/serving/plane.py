@@ -37,8 +37,9 @@ class Plane:
     @cached_property
     def _vectors(self) -> Array | None:
         vectors = self._served.learned.arrays().get("item_vectors")
-        flat = vectors is None or vectors.shape[1] < 2
-        return None if flat else vectors.astype(np.float64)
+        if vectors is None or vectors.shape[1] < 2:
+            return None
+        return vectors.astype(np.float64)
 
     @cached_property
     def _axes(self) -> tuple[Array, Array, Array]:
@@ -72,8 +73,8 @@ class Plane:
         start = np.ones(size) / np.sqrt(size)
         _, values, right = svds(scaled, k=3, v0=start, random_state=0)
         # The first direction says only how popular an item is.
-        places = (right[::-1][1:3] * values[::-1][1:3, None]).T * np.sqrt(len(known.items))
-        shares = values[::-1][1:3] ** 2 / max(float((scaled.data**2).sum()), 1e-12)
+        places: Array = (right[::-1][1:3] * values[::-1][1:3, None]).T * np.sqrt(len(known.items))
+        shares: Array = values[::-1][1:3] ** 2 / max(float((scaled.data**2).sum()), 1e-12)
         return places, shares
 
     def points(self, limit: int) -> dict[str, Any]:

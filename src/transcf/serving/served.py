@@ -70,7 +70,8 @@ class Served:
             self.model.explain(user[0], items[0], include_seen=True)
         if self.can["similar_items"]:
             self.model.similar_items(items, k=1)
-        assert len(self.popular) and self.about, "kept, now that nobody waits"
+        for kept in (self.popular, self.about):
+            assert len(kept), "made now that nobody waits"
 
     @property
     def learned(self) -> Learned:

@@ -91,7 +91,9 @@ class Service:
     async def lists(self, ask: Ask) -> bytes:
         """Answer a request for lists, together with others of the same moment."""
         if ask.explain:  # takes its time
-            return (await self.ask(lambda desk, recent: answer(desk.served, recent, [ask])))[0]
+            found = await self.ask(lambda desk, recent: answer(desk.served, recent, [ask]))
+            explained: bytes = found[0]
+            return explained
         return await self._lists.ask(ask)
 
     async def ask(self, question: Callable[[Desk, Recent], Any]) -> Any:
@@ -127,7 +129,7 @@ class Service:
                         f"{what} ids of this model are integers, and {value[:80]!r} is none."
                     )
 
-    # -- what the threads do ------------------------------------------------------------------------
+    # -- what the threads do ---------------------------------------------------------------------
 
     def _answer(self, asks: Sequence[Ask]) -> list[bytes]:
         self.metrics.batches.observe(len(asks))

@@ -194,9 +194,8 @@ class Translated(Learned):
 
     def stand(self, user: int | None, history: Rows) -> Array:
         """Return a of a user or of somebody new, (dim,)."""
-        if user is not None:
-            return self.parameters.users[user]
-        place: Array = self.fold_in(Histories.of([history], len(self.known.items)))[0][0]
+        people = Histories.of([history], len(self.known.items))
+        place: Array = self.fold_in(people)[0][0] if user is None else self.parameters.users[user]
         return place
 
     def moved(self, user: int | None, history: Rows, items: Rows) -> Array | None:

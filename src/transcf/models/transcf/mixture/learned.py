@@ -243,9 +243,8 @@ class Mixture(Learned):
 
     def stand(self, user: int | None, history: Rows) -> Array:
         """Return a of a user or of somebody new, (dim,)."""
-        if user is not None:
-            return self.users[user]
-        place: Array = self.place(Histories.of([history], len(self.known.items)))[0]
+        people = Histories.of([history], len(self.known.items))
+        place: Array = self.place(people)[0] if user is None else self.users[user]
         return place
 
     def moved(self, user: int | None, history: Rows, items: Rows) -> Array:
