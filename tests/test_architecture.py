@@ -27,6 +27,7 @@ ROOMS = [
     "models",
     "tuning",
     "experiments",
+    "serving",
     "cli",
 ]
 

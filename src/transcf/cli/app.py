@@ -25,6 +25,7 @@ from transcf.cli import (
     models,
     recommend,
     renew,
+    serve,
     similar,
     study,
 )
@@ -110,6 +111,7 @@ for command in (
     similar.similar,
     explain.explain,
     export.export,
+    serve.serve,
     study.study,
     models.models,
     doctor.doctor,

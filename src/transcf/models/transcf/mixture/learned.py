@@ -241,6 +241,20 @@ class Mixture(Learned):
         weights = np.exp(self.log_weights(histories))
         return _averages(histories, weights, self.items).astype(np.float32)
 
+    def stand(self, user: int | None, history: Rows) -> Array:
+        """Return a of a user or of somebody new, (dim,)."""
+        people = Histories.of([history], len(self.known.items))
+        place: Array = self.place(people)[0] if user is None else self.users[user]
+        return place
+
+    def moved(self, user: int | None, history: Rows, items: Rows) -> Array:
+        """Return where somebody is moved to for some items, see `translations`: (n, dim)."""
+        people = Histories.of([history] * len(items), len(self.known.items))
+        middle = _averages(people, self.shares(people, items), self.history)
+        own, tau, beta = self.stand(user, history), self.settings.tau, self.settings.beta
+        moved: Array = own + tau / max(tau + beta, TINY) * (middle - own)
+        return moved
+
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the shares of a history's items in the score of another: they add up to one."""
         people = Histories.of([history], len(self.known.items))
