@@ -165,6 +165,15 @@ class Learned(ABC):
         """Return where somebody is moved to for some items, (n, dim); None without translations."""
         return None
 
+    def ways(self, user: int | None, history: Rows, item: int) -> tuple[Scores, Scores] | None:
+        """Return where each past item moves somebody, and what that counts in an item's score.
+
+        Returns:
+            Points (n, dim) and shares (n,) that add up to 1, for the n items of the history; None
+            where there is one translation at most.
+        """
+        return None
+
     def item_similarity(self) -> Scorer:
         """Return a scorer of items against items."""
         raise UnsupportedError(

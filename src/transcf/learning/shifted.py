@@ -98,6 +98,10 @@ class Shifted(Learned):
         """Return that of the inner one."""
         return self.inner.moved(user, history, items)
 
+    def ways(self, user: int | None, history: Rows, item: int) -> tuple[Scores, Scores] | None:
+        """Return those of the inner one."""
+        return self.inner.ways(user, history, item)
+
     def item_similarity(self) -> Scorer:
         """Return that of the inner one."""
         return self.inner.item_similarity()

@@ -4,3 +4,20 @@ Names are imported when they are first used: they need the extra `serve`.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transcf.serving.async_client import AsyncClient as AsyncClient
+    from transcf.serving.client import Client as Client
+
+_HOMES = {"AsyncClient": "async_client", "Client": "client"}
+
+__all__ = ["AsyncClient", "Client"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'transcf.serving' has no attribute {name!r}")
+    return getattr(import_module(f"transcf.serving.{_HOMES[name]}"), name)

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 
 from transcf.errors import MissingExtraError
 
@@ -77,16 +77,17 @@ def _asset(name: str, content: bytes) -> Asset:
 
 
 @router.get("/")
-def index(request: Request) -> Response:
+async def index(request: Request) -> Response:
     """Answer with the page itself."""
     return _answer(request, assets()["index.html"])
 
 
 @router.get("/page/{name}")
-def part(request: Request, name: str) -> Response:
+async def part(request: Request, name: str) -> Response:
     """Answer with one of its parts."""
-    found = assets().get(name)
-    return Response(status_code=404) if found is None else _answer(request, found)
+    if name not in assets():
+        raise HTTPException(404)
+    return _answer(request, assets()[name])
 
 
 def _answer(request: Request, asset: Asset) -> Response:

@@ -15,6 +15,8 @@ from transcf.serving.served import Served
 
 Array = npt.NDArray[np.float64]
 
+#: Past items whose translations are told apart, those that count most.
+_WAYS = 12
 #: Numbers after the point in coordinates: finer than any screen.
 _DIGITS = 5
 
@@ -43,11 +45,15 @@ class Plane:
 
     @cached_property
     def _axes(self) -> tuple[Array, Array, Array]:
-        """Middle (d,), axes (d, 2) and the shares of the variance (2,) of the item vectors."""
+        """Middle (d,), axes (d, 2) and the shares of the variance (2,) of the item vectors.
+
+        Items count as often as they were taken: rare ones differ most, and say the least.
+        """
         assert self._vectors is not None, "asked for with vectors alone"
-        ranked = self._vectors[self._served.learned.rankable]
-        middle = ranked.mean(axis=0)
-        values, axes = np.linalg.eigh(np.atleast_2d(np.cov(ranked - middle, rowvar=False)))
+        counts = self._served.learned.known.item_counts
+        middle = np.average(self._vectors, axis=0, weights=counts)
+        away = self._vectors - middle
+        values, axes = np.linalg.eigh((away.T * (counts / counts.sum())) @ away)
         best = axes[:, ::-1][:, :2]
         best = best * np.where(best[np.abs(best).argmax(axis=0), [0, 1]] < 0, -1, 1)
         return middle, best, values[::-1][:2] / max(values.sum(), np.finfo(float).tiny)
@@ -101,25 +107,46 @@ class Plane:
 
     def position(self, person: Person, toward: Rows) -> dict[str, Any]:
         """Return where somebody stands, and where they are moved to for some item rows."""
-        served = self._served
+        learned, history = self._served.learned, person.history
         user = person.row if person.source == "model" and person.row != UNKNOWN else None
         place: list[float] | None = None
-        moved: list[list[float] | None] = [None] * len(toward)
-        if len(person.history) and self._vectors is None:
-            place = _rounded(self._places[0][person.history].mean(axis=0))
-        elif len(person.history):
-            stands = served.learned.stand(user, person.history)
+        if len(history) and self._vectors is None:
+            place = _rounded(self._places[0][history].mean(axis=0))
+        elif len(history):
+            stands = learned.stand(user, history)
             place = None if stands is None else self._seen(stands)
-            points = served.learned.moved(user, person.history, toward) if len(toward) else None
-            if points is not None:
-                moved = [self._seen(point) for point in points]
-        names = served.items.ids(toward).to_list()
-        pairs = zip(names, moved, strict=True)
         return {
-            "version": served.version,
+            "version": self._served.version,
             "position": place,
-            "toward": [{"item": item, "position": point} for item, point in pairs],
+            "toward": [self._toward(user, history, row) for row in toward.tolist()],
         }
+
+    def _toward(self, user: int | None, history: Rows, item: int) -> dict[str, Any]:
+        """Return where somebody is moved to for an item, and by which of their past items."""
+        learned, served = self._served.learned, self._served
+        found: dict[str, Any] = {"item": served.items.series[item], "position": None, "moved": []}
+        if not len(history) or self._vectors is None:
+            return found
+        moved = learned.moved(user, history, np.array([item], np.int32))
+        ways = learned.ways(user, history, item)
+        if moved is not None:
+            found["position"] = self._seen(moved[0])
+        if ways is not None:
+            points, shares = ways
+            most = np.argsort(-shares, kind="stable")[:_WAYS]
+            past = served.items.ids(history[most]).to_list()
+            found["moved"] = [
+                {
+                    "item": name,
+                    "title": served.title(name),
+                    "position": self._seen(point),
+                    "share": share,
+                }
+                for name, point, share in zip(
+                    past, points[most], shares[most].tolist(), strict=True
+                )
+            ]
+        return found
 
     def _seen(self, vector: npt.NDArray[Any]) -> list[float]:
         middle, axes, _ = self._axes

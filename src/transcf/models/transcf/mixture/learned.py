@@ -249,11 +249,15 @@ class Mixture(Learned):
 
     def moved(self, user: int | None, history: Rows, items: Rows) -> Array:
         """Return where somebody is moved to for some items, see `translations`: (n, dim)."""
-        people = Histories.of([history] * len(items), len(self.known.items))
-        middle = _averages(people, self.shares(people, items), self.history)
+        ways = [self.ways(user, history, item) for item in items.tolist()]
+        return np.array([shares @ points for points, shares in ways]).reshape(len(items), -1)
+
+    def ways(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
+        """Return the points a + r_uk, (n, dim), and their shares in an item's score, (n,)."""
         own, tau, beta = self.stand(user, history), self.settings.tau, self.settings.beta
-        moved: Array = own + tau / max(tau + beta, TINY) * (middle - own)
-        return moved
+        points: Array = own + tau / max(tau + beta, TINY) * (self.history[history] - own)
+        people = Histories.of([history], len(self.known.items))
+        return points, self.shares(people, np.array([item], np.int32))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the shares of a history's items in the score of another: they add up to one."""
