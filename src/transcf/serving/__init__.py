@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from transcf.errors import MissingExtraError
+
 if TYPE_CHECKING:
     from transcf.serving.async_client import AsyncClient as AsyncClient
     from transcf.serving.client import Client as Client
@@ -20,4 +22,7 @@ __all__ = ["AsyncClient", "Client"]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'transcf.serving' has no attribute {name!r}")
-    return getattr(import_module(f"transcf.serving.{_HOMES[name]}"), name)
+    try:
+        return getattr(import_module(f"transcf.serving.{_HOMES[name]}"), name)
+    except ImportError as error:
+        raise MissingExtraError("The client", "serve") from error

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack
 
+import httpx
+
 from transcf.data.ids import Id
-from transcf.serving import calls
-from transcf.serving.calls import Call, Event, Options
-from transcf.serving.manners import Manners, Outcome, httpx
+from transcf.serving import calls, results
+from transcf.serving.calls import Call
+from transcf.serving.manners import Manners, Outcome
+from transcf.serving.results import Event, Options
 
 T = TypeVar("T")
 
@@ -71,53 +74,53 @@ class AsyncClient:
 
     async def recommend(
         self, user: Id, k: int = 10, **options: Unpack[Options]
-    ) -> calls.Recommendations:
+    ) -> results.Recommendations:
         """As `Client.recommend`."""
         return await self.ask(calls.recommend(user, k, options))
 
     async def recommend_many(
         self, users: Iterable[Id], k: int = 10, **options: Unpack[Options]
-    ) -> calls.ManyRecommendations:
+    ) -> results.ManyRecommendations:
         """As `Client.recommend_many`."""
         return await self.ask(calls.recommend_many(users, k, options))
 
     async def recommend_for(
         self, session: Iterable[Id], k: int = 10, **options: Unpack[Options]
-    ) -> calls.SessionRecommendations:
+    ) -> results.SessionRecommendations:
         """As `Client.recommend_for`."""
         return await self.ask(calls.recommend_for(session, k, options))
 
-    async def similar_items(self, item: Id, k: int = 10) -> calls.SimilarItems:
+    async def similar_items(self, item: Id, k: int = 10) -> results.SimilarItems:
         """As `Client.similar_items`."""
         return await self.ask(calls.similar_items(item, k))
 
-    async def similar_users(self, user: Id, k: int = 10) -> calls.SimilarUsers:
+    async def similar_users(self, user: Id, k: int = 10) -> results.SimilarUsers:
         """As `Client.similar_users`."""
         return await self.ask(calls.similar_users(user, k))
 
-    async def explain(self, user: Id, item: Id, top: int = 5) -> calls.Explained:
+    async def explain(self, user: Id, item: Id, top: int = 5) -> results.Explained:
         """As `Client.explain`."""
         return await self.ask(calls.explain(user, item, top))
 
-    async def explain_for(self, session: Iterable[Id], item: Id, top: int = 5) -> calls.Explained:
+    async def explain_for(self, session: Iterable[Id], item: Id, top: int = 5) -> results.Explained:
         """As `Client.explain_for`."""
         return await self.ask(calls.explain_for(session, item, top))
 
-    async def score(self, pairs: Iterable[tuple[Id, Id]]) -> calls.PairScores:
+    async def score(self, pairs: Iterable[tuple[Id, Id]]) -> results.PairScores:
         """As `Client.score`."""
         return await self.ask(calls.score(pairs))
 
-    async def item(self, item: Id) -> calls.ItemFacts:
+    async def item(self, item: Id) -> results.ItemFacts:
         """As `Client.item`."""
         return await self.ask(calls.item(item))
 
-    async def user(self, user: Id, limit: int = 100) -> calls.UserFacts:
+    async def user(self, user: Id, limit: int = 100) -> results.UserFacts:
         """As `Client.user`."""
         return await self.ask(calls.user(user, limit))
 
     async def search(
         self, text: str, kind: Literal["items", "users", "all"] = "all", k: int = 20
-    ) -> calls.Found:
+    ) -> results.Found:
         """As `Client.search`."""
         return await self.ask(calls.search(text, kind, k))
 
@@ -133,10 +136,10 @@ class AsyncClient:
         time: float | None = None,
         rating: float | None = None,
         key: str | None = None,
-    ) -> calls.Stored:
+    ) -> results.Stored:
         """As `Client.send_event`."""
         return await self.ask(calls.send_event(user, item, time=time, rating=rating, key=key))
 
-    async def send_events(self, events: Iterable[Event]) -> calls.Stored:
+    async def send_events(self, events: Iterable[Event]) -> results.Stored:
         """As `Client.send_events`."""
         return await self.ask(calls.send_events(events))

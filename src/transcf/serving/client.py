@@ -12,10 +12,13 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack
 
+import httpx
+
 from transcf.data.ids import Id
-from transcf.serving import calls
-from transcf.serving.calls import Call, Event, Options
-from transcf.serving.manners import Manners, Outcome, httpx
+from transcf.serving import calls, results
+from transcf.serving.calls import Call
+from transcf.serving.manners import Manners, Outcome
+from transcf.serving.results import Event, Options
 
 T = TypeVar("T")
 
@@ -24,7 +27,7 @@ class Client:
     """Asks a service that `transcf serve` runs; threads may share it.
 
     Every method raises a `ServiceError` with the sentence of the service. Answers are those of
-    docs/serving.md: dictionaries whose types are in `transcf.serving.calls`.
+    docs/serving.md: dictionaries whose types are in `transcf.serving.results`.
 
     Args:
         url: Where it is.
@@ -85,60 +88,62 @@ class Client:
         except httpx.TransportError as error:
             return error
 
-    def recommend(self, user: Id, k: int = 10, **options: Unpack[Options]) -> calls.Recommendations:
+    def recommend(
+        self, user: Id, k: int = 10, **options: Unpack[Options]
+    ) -> results.Recommendations:
         """Recommend items to a user.
 
         Args:
             user: Id of the user; somebody unknown gets what is popular (`source` says so).
             k: Longest list.
             options: `exclude_seen`, `categories`, `exclude`, `items` and `explain`; see
-                `transcf.serving.calls.Options`.
+                `transcf.serving.results.Options`.
         """
         return self.ask(calls.recommend(user, k, options))
 
     def recommend_many(
         self, users: Iterable[Id], k: int = 10, **options: Unpack[Options]
-    ) -> calls.ManyRecommendations:
+    ) -> results.ManyRecommendations:
         """Recommend items to many users in one call; see `recommend`."""
         return self.ask(calls.recommend_many(users, k, options))
 
     def recommend_for(
         self, session: Iterable[Id], k: int = 10, **options: Unpack[Options]
-    ) -> calls.SessionRecommendations:
+    ) -> results.SessionRecommendations:
         """Recommend items to somebody known by a session alone, its oldest item first."""
         return self.ask(calls.recommend_for(session, k, options))
 
-    def similar_items(self, item: Id, k: int = 10) -> calls.SimilarItems:
+    def similar_items(self, item: Id, k: int = 10) -> results.SimilarItems:
         """Find the items most similar to an item."""
         return self.ask(calls.similar_items(item, k))
 
-    def similar_users(self, user: Id, k: int = 10) -> calls.SimilarUsers:
+    def similar_users(self, user: Id, k: int = 10) -> results.SimilarUsers:
         """Find the users most similar to a user."""
         return self.ask(calls.similar_users(user, k))
 
-    def explain(self, user: Id, item: Id, top: int = 5) -> calls.Explained:
+    def explain(self, user: Id, item: Id, top: int = 5) -> results.Explained:
         """Say which past items drew an item."""
         return self.ask(calls.explain(user, item, top))
 
-    def explain_for(self, session: Iterable[Id], item: Id, top: int = 5) -> calls.Explained:
+    def explain_for(self, session: Iterable[Id], item: Id, top: int = 5) -> results.Explained:
         """Say which items of a session drew an item."""
         return self.ask(calls.explain_for(session, item, top))
 
-    def score(self, pairs: Iterable[tuple[Id, Id]]) -> calls.PairScores:
+    def score(self, pairs: Iterable[tuple[Id, Id]]) -> results.PairScores:
         """Score (user, item) pairs, to rank what somebody else has found."""
         return self.ask(calls.score(pairs))
 
-    def item(self, item: Id) -> calls.ItemFacts:
+    def item(self, item: Id) -> results.ItemFacts:
         """Return what is known of an item."""
         return self.ask(calls.item(item))
 
-    def user(self, user: Id, limit: int = 100) -> calls.UserFacts:
+    def user(self, user: Id, limit: int = 100) -> results.UserFacts:
         """Return a user's history, newest first."""
         return self.ask(calls.user(user, limit))
 
     def search(
         self, text: str, kind: Literal["items", "users", "all"] = "all", k: int = 20
-    ) -> calls.Found:
+    ) -> results.Found:
         """Find items and users by their ids and titles."""
         return self.ask(calls.search(text, kind, k))
 
@@ -154,7 +159,7 @@ class Client:
         time: float | None = None,
         rating: float | None = None,
         key: str | None = None,
-    ) -> calls.Stored:
+    ) -> results.Stored:
         """Store an event; it is on the disk when this returns.
 
         Args:
@@ -167,6 +172,6 @@ class Client:
         """
         return self.ask(calls.send_event(user, item, time=time, rating=rating, key=key))
 
-    def send_events(self, events: Iterable[Event]) -> calls.Stored:
+    def send_events(self, events: Iterable[Event]) -> results.Stored:
         """Store events in one call, all or none; see `send_event`."""
         return self.ask(calls.send_events(events))

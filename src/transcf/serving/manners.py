@@ -5,13 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any, TypeAlias
 
-from transcf.errors import MissingExtraError, ParameterError, ServiceError, shown
-from transcf.serving.calls import Call
+import httpx
 
-try:
-    import httpx
-except ImportError as error:
-    raise MissingExtraError("The client", "serve") from error
+from transcf.errors import ParameterError, ServiceError, shown
+from transcf.serving.calls import Call
 
 #: What came of an attempt.
 Outcome: TypeAlias = httpx.Response | httpx.TransportError

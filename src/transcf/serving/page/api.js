@@ -14,11 +14,21 @@ export class ServiceError extends Error {
 
 let askForToken = async () => null;
 let onReach = () => {};
+let onVersion = () => {};
+let version = null;
 
-/** Say who asks for a token, and who is told whether the service can be reached. */
-export function connect({ token, reach }) {
+/** Say who asks for a token, and who is told whether the service answers, and by another version. */
+export function connect({ token, reach, change }) {
   askForToken = token;
   onReach = reach;
+  onVersion = change;
+}
+
+function notice(answered) {
+  if (answered === undefined || answered === version) return;
+  const isFirst = version === null;
+  version = answered;
+  if (!isFirst) onVersion();
 }
 
 async function ask(path, { body, signal } = {}) {
@@ -43,6 +53,7 @@ async function ask(path, { body, signal } = {}) {
   onReach(true);
   if (response.status === 401) return askAgain(path, { body, signal }, token);
   const answer = await response.json().catch(() => ({}));
+  notice(answer.version);
   if (response.ok) return answer;
   const { code = "unknown", message = `The service answered ${response.status}.` } = answer.error ?? {};
   throw new ServiceError(code, message, response.status);

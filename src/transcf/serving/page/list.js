@@ -54,6 +54,11 @@ function reasonOf(reason) {
   return el("span", { class: "reason" }, "because of ", named);
 }
 
+function aboutLink(entry) {
+  const label = `About ${nameOf(entry)}`;
+  return el("a", { class: "add", href: itemPage(entry.item), "aria-label": label, title: label }, "›");
+}
+
 function addButton(entry) {
   const button = el("button", { type: "button", class: "add", "data-add": String(entry.item) });
   const show = () => {
@@ -71,12 +76,13 @@ function addButton(entry) {
 
 /**
  * A row of a list.
- * `place`: what stands before it; `note`: a few words beside the categories; `end`: further buttons.
+ * `place`: what stands before it; `note`: a few words beside the categories; `end`: further buttons;
+ * `act`: what a click does, if it does not open the item's page.
  */
-function row(entry, { place = "", note = "", end = [] }) {
+function row(entry, { place = "", note = "", end = [], act = null }) {
   const main = el(
-    "a",
-    { class: "main", href: itemPage(entry.item), tabindex: "-1" },
+    act ? "button" : "a",
+    act ? { class: "main", type: "button", on: { click: act } } : { class: "main", href: itemPage(entry.item) },
     el("span", { class: "title" }, nameOf(entry)),
     el("span", { class: "under" }, tags(entry.categories ?? []), note ? el("span", {}, note) : null),
     reasonOf(entry.reason),
@@ -86,7 +92,7 @@ function row(entry, { place = "", note = "", end = [] }) {
     { class: "row", "data-item": String(entry.item) },
     el("span", { class: "place", "aria-hidden": "true" }, place),
     main,
-    el("span", { class: "end" }, end, addButton(entry)),
+    el("span", { class: "end" }, end, act ? aboutLink(entry) : addButton(entry)),
   );
   made.addEventListener("pointerenter", () => onPoint(entry.item));
   made.addEventListener("pointerleave", () => onPoint(null));
@@ -108,7 +114,7 @@ export function walked(node, links) {
   const all = () => [...node.querySelectorAll(links)];
   const settle = (link) => {
     for (const other of all()) other.tabIndex = other === link ? 0 : -1;
-    for (const button of node.querySelectorAll(".row button")) {
+    for (const button of node.querySelectorAll(".row .end > *")) {
       button.tabIndex = button.closest(".row") === link.closest(".row") ? 0 : -1;
     }
   };

@@ -131,12 +131,19 @@ function clicked(item) {
   session.toggle(map.entryOf(item));
 }
 
+/** Another version of the model answers: everything is asked for anew. */
+function changed() {
+  model = null;
+  say("The service has changed over to another version of the model.");
+  start();
+}
+
 async function start() {
   await Promise.all([render(), map.load()]);
   person.refresh();
 }
 
-api.connect({ token: askForToken, reach: reached });
+api.connect({ token: askForToken, reach: reached, change: changed });
 colorBy(map.colorOf);
 whenPointed(person.point);
 map.whenUsed({ hover: person.point, click: clicked });

@@ -195,22 +195,29 @@ function everything() {
   ];
 }
 
+const observer = new ResizeObserver(() => whole && resized());
+
 async function draw() {
   whole = everything();
   const byWebGL = hasWebGL();
   const share = Math.min(1, MOST_WITHOUT_WEBGL / data.item.length);
   const most = byWebGL ? Infinity : Math.ceil(share * data.item.length / Math.max(1, drawnGroups().length));
   const config = { scrollZoom: true, displayModeBar: false, doubleClick: false, responsive: false, showTips: false };
-  await window.Plotly.newPlot(plot, traces(byWebGL ? "scattergl" : "scatter", most), layout(), config);
+  const isFirst = plot.layout === undefined;
+  await window.Plotly.react(plot, traces(byWebGL ? "scattergl" : "scatter", most), layout(), config);
   state.hidden = true;
+  if (isFirst) listen();
+  overlay.look(whole);
+}
+
+function listen() {
   plot.on("plotly_hover", (event) => hovered(event.points[0]));
   plot.on("plotly_unhover", () => hovered(null));
   plot.on("plotly_click", (event) => onClick(data.item[event.points[0].customdata]));
   plot.on("plotly_doubleclick", () => show(whole));
   plot.on("plotly_relayouting", moved);
   plot.on("plotly_relayout", moved);
-  new ResizeObserver(resized).observe(plot);
-  overlay.look(whole);
+  observer.observe(plot);
 }
 
 function moved(event) {

@@ -47,7 +47,6 @@ export function modelView(model) {
     versions.length ? part("Versions", "", table(versions)) : null,
     part("Files", `transcf ${model.library}`, table(files)),
   );
-  person.rest(null);
   person.show(null);
   return "Model";
 }

@@ -1,7 +1,7 @@
 // Whom the map shows: a user or a session, with history, recommendations and translations.
 
 import * as api from "./api.js";
-import { percent } from "./dom.js";
+import { byId, percent } from "./dom.js";
 import { nameOf } from "./list.js";
 import * as map from "./map.js";
 import * as overlay from "./overlay.js";
@@ -27,18 +27,22 @@ export function show(who, history = [], picks = []) {
   if (!isSame) kept = new Map();
   subject = who;
   items = { history, picks };
+  resting = null;
+  byId("picks-name").textContent = "recommended";
   refresh();
 }
 
-/** Let the map show the page's own item, and others beside it. */
-export function rest(item, picks) {
+/** Let the map go on to show the person, with the page's own item and similar ones. */
+export function rest(item, similar) {
   resting = item;
-  if (picks) items = { ...items, picks };
+  items = { ...items, picks: similar };
+  byId("picks-name").textContent = "similar items";
   refresh();
 }
 
 /** Draw everything anew, as after the map has come. */
 export async function refresh() {
+  byId("moved-sign").hidden = !map.hasTranslations();
   overlay.show({ name: subject?.name ?? "", history: placed(items.history), picks: placed(items.picks) });
   point(null);
   if (!subject) return overlay.show({ me: null, moved: [] });

@@ -68,6 +68,8 @@ function show({ items, users }, text) {
 }
 
 async function look() {
+  clearTimeout(timer);
+  timer = null;
   running?.abort();
   running = new AbortController();
   const text = input.value.trim();
@@ -80,6 +82,12 @@ async function look() {
   }
 }
 
+/** Go to what is chosen; who types faster than the service answers gets the first one found. */
+async function enter() {
+  if (timer !== null) await look();
+  if (input.value && chosen >= 0) go(options()[chosen].dataset.href);
+}
+
 input.addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(look, PAUSE);
@@ -87,6 +95,7 @@ input.addEventListener("input", () => {
 input.addEventListener("focus", look);
 input.addEventListener("blur", () => {
   clearTimeout(timer);
+  timer = null;
   running?.abort();
   open(false);
 });
@@ -101,9 +110,9 @@ input.addEventListener("keydown", (event) => {
     const step = event.key === "ArrowDown" ? 1 : -1;
     const next = chosen + step;
     choose(next > last ? 0 : next < 0 ? last : next);
-  } else if (event.key === "Enter" && chosen >= 0) {
+  } else if (event.key === "Enter") {
     event.preventDefault();
-    go(options()[chosen].dataset.href);
+    enter();
   }
 });
 

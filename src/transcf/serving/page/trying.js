@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { byId, el, fill, say } from "./dom.js";
-import { itemPage, list, nameOf } from "./list.js";
+import { list, nameOf } from "./list.js";
 import * as person from "./person.js";
 import * as session from "./session.js";
 import { empty, part, recommended, subject } from "./views.js";
@@ -21,14 +21,10 @@ function order(items) {
     place: items.length - place,
     note: place ? "" : "the newest",
     end: [
-      small("↑", `${nameOf(entry)}: later`, () => shift(entry.item, 1), place === 0),
-      small("↓", `${nameOf(entry)}: earlier`, () => shift(entry.item, -1), place === items.length - 1),
+      small("↑", `${nameOf(entry)}: later`, () => session.move(entry.item, 1), place === 0),
+      small("↓", `${nameOf(entry)}: earlier`, () => session.move(entry.item, -1), place === items.length - 1),
     ],
   }));
-}
-
-function shift(what, step) {
-  session.move(what, step);
 }
 
 /** Where the keyboard was, so that it is there again after the lists have changed. */
@@ -64,11 +60,10 @@ export async function sessionView({ signal }) {
     subject("Try-out", "A session", words, ...(items.length ? [clear] : [])),
     items.length ? part("In the session", "newest first", order(items)) : part("In the session", "", empty("Nothing yet", "Begin with one of the items below.")),
     skipped(answer.skipped),
-    recommended(answered, "Recommendations for the session"),
+    recommended(answered, "Recommendations for the session", (entry) => () => session.toggle(entry)),
   );
   refocus(before);
   say(`${answer.items.length} recommendations for ${items.length} items`);
-  person.rest(null);
   person.show(items.length ? { session: ids, name: "session" } : null, ids, answer.items.map(({ item }) => item));
   return "Session";
 }
@@ -78,5 +73,3 @@ function skipped(those) {
   const names = those.map(String).join(", ");
   return el("p", { class: "source" }, `The model does not know ${names}: left out.`);
 }
-
-export { itemPage };

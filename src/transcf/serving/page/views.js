@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { byId, el, fill, number, percent } from "./dom.js";
-import { itemPage, list, nameOf, owners, tags, userPage } from "./list.js";
+import { list, nameOf, owners, tags, userPage } from "./list.js";
 import * as person from "./person.js";
 import * as session from "./session.js";
 
@@ -38,10 +38,10 @@ const SOURCES = {
 };
 
 /** Recommendations as a list, with a line that says where they come from. */
-export function recommended(answer, label = "Recommendations") {
+export function recommended(answer, label = "Recommendations", act = () => null) {
   const words = SOURCES[answer.source];
   const note = answer.items[0]?.reason ? "with the past items that drew them" : "";
-  const rows = list(label, answer.items, (entry) => ({ place: entry.rank }));
+  const rows = list(label, answer.items, (entry) => ({ place: entry.rank, act: act(entry) }));
   const none = empty("Nothing to recommend", "The person has everything that the model knows.");
   return part("Recommendations", note, words ? el("p", { class: "source" }, words) : null, answer.items.length ? rows : none);
 }
@@ -89,7 +89,6 @@ export async function userView(id, { signal, can }) {
   };
   draw(facts);
   const past = facts?.history.map(({ item }) => item) ?? [];
-  person.rest(null);
   person.show(facts ? who : null, past, answer.items.map(({ item }) => item));
   return String(answer.user);
 }
@@ -151,8 +150,7 @@ export async function homeView({ signal, model }) {
     part("Somebody to begin with", "users with most events", links.length ? el("div", { class: "chips" }, links) : empty("No users", "The model was fitted without any.")),
     part("What most people have", "add some to a session, or open one", list("Popular items", found.items, (entry, place) => ({ place: place + 1, note: owners(entry.users) }))),
   );
-  person.rest(null);
-  person.show(null, [], found.items.map(({ item }) => item));
+  person.show(null);
   return "";
 }
 
@@ -162,8 +160,5 @@ export function failed(error, retry) {
   const home = el("a", { class: "button", href: "#/" }, "Back to the start");
   const title = error.code === "unknown" ? "Nobody and nothing has this id" : error.code === "away" ? "The service is away" : "That did not work";
   fill(content, empty(title, error.message, error.code === "unknown" ? home : again));
-  person.rest(null);
   person.show(null);
 }
-
-export { itemPage };
