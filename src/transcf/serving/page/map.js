@@ -202,7 +202,7 @@ async function draw() {
   const byWebGL = hasWebGL();
   const share = Math.min(1, MOST_WITHOUT_WEBGL / data.item.length);
   const most = byWebGL ? Infinity : Math.ceil(share * data.item.length / Math.max(1, drawnGroups().length));
-  const config = { scrollZoom: true, displayModeBar: false, doubleClick: false, responsive: false, showTips: false };
+  const config = { scrollZoom: true, displayModeBar: false, plotGlPixelRatio: Math.min(2, devicePixelRatio), doubleClick: false, responsive: false, showTips: false };
   const isFirst = plot.layout === undefined;
   await window.Plotly.react(plot, traces(byWebGL ? "scattergl" : "scatter", most), layout(), config);
   state.hidden = true;
