@@ -80,7 +80,8 @@ class Plane:
         _, values, right = svds(scaled, k=3, v0=start, random_state=0)
         # The first direction says only how popular an item is.
         places: Array = (right[::-1][1:3] * values[::-1][1:3, None]).T * np.sqrt(len(known.items))
-        shares: Array = values[::-1][1:3] ** 2 / max(float((scaled.data**2).sum()), 1e-12)
+        total = max(float((scaled.data**2).sum()), np.finfo(float).tiny)
+        shares = np.square(values[::-1][1:3]).astype(np.float64) / total
         return places, shares
 
     def points(self, limit: int) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from transcf.serving.facts import NOTHING, Fact
 
 #: Where a model's report keeps the number of the newest event that it has learned from.
 EVENTS_AFTER = "events_after"
+#: Users that are asked for at once before a version is served.
+_MANY = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +63,10 @@ class Served:
     def warm_up(self) -> None:
         """Make what the first requests would have to wait for."""
         known = self.learned.known
-        user = known.users.ids(np.flatnonzero(known.active)[:1]).to_list()
+        # Some models have a kernel for one user and another for many.
+        user = known.users.ids(np.flatnonzero(known.active)[:_MANY]).to_list()
         items = known.items.ids(np.flatnonzero(self.learned.rankable)[:1]).to_list()
+        self.model.recommend(user[:1], k=10)
         self.model.recommend(user, k=10)
         if self.can["fold_in"]:
             self.model.recommend_for(items, k=10, exclude_seen=False)

@@ -15,7 +15,7 @@ from transcf.errors import ParameterError
 from transcf.serving.asking import Ask, answer
 from transcf.serving.batching import Batcher
 from transcf.serving.events.recent import Recent
-from transcf.serving.events.store import Added, Event, EventStore, open_store
+from transcf.serving.events.store import Added, Event, EventStore, events_url, open_store
 from transcf.serving.facts import read_facts
 from transcf.serving.guard import read_token
 from transcf.serving.limits import Limits
@@ -53,8 +53,7 @@ class ServiceSettings:
     @property
     def events_url(self) -> str:
         """Where events are kept."""
-        base = self.model.absolute()
-        return self.events or str(base.with_name(f"{base.name}.events.db"))
+        return events_url(self.model, self.events)
 
 
 class Service:

@@ -89,6 +89,17 @@ class EventStore(ABC):
         """Let go of the connection."""
 
 
+def events_url(model: Path, url: str | None) -> str:
+    """Return where events of a model are kept: where it was said, or in a file beside it.
+
+    Example:
+        >>> events_url(Path("/models/shop"), None)
+        '/models/shop.events.db'
+    """
+    base = model.absolute()
+    return url or str(base.with_name(f"{base.name}.events.db"))
+
+
 def open_store(url: str) -> EventStore:
     """Open a store, and make it if it is not there.
 
