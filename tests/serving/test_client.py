@@ -10,8 +10,8 @@ from typing import Any, get_type_hints
 
 import httpx
 import pytest
-
 from tests.serving.living import living
+
 from transcf.errors import ParameterError, ServiceError
 from transcf.serving import AsyncClient, Client, results
 

@@ -79,10 +79,10 @@ class Plane:
         start = np.ones(size) / np.sqrt(size)
         _, values, right = svds(scaled, k=3, v0=start, random_state=0)
         # The first direction says only how popular an item is.
-        places: Array = (right[::-1][1:3] * values[::-1][1:3, None]).T * np.sqrt(len(known.items))
+        places = (right[::-1][1:3] * values[::-1][1:3, None]).T * np.sqrt(len(known.items))
         total = max(float((scaled.data**2).sum()), np.finfo(float).tiny)
         shares = np.square(values[::-1][1:3]).astype(np.float64) / total
-        return places, shares
+        return places.astype(np.float64), shares
 
     def points(self, limit: int) -> dict[str, Any]:
         """Return the items with most users, in columns."""
