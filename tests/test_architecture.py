@@ -21,6 +21,7 @@ ROOMS = [
     "storage",
     "retrieval",
     "evaluation",
+    "pages",
     "training",
     "learning",
     "answers",

@@ -26,6 +26,7 @@ from transcf.cli import (
     recommend,
     refresh,
     renew,
+    runs,
     serve,
     similar,
     study,
@@ -96,6 +97,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
+app.add_typer(runs.app, name="runs")
 #: What stands below the options in `--help`.
 _EPILOGS = {
     evaluate.evaluate: help_text("se = standard error over users", "sd = spread of the seeds"),
