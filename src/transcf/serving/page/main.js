@@ -56,7 +56,10 @@ async function render({ keepsPlace = false } = {}) {
     if (!(error instanceof api.ServiceError)) console.error(error);
     failed(error, () => render());
   } finally {
-    if (own === running) content.classList.remove("busy");
+    if (own === running) {
+      content.classList.remove("busy");
+      document.body.dataset.shown = location.hash.slice(1);
+    }
   }
 }
 

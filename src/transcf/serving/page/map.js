@@ -273,8 +273,8 @@ function hovered(point) {
 /** Show what an item is called beside its point; null hides it. */
 export function label(item, note = "") {
   const row = item === null ? undefined : rows.get(item);
-  tip.hidden = row === undefined;
-  if (row === undefined) return;
+  tip.hidden = row === undefined || whole === null;
+  if (tip.hidden) return;
   const name = data.title[row] ?? String(data.item[row]);
   const category = data.categories[data.category[row]];
   fill(tip, el("strong", {}, name), category ? el("span", {}, category) : null, note ? el("span", {}, note) : null);

@@ -69,12 +69,12 @@ function similarPeople(answer) {
 
 /** A user: recommendations with reasons, history, similar users. */
 export async function userView(id, { signal, can }) {
-  const asked = Promise.all([
-    api.recommendations(id, 12, signal),
-    api.user(id, HISTORY, signal).catch((error) => (error.code === "unknown" ? null : Promise.reject(error))),
-    can.similar_users ? api.similarUsers(id, signal).catch(() => null) : null,
+  const answer = await api.recommendations(id, 12, signal);
+  const isKnown = answer.source !== "popular";
+  const [facts, others] = await Promise.all([
+    isKnown ? api.user(id, HISTORY, signal) : null,
+    isKnown && can.similar_users ? api.similarUsers(id, signal).catch(() => null) : null,
   ]);
-  const [answer, facts, others] = await asked;
   const who = { user: answer.user, name: String(answer.user) };
   const draw = (known) => {
     const start = el("button", { type: "button", class: "button", on: { click: () => tryOut(known.history) } }, "Try this history as a session");
