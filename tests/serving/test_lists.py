@@ -125,28 +125,13 @@ def test_reasons_scores_and_neighbours_are_the_model_s(client: TestClient, model
     ].to_list()
 
 
-def test_search_and_map(client: TestClient, model: Any) -> None:
+def test_search(client: TestClient) -> None:
     title = client.get("/v1/items/i07").json()["title"]
     word = title.split()[0].upper()
     found = client.get("/v1/search", params={"q": word, "kind": "items", "k": 60}).json()
     assert "i07" in [entry["item"] for entry in found["items"]]
     assert all(word.lower() in entry["title"].lower() for entry in found["items"])
     assert client.get("/v1/search?q=U00&kind=users").json()["users"][0]["user"].startswith("u00")
-    points = client.get("/v1/map?limit=500").json()
-    assert points["count"] == len(points["x"]) == int(model.rankable.sum())
-    vectors = model.item_vectors_.astype(float)
-    centred = vectors - vectors[model.rankable].mean(axis=0)
-    _, _, axes = np.linalg.svd(centred[model.rankable], full_matrices=False)
-    rows = model.items_.rows(points["item"])
-    assert np.abs(points["x"]) == pytest.approx(np.abs(centred[rows] @ axes[0]), abs=1e-4)
-    body = {"user": "u005", "toward": [points["item"][0]]}
-    place = client.post("/v1/map/position", json=body).json()
-    row = int(model.users_.rows(["u005"])[0])
-    moved = model.user_vectors_[row] + model.learned_.translations(
-        np.array([row]), rows[:1].astype(np.int32)
-    )
-    shown = (moved[0] - vectors[model.rankable].mean(axis=0)) @ axes[0]
-    assert abs(place["toward"][0]["position"][0]) == pytest.approx(abs(shown), abs=1e-3)
 
 
 def test_a_list_does_not_depend_on_who_else_asks(client: TestClient, model: Any) -> None:

@@ -73,7 +73,7 @@ function arrive(title) {
 
 function count(items) {
   const badge = byId("session-count");
-  badge.textContent = String(items.length);
+  badge.textContent = items.length ? String(items.length) : "";
   badge.hidden = !items.length;
 }
 
