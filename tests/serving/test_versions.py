@@ -35,7 +35,7 @@ def test_new_versions_are_picked_up_and_broken_ones_refused(
     second = versions.add(other)
     assert client.get("/v1/models").json()["version"] == 1
     versions.switch(second)
-    assert look(client)["model"] == "EASE"
+    assert look(client)["class"] == "EASE"
     wanted = other.recommend("u005", k=3)["item_id"].to_list()
     answer = client.get("/v1/recommendations/u005?k=3").json()
     assert (answer["version"], [entry["item"] for entry in answer["items"]]) == (2, wanted)
