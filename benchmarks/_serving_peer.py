@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from fastapi import Request
 from implicit.cpu.als import AlternatingLeastSquares
+from scipy.sparse import csr_matrix
 from starlette.responses import Response
 
 from transcf.serving.server import worker_app
@@ -25,7 +26,7 @@ def peer_of(service: Service) -> tuple[Any, Any]:
     assert form is not None, "the peer ranks by inner products"
     peer = AlternatingLeastSquares(factors=form.item_vectors.shape[1], num_threads=1)
     peer.user_factors, peer.item_factors = form.user_vectors, form.item_vectors
-    return peer, learned.known.seen.to_scipy()
+    return peer, csr_matrix(learned.known.seen.to_scipy())
 
 
 def main(model: str, port: int) -> None:

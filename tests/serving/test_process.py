@@ -67,7 +67,7 @@ def test_workers_share_events_which_survive_a_kill(
         assert found["source"] == "folded_in"
         assert first not in [entry["item"] for entry in found["items"]]
     metrics = httpx.get(f"{address}/metrics").text
-    counted = re.findall(r'transcf_requests_total\{[^}]*recommendations[^}]*\} (\d+)', metrics)
+    counted = re.findall(r"requests_total\{.*/recommendations/.*\} (\d+)", metrics)
     assert sum(map(int, counted)) == 21
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -79,7 +79,7 @@ class Meter:
             await self._app(scope, receive, noted)
         finally:
             # Routes rather than paths: ids are nobody's business, and there are many of them.
-            route = getattr(scope.get("route"), "path", "other")
+            route = getattr(scope.get("route"), "path_format", "other")
             self._metrics.requests.labels(route, scope["method"], str(status)).inc()
             self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
 
