@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.data.interactions import Mask
-from transcf.serving.events.recent import Recent
+from transcf.serving.events.store import Event
 from transcf.serving.served import Served, plain_id, rows_of
 
 #: Where a list comes from.
 Source: TypeAlias = Literal["model", "folded_in", "popular"]
 _NOTHING = np.empty(0, np.int32)
+
+
+class Known(Protocol):
+    """Events since a model was fitted, by user."""
+
+    def of(self, user: str, after: int = 0) -> list[Event]:
+        """Return somebody's events with numbers above `after`, oldest first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +43,7 @@ class Person:
     is_as_trained: bool = False
 
 
-def find_people(served: Served, recent: Recent, users: Sequence[Id]) -> list[Person]:
+def find_people(served: Served, recent: Known, users: Sequence[Id]) -> list[Person]:
     """Look users up, in the model and among the events since."""
     wanted = [plain_id(served.users, user) for user in users]
     known = served.learned.known

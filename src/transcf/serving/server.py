@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import tempfile
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from transcf.threads import use_threads
 _ENVIRONMENT = "TRANSCF_SERVICE"
 #: Connections that may be open at once, and seconds for what has begun when a service ends.
 _CONNECTIONS, _GRACE = 2048, 15
+#: What holds until the process ends.
+_for_good = ExitStack()
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ def run(settings: ServiceSettings, address: Address) -> None:
     if address.workers == 1:
         uvicorn.run(worker_app(settings), **options)
         return
+    Service(settings).close()  # what cannot be served is said here, once, and not by every worker
     os.environ[_ENVIRONMENT] = _written(settings)
     with tempfile.TemporaryDirectory(prefix="transcf-figures-") as figures:
         share_figures(Path(figures))
@@ -78,7 +82,7 @@ def worker_app(settings: ServiceSettings) -> FastAPI:
     logging.basicConfig(format="transcf: %(message)s", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     # Requests run side by side already: more threads for each would only get in their way.
-    use_threads(1).__enter__()
+    _for_good.enter_context(use_threads(1))
     return create_app(Service(settings))
 
 

@@ -119,7 +119,9 @@ class PostgresStore(EventStore):
             if self._link is not None:
                 self._link.close()
             self._link, self._failed = None, time.monotonic()
-            raise StoreError(f"PostgreSQL cannot be used for events: {self._said(error)}.") from error
+            raise StoreError(
+                f"PostgreSQL cannot be used for events: {self._said(error)}."
+            ) from error
 
     def _said(self, error: Exception) -> str:
         """Return the first line of what the driver says, without the password."""
