@@ -88,12 +88,16 @@ def _kill_database(server: Any) -> None:
     pid_file = server.pgdata / "postmaster.pid"
     lines = pid_file.read_text().splitlines()
     pid, folder = int(lines[0]), lines[4]
+    os.kill(pid, signal.SIGSTOP)  # so that it starts no others meanwhile
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    for victim in (pid, *map(int, children)):
+    victims = [pid, *map(int, children)]
+    for victim in victims:
         os.kill(victim, signal.SIGKILL)
-    while b"postgres" in _command(pid):
+    while any(_command(victim) for victim in victims):
         time.sleep(0.05)
-    pid_file.unlink()  # where nobody collects dead processes, it would seem to be alive
+    # Where nobody collects dead processes, the first would seem to be alive by these files.
+    for path in (pid_file, *Path(folder).glob(".s.PGSQL.*")):
+        path.unlink(missing_ok=True)
     log = str(server.pgdata / "log")
     _control(server, "-o", '-h ""', "-o", f"-k {folder}", "-l", log, "start")
 

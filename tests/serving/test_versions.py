@@ -123,7 +123,7 @@ def test_a_worse_version_is_written_and_not_served(shop: Path, log: Interactions
     odd = log.items.series[log.by_item.counts.argsort()[:6]].to_list()
     strange = [Event(f"odd {n}", odd[n % 6], 2e9) for n in range(400)]
     strange += [Event(f"odd {n}", odd[(n + 1) % 6], 2e9) for n in range(400)]
-    store.add([strange, [event for event in taste(log, 20)]])
+    store.add([strange, taste(log, 20)])
     done = refresh(versions, store, data="model")
     assert done.version == 3
     assert done.old is not None

@@ -81,7 +81,9 @@ def refresh(
     learn, words = _learner(versions, served, store, data, quick)
     held = new[-max(1, int(_HELD_OUT * len(new))) :]
     older = new[: len(new) - len(held)]
-    judged, old, made = _judged(served, learn(older) if older else served.model, older, held)
+    # Without events before them, adding none leaves the model as it is.
+    until = served.model if quick and not older else learn(older)
+    judged, old, made = _judged(served, until, older, held)
     model = learn(new)
     last = new[-1].number
     model.report_ |= {EVENTS_AFTER: last, "fitted_on": f"{words} and {len(new):,} new events"}
