@@ -5,6 +5,7 @@ A catalogue of 100,000 items, vectors of 64 numbers (BPR, fitted for an epoch on
 Contestants take turns; medians of the rounds.
 
 - closed loop: so many connections, each asks as soon as it has an answer
+  (64 for one list, 4 for 100 lists in a call), and one connection for what a single caller waits
 - open loop: requests are due at random moments at half the largest rate, whatever the answers do
 - memory: what a second worker takes that is its own (Private_Dirty) and what it shares
 
@@ -27,8 +28,9 @@ from _load import Load, closed_loop, free_port, get, open_loop, post, running, s
 from transcf.data.synthetic import synthesize
 from transcf.models.registry import create
 
-USERS, ITEMS, EVENTS, DIM = 20_000, 100_000, 1_000_000, 64
-LINES = 32
+#: Of the items that are made up, about 100,000 are taken by anybody.
+USERS, ITEMS, EVENTS, DIM = 20_000, 104_300, 1_000_000, 64
+LINES = 64
 PEER = str(Path(__file__).with_name("_serving_peer.py"))
 
 
@@ -66,15 +68,19 @@ def questions(seed: int) -> dict[str, Callable[[], bytes]]:
 def one_worker(model: Path, rounds: int, seconds: float) -> dict[str, Any]:
     port, asked = free_port(), questions(0)
     rates: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
     found: dict[str, Any] = {}
-    with running([PEER, str(model), str(port)], port, core=0):
+    with running([PEER, str(model), str(port)], port, core=0) as process:
         for name in asked:
             closed_loop(port, asked[name], 4, 0.5)  # warm
         for _ in range(rounds):
             for name in ("constant", "top 10", "implicit", "session", "100 users"):
                 lines = 4 if name == "100 users" else LINES
+                before = processor_seconds(process.pid)
                 load = checked(closed_loop(port, asked[name], lines, seconds))
+                spent = processor_seconds(process.pid) - before
                 rates.setdefault(name, []).append(load.rate)
+                costs.setdefault(name, []).append(1000 * spent / len(load.times))
                 found[f"{name}, {lines} lines"] = described(load)
         for name in ("constant", "top 10", "implicit", "session", "100 users"):
             load = checked(closed_loop(port, asked[name], 1, seconds))
@@ -89,8 +95,14 @@ def one_worker(model: Path, rounds: int, seconds: float) -> dict[str, Any]:
         "rates": middle,
         "share of the constant": statistics.median(shares),
         "times implicit": middle["top 10"] / middle["implicit"],
+        "processor ms for a request": {n: statistics.median(c) for n, c in costs.items()},
         "times": found,
     }
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def checked(load: Load) -> Load:
@@ -143,8 +155,8 @@ def several_workers(model: Path, seconds: float) -> dict[str, Any]:
         with running(words, port) as process:
             closed_loop(port, asked, LINES, 2.0)
             load = checked(closed_loop(port, asked, LINES, 2 * seconds))
-            found[f"{workers} workers"] = described(load)
-            pids = workers_of(process.pid)
+            found["2 workers" if workers > 1 else "1 worker"] = described(load)
+            pids = workers_of(process.pid) if workers > 1 else [process.pid]
             for place, pid in enumerate(pids, 1):
                 own = mapped(pid, "model.safetensors")
                 found[f"memory of worker {place} of {workers} (MiB)"] = {

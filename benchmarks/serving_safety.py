@@ -218,8 +218,12 @@ def swaps(number: int, corrupt: int, rate: float) -> dict[str, Any]:
 
 
 def _state(port: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(asyncio.run(Line(port).ask(get("/v1/models")))[1])
-    return found
+    while True:
+        status, body = asyncio.run(Line(port).ask(get("/v1/models")))
+        if status == 200:
+            found: dict[str, Any] = json.loads(body)
+            return found
+        time.sleep(0.1)
 
 
 def _write(versions: Versions, models: dict[int, Any], broken: set[int], port: int) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -74,7 +75,13 @@ def test_workers_share_events_which_survive_a_kill(
     process, address = start(shop / "shop")
     assert httpx.post(f"{address}/v1/events", json=event).json()["repeated"] == 1
     assert httpx.get(f"{address}/v1/users/u005").json()["history"][0]["item"] == first
-    process.send_signal(signal.SIGTERM)
+    # What has begun is finished: a long answer is on its way when the service is told to end.
+    users = {"users": [f"u{number:03d}" for number in range(1, 151)], "k": 60}
+    with ThreadPoolExecutor(1) as pool:
+        long = pool.submit(httpx.post, f"{address}/v1/recommendations", json=users, timeout=30)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert len(long.result().json()["answers"]) == 150
     assert process.wait(30) in (0, -signal.SIGTERM)
     assert "Traceback" not in process.stdout.read()  # type: ignore[union-attr]
 

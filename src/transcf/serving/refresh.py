@@ -100,7 +100,7 @@ def _learner(
 ) -> tuple[Callable[[Sequence[Stored]], Recommender[Any]], str]:
     """Return what fits a model to the log and some of the new events, and what it does in words."""
     base, where = base_log(served.model, data)
-    kept = {
+    kept: dict[str, Any] = {
         key: served.model.report_[key]
         for key in ("dataset", "reading", "protocol", "split_seed")
         if key in served.model.report_
