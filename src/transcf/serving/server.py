@@ -17,8 +17,9 @@ from fastapi import FastAPI
 from transcf.serving.app import create_app
 from transcf.serving.guard import check_host, read_token
 from transcf.serving.limits import Limits
-from transcf.serving.metrics import share_figures
+from transcf.serving.metrics import FOLDER as FIGURES
 from transcf.serving.service import Service, ServiceSettings
+from transcf.serving.sharing import FOLDER as VECTORS
 from transcf.threads import use_threads
 
 #: Where workers find what they serve; paths alone, no token.
@@ -71,8 +72,10 @@ def run(settings: ServiceSettings, address: Address) -> None:
         return
     Service(settings).close()  # what cannot be served is said here, once, and not by every worker
     os.environ[_ENVIRONMENT] = _written(settings)
-    with tempfile.TemporaryDirectory(prefix="transcf-figures-") as figures:
-        share_figures(Path(figures))
+    with tempfile.TemporaryDirectory(prefix="transcf-workers-") as place:
+        for name, folder in ((FIGURES, "figures"), (VECTORS, "vectors")):
+            Path(place, folder).mkdir()
+            os.environ[name] = str(Path(place, folder))
         factory = f"{__name__}:app_of_worker"
         uvicorn.run(factory, factory=True, workers=address.workers, **options)
 
