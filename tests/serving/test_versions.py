@@ -35,7 +35,7 @@ def test_new_versions_are_picked_up_and_broken_ones_refused(
     second = versions.add(other)
     assert client.get("/v1/models").json()["version"] == 1
     versions.switch(second)
-    assert look(client)["model"] == "EASE"
+    assert look(client)["class"] == "EASE"
     wanted = other.recommend("u005", k=3)["item_id"].to_list()
     answer = client.get("/v1/recommendations/u005?k=3").json()
     assert (answer["version"], [entry["item"] for entry in answer["items"]]) == (2, wanted)
@@ -123,7 +123,7 @@ def test_a_worse_version_is_written_and_not_served(shop: Path, log: Interactions
     odd = log.items.series[log.by_item.counts.argsort()[:6]].to_list()
     strange = [Event(f"odd {n}", odd[n % 6], 2e9) for n in range(400)]
     strange += [Event(f"odd {n}", odd[(n + 1) % 6], 2e9) for n in range(400)]
-    store.add([strange, [event for event in taste(log, 20)]])
+    store.add([strange, taste(log, 20)])
     done = refresh(versions, store, data="model")
     assert done.version == 3
     assert done.old is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from transcf.data.ids import Id
 from transcf.data.json_text import to_json
 from transcf.serving.events.recent import Recent
-from transcf.serving.people import Person, find_people, find_session
+from transcf.serving.people import Person, find_people, find_sessions
 from transcf.serving.ranking import Ranked, Wish, rank
 from transcf.serving.reasons import reason
 from transcf.serving.served import Served, plain_id
@@ -36,18 +36,19 @@ class Ask:
 def answer(served: Served, recent: Recent, asks: Sequence[Ask]) -> list[bytes]:
     """Answer requests in JSON, in their order; one version answers all of them."""
     users = [user for ask in asks for user in ask.users]
+    sessions = [ask.session for ask in asks if ask.session is not None]
     known = iter(find_people(served, recent, users) if users else [])
+    guests = iter(find_sessions(served, sessions))
     people: list[Person] = []
+    wishes: list[Wish] = []
     skipped: dict[int, list[Id]] = {}
     for place, ask in enumerate(asks):
         if ask.session is None:
             people += [next(known) for _ in ask.users]
         else:
-            person, skipped[place] = find_session(served, ask.session)
+            person, skipped[place] = next(guests)
             people.append(person)
-    wishes = [
-        ask.wish for ask in asks for _ in range(1 if ask.session is not None else len(ask.users))
-    ]
+        wishes += [ask.wish] * (len(people) - len(wishes))
     slots = iter(zip(people, rank(served, people, wishes), strict=True))
     stale = "" if recent.trouble is None else ',"stale":true'
     answers = []

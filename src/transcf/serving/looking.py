@@ -15,7 +15,7 @@ from transcf.data.ids import UNKNOWN, Id
 from transcf.errors import UnknownIdError, shown
 from transcf.retrieval.scorer import Scores
 from transcf.serving.events.recent import Recent
-from transcf.serving.people import Person, find_people, find_session
+from transcf.serving.people import Person, find_people, find_sessions
 from transcf.serving.reasons import in_full
 from transcf.serving.served import Served, plain_id, rows_of
 
@@ -74,7 +74,7 @@ class Looking:
 
     def explain_session(self, session: Sequence[Id], item: Id, top: int) -> dict[str, Any]:
         """Say why an item has its score for a session."""
-        person, _ = find_session(self.served, session)
+        person, _ = find_sessions(self.served, [session])[0]
         return in_full(self.served, person, self._item_row(item), top)
 
     def scores(self, recent: Recent, pairs: Sequence[tuple[Id, Id]]) -> dict[str, Any]:

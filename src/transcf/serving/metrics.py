@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -79,11 +78,6 @@ class Meter:
             await self._app(scope, receive, noted)
         finally:
             # Routes rather than paths: ids are nobody's business, and there are many of them.
-            route = getattr(scope.get("route"), "path", "other")
+            route = getattr(scope.get("route"), "path_format", "other")
             self._metrics.requests.labels(route, scope["method"], str(status)).inc()
             self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
-
-
-def share_figures(folder: Path) -> None:
-    """Let the workers that are started from here on add up their figures in a folder."""
-    os.environ[FOLDER] = str(folder)

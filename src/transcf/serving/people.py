@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from itertools import pairwise
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from transcf.data.ids import UNKNOWN, Id, Rows
-from transcf.serving.events.recent import Recent
-from transcf.serving.served import Served, plain_id, rows_of, usable_rows
+from transcf.data.interactions import Mask
+from transcf.serving.events.store import Event
+from transcf.serving.served import Served, plain_id, rows_of
 
 #: Where a list comes from.
 Source: TypeAlias = Literal["model", "folded_in", "popular"]
 _NOTHING = np.empty(0, np.int32)
+
+
+class Known(Protocol):
+    """Events since a model was fitted, by user."""
+
+    def of(self, user: str, after: int = 0) -> list[Event]:
+        """Return somebody's events with numbers above `after`, oldest first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,37 +43,47 @@ class Person:
     is_as_trained: bool = False
 
 
-def find_people(served: Served, recent: Recent, users: Sequence[Id]) -> list[Person]:
+def find_people(served: Served, recent: Known, users: Sequence[Id]) -> list[Person]:
     """Look users up, in the model and among the events since."""
     wanted = [plain_id(served.users, user) for user in users]
+    known = served.learned.known
     rows = served.users.rows(wanted)
-    active = served.learned.known.active
+    rows = np.where((rows != UNKNOWN) & known.active[rows], rows, np.int32(UNKNOWN))
+    taken = [[event.item for event in recent.of(str(user), served.after)] for user in wanted]
     found = []
-    for user, row in zip(wanted, rows.tolist(), strict=True):
-        known = row != UNKNOWN and bool(active[row])
-        events = recent.of(str(user), served.after)
-        found.append(_person(served, row if known else UNKNOWN, [e.item for e in events]))
+    for row, (added, usable) in zip(rows.tolist(), _looked_up(served, taken), strict=True):
+        history = _NOTHING if row == UNKNOWN else known.histories[row]
+        if usable.any():
+            history = last_places(np.concatenate([history, added[usable]]))
+            found.append(_placed(served, row, history))
+        else:
+            source: Source = "popular" if row == UNKNOWN else "model"
+            found.append(Person(row, history, source, is_as_trained=True))
     return found
 
 
-def find_session(served: Served, session: Sequence[Id]) -> tuple[Person, list[Id]]:
-    """Place somebody by a session; return them and the items that the model does not know."""
-    rows = rows_of(served.items, list(session))
+def find_sessions(
+    served: Served, sessions: Sequence[Sequence[Id]]
+) -> list[tuple[Person, list[Id]]]:
+    """Place people by their sessions; return each with the items that the model does not know."""
+    found = []
+    for session, (rows, usable) in zip(sessions, _looked_up(served, sessions), strict=True):
+        skipped = [item for item, known in zip(session, usable.tolist(), strict=True) if not known]
+        found.append((_placed(served, UNKNOWN, last_places(rows[usable])), skipped))
+    return found
+
+
+def _looked_up(served: Served, lists: Sequence[Sequence[Id]]) -> list[tuple[Rows, Mask]]:
+    """Rows of the items of each list, and which of them the model can place.
+
+    All are looked up at once: one lookup costs nearly as much as a thousand.
+    """
+    if not any(lists):
+        return [(_NOTHING, np.empty(0, bool))] * len(lists)
+    rows = rows_of(served.items, [item for items in lists for item in items])
     usable = (rows != UNKNOWN) & served.learned.rankable[rows]
-    skipped = [
-        item for item, is_usable in zip(session, usable.tolist(), strict=True) if not is_usable
-    ]
-    return _placed(served, UNKNOWN, last_places(rows[usable])), skipped
-
-
-def _person(served: Served, row: int, taken: list[str]) -> Person:
-    """Put together what somebody has by training and by events."""
-    history = _NOTHING if row == UNKNOWN else served.learned.known.histories[row]
-    added = usable_rows(served, list(taken)) if taken else _NOTHING
-    if not len(added):
-        source: Source = "popular" if row == UNKNOWN else "model"
-        return Person(row, history, source, is_as_trained=True)
-    return _placed(served, row, last_places(np.concatenate([history, added])))
+    cuts = np.cumsum([0, *map(len, lists)]).tolist()
+    return [(rows[first:end], usable[first:end]) for first, end in pairwise(cuts)]
 
 
 def _placed(served: Served, row: int, history: Rows) -> Person:

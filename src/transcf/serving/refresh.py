@@ -13,9 +13,8 @@ from transcf.errors import ParameterError, UnsupportedError
 from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.recommender import Recommender
 from transcf.models.registry import load
-from transcf.serving.events.recent import Recent
-from transcf.serving.events.store import EventStore, Stored
-from transcf.serving.people import find_people
+from transcf.serving.events.store import Event, EventStore, Stored
+from transcf.serving.people import Known, find_people
 from transcf.serving.ranking import Wish, rank
 from transcf.serving.renewal import base_log, only_events, with_events
 from transcf.serving.served import EVENTS_AFTER, Served
@@ -82,7 +81,9 @@ def refresh(
     learn, words = _learner(versions, served, store, data, quick)
     held = new[-max(1, int(_HELD_OUT * len(new))) :]
     older = new[: len(new) - len(held)]
-    judged, old, made = _judged(served, learn(older) if older else served.model, older, held)
+    # Without events before them, adding none leaves the model as it is.
+    until = served.model if quick and not older else learn(older)
+    judged, old, made = _judged(served, until, older, held)
     model = learn(new)
     last = new[-1].number
     model.report_ |= {EVENTS_AFTER: last, "fitted_on": f"{words} and {len(new):,} new events"}
@@ -99,7 +100,7 @@ def _learner(
 ) -> tuple[Callable[[Sequence[Stored]], Recommender[Any]], str]:
     """Return what fits a model to the log and some of the new events, and what it does in words."""
     base, where = base_log(served.model, data)
-    kept = {
+    kept: dict[str, Any] = {
         key: served.model.report_[key]
         for key in ("dataset", "reading", "protocol", "split_seed")
         if key in served.model.report_
@@ -135,34 +136,37 @@ def _judged(
     for found in held:
         targets.setdefault(found.event.user, []).append(found.event.item)
     users = list(targets)
-    told, untold = _Told(), _Told()
-    for found in older:
-        told.by_user.setdefault(found.event.user, []).append((found.number, found.event))
+    told, untold = _Told(older), _Told([])
     candidate = Served(0, served.folder, model, {}, served.can)
     wanted = [set(targets[user]) - _had(served, told, user) for user in users]
     kept = [place for place, items in enumerate(wanted) if items]
     if not kept:
         return 0, None, None
     some, sought = [users[place] for place in kept], [wanted[place] for place in kept]
-    news = untold if older else told
-    return len(kept), _quality(served, told, some, sought), _quality(candidate, news, some, sought)
+    quality = [_quality(served, told, some, sought), _quality(candidate, untold, some, sought)]
+    return len(kept), quality[0], quality[1]
 
 
-class _Told(Recent):
-    """Events that somebody is told of, without a store behind them."""
+class _Told:
+    """Events that a model is told of."""
 
-    def __init__(self) -> None:
-        self.by_user, self.trouble = {}, None
+    def __init__(self, events: Sequence[Stored]) -> None:
+        self._by_user: dict[str, list[Event]] = {}
+        for found in events:
+            self._by_user.setdefault(found.event.user, []).append(found.event)
+
+    def of(self, user: str, after: int = 0) -> list[Event]:
+        return self._by_user.get(user, [])
 
 
-def _had(served: Served, recent: Recent, user: str) -> set[str]:
+def _had(served: Served, recent: Known, user: str) -> set[str]:
     """Return the items that somebody has, which are not recommended again."""
     person = find_people(served, recent, [user])[0]
     return {str(item) for item in served.items.ids(person.history).to_list()}
 
 
 def _quality(
-    served: Served, recent: Recent, users: Sequence[Id], sought: Sequence[set[str]]
+    served: Served, recent: Known, users: Sequence[Id], sought: Sequence[set[str]]
 ) -> float:
     """Return N@10 of the lists that a service would give."""
     ranks: list[float] = []

@@ -189,7 +189,7 @@ class Answer(BaseModel):
     """A list for a user."""
 
     version: int
-    stale: Literal[True] = True
+    stale: bool = False
     user: str | int
     source: Literal["model", "folded_in", "popular"]
     items: list[Listed]
@@ -205,7 +205,7 @@ class SessionAnswer(BaseModel):
     """A list for a session."""
 
     version: int
-    stale: Literal[True] = True
+    stale: bool = False
     skipped: list[str | int]
     source: Literal["folded_in", "popular"]
     items: list[Listed]
@@ -223,5 +223,5 @@ class UsersAnswer(BaseModel):
     """Lists for many users."""
 
     version: int
-    stale: Literal[True] = True
+    stale: bool = False
     answers: list[UserList]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ from transcf.learning.learned import Learned
 from transcf.models.recommender import Recommender
 from transcf.models.registry import load
 from transcf.serving.facts import NOTHING, Fact
+from transcf.serving.sharing import share_vectors
+from transcf.storage.description import NAME
 
 #: Where a model's report keeps the number of the newest event that it has learned from.
 EVENTS_AFTER = "events_after"
@@ -56,6 +59,8 @@ class Served:
             TransCFError: It is damaged, not whole, or does not answer.
         """
         model = load(folder, mapped=True)
+        digest = _checksum(folder)
+        share_vectors(model.learned_, f"{version}-{digest}")
         served = cls(version, folder, model, facts, _abilities(model.learned_))
         served.warm_up()
         return served
@@ -151,7 +156,7 @@ class Served:
     @cached_property
     def about(self) -> dict[str, Any]:
         """Return what the files of the version say of it: settings, sizes, checksums, card."""
-        about = json.loads((self.folder / "model.json").read_text(encoding="utf-8"))
+        about = json.loads((self.folder / NAME).read_text(encoding="utf-8"))
         card = self.folder / "README.md"
         return {
             "version": self.version,
@@ -215,6 +220,11 @@ def _abilities(learned: Learned) -> dict[str, bool]:
     can = {name: _works(ask) for name, ask in tries.items()}
     can["translations"] = can["fold_in"] and learned.moved(None, first, first) is not None
     return can
+
+
+def _checksum(folder: Path) -> str:
+    """Return what tells the files of a version from any others."""
+    return hashlib.sha256((folder / NAME).read_bytes()).hexdigest()[:16]
 
 
 def _works(ask: Any) -> bool:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import tempfile
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,17 @@ from fastapi import FastAPI
 from transcf.serving.app import create_app
 from transcf.serving.guard import check_host, read_token
 from transcf.serving.limits import Limits
-from transcf.serving.metrics import share_figures
+from transcf.serving.metrics import FOLDER as FIGURES
 from transcf.serving.service import Service, ServiceSettings
+from transcf.serving.sharing import FOLDER as VECTORS
 from transcf.threads import use_threads
 
 #: Where workers find what they serve; paths alone, no token.
 _ENVIRONMENT = "TRANSCF_SERVICE"
 #: Connections that may be open at once, and seconds for what has begun when a service ends.
 _CONNECTIONS, _GRACE = 2048, 15
+#: What holds until the process ends.
+_for_good = ExitStack()
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,12 @@ def run(settings: ServiceSettings, address: Address) -> None:
     if address.workers == 1:
         uvicorn.run(worker_app(settings), **options)
         return
+    Service(settings).close()  # what cannot be served is said here, once, and not by every worker
     os.environ[_ENVIRONMENT] = _written(settings)
-    with tempfile.TemporaryDirectory(prefix="transcf-figures-") as figures:
-        share_figures(Path(figures))
+    with tempfile.TemporaryDirectory(prefix="transcf-workers-") as place:
+        for name, folder in ((FIGURES, "figures"), (VECTORS, "vectors")):
+            Path(place, folder).mkdir()
+            os.environ[name] = str(Path(place, folder))
         factory = f"{__name__}:app_of_worker"
         uvicorn.run(factory, factory=True, workers=address.workers, **options)
 
@@ -78,7 +85,7 @@ def worker_app(settings: ServiceSettings) -> FastAPI:
     logging.basicConfig(format="transcf: %(message)s", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     # Requests run side by side already: more threads for each would only get in their way.
-    use_threads(1).__enter__()
+    _for_good.enter_context(use_threads(1))
     return create_app(Service(settings))
 
 

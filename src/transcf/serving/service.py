@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transcf.errors import ParameterError
+from transcf.errors import ModelFileError, ParameterError
 from transcf.serving.asking import Ask, answer
 from transcf.serving.batching import Batcher
 from transcf.serving.events.recent import Recent
@@ -73,6 +73,8 @@ class Service:
         """Read the model, the items and the events."""
         self.settings = settings
         self.token = read_token(settings.token_file)
+        if not settings.model.is_dir():  # said before a file for events is made beside it
+            raise ModelFileError(f"There is no model folder {settings.model}.")
         facts = {} if settings.items is None else read_facts(settings.items)
         self._written: EventStore = open_store(settings.events_url)
         self._read = open_store(settings.events_url)
@@ -82,7 +84,7 @@ class Service:
         self.metrics = Metrics()
         self._lists = Batcher(self._answer, _LISTS, "lists")
         self._posts = Batcher(self._store, _POSTS, "events")
-        self._others: Batcher[Callable[[], Any], Any] = Batcher(_run_each, 1, "others")
+        self._others: Batcher[Callable[[], Any], Any] = Batcher(run_each, 1, "others")
         self._watch: asyncio.Task[None] | None = None
 
     # -- what routes ask for ---------------------------------------------------------------------
@@ -130,10 +132,15 @@ class Service:
 
     # -- what the threads do ---------------------------------------------------------------------
 
-    def _answer(self, asks: Sequence[Ask]) -> list[bytes]:
+    def _answer(self, asks: Sequence[Ask]) -> list[bytes | Exception]:
         self.metrics.batches.observe(len(asks))
         self.recent.update()
-        return answer(self.shelf.desk.served, self.recent, asks)
+        served = self.shelf.desk.served
+        try:
+            return [*answer(served, self.recent, asks)]
+        except Exception:  # of one of them: the others have nothing to do with it
+            alone = (lambda ask=ask: answer(served, self.recent, [ask])[0] for ask in asks)
+            return run_each(list(alone))
 
     def _store(self, posts: Sequence[Sequence[Event]]) -> list[Added]:
         return self._written.add(posts)
@@ -162,13 +169,17 @@ class Service:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watch
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        """End the threads when they have finished, and let go of the events."""
         for batcher in (self._lists, self._posts, self._others):
-            await asyncio.to_thread(batcher.close)
+            batcher.close()
         self._written.close()
         self._read.close()
 
 
-def _run_each(questions: Sequence[Callable[[], Any]]) -> list[Any]:
+def run_each(questions: Sequence[Callable[[], Any]]) -> list[Any]:
     """Ask one question after the other; what one raises is its own answer."""
     answers: list[Any] = []
     for question in questions:

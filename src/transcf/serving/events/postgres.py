@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from transcf.errors import MissingExtraError
 from transcf.serving.events.store import Added, Event, EventStore, Stored, StoreError
@@ -25,7 +26,7 @@ CREATE TABLE IF NOT EXISTS transcf_events (
     rating DOUBLE PRECISION
 );
 CREATE TABLE IF NOT EXISTS transcf_events_last (
-    only BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only),
+    single BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (single),
     number BIGINT NOT NULL
 );
 INSERT INTO transcf_events_last (number) VALUES (0) ON CONFLICT DO NOTHING;
@@ -118,6 +119,12 @@ class PostgresStore(EventStore):
             if self._link is not None:
                 self._link.close()
             self._link, self._failed = None, time.monotonic()
-            # The sentence is the driver's without its first lines: they may quote the URL.
-            kind = type(error).__name__
-            raise StoreError(f"PostgreSQL cannot be used for events ({kind}).") from error
+            raise StoreError(
+                f"PostgreSQL cannot be used for events: {self._said(error)}."
+            ) from error
+
+    def _said(self, error: Exception) -> str:
+        """Return the first line of what the driver says, without the password."""
+        line = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        password = urlsplit(self._url).password
+        return line.replace(password, "...") if password else line

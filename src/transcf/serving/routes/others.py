@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from transcf.serving.events.recent import Recent
 from transcf.serving.limits import MOST_ITEMS, MOST_REASONS
-from transcf.serving.people import find_people, find_session
+from transcf.serving.people import find_people, find_sessions
 from transcf.serving.routes.lists import service_of
 from transcf.serving.schemas import AnyText, Length, PositionAsked, ScoresAsked, WhyAsked
 from transcf.serving.served import usable_rows
@@ -116,7 +116,7 @@ async def position(request: Request, asked: PositionAsked) -> Response:
         if asked.user is not None:
             person = find_people(desk.served, recent, [asked.user])[0]
         else:
-            person, _ = find_session(desk.served, asked.session or [])
+            person, _ = find_sessions(desk.served, [asked.session or []])[0]
         return desk.plane.position(person, usable_rows(desk.served, list(asked.toward)))
 
     return as_json(await service_of(request).ask(question))
