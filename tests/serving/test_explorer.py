@@ -309,6 +309,27 @@ def test_what_is_unknown_or_away_is_said(opened: Visit, page: Page, url: str) ->
     opened.errors.clear()
 
 
+def test_a_token_is_asked_for_and_kept_in_the_tab(
+    browser: Browser, trained: Path, tmp_path: Path
+) -> None:
+    token = "a-token-of-some-length"
+    (tmp_path / "token").write_text(token)
+    settings = {"events": str(tmp_path / "events.db"), "token_file": tmp_path / "token"}
+    with living(trained / "shop", **settings) as address, visit(browser, "about:blank") as seen:
+        seen.page.route("**/page/plotly.js", lambda route: route.abort())  # not needed here
+        seen.page.goto(f"{address}/#/user/u001")
+        for attempt, title in [("wrong", "This service asks"), (token, "That token was not right")]:
+            seen.page.wait_for_selector(f"#token-title >> text={title}")
+            seen.page.locator("#token").fill(attempt)
+            seen.page.keyboard.press("Enter")
+        seen.page.wait_for_selector(f"{RECOMMENDED} >> nth=11")
+        assert seen.page.evaluate("Object.values(sessionStorage)") == [token]
+        assert token not in seen.page.evaluate(
+            "JSON.stringify([document.cookie, {...localStorage}])"
+        )
+        assert seen.page.locator("#map-state").inner_text().startswith("The plotting library")
+
+
 def test_a_phone_is_wide_enough(opened: Visit, page: Page, url: str) -> None:
     page.set_viewport_size({"width": 400, "height": 640})
     outside = """[...document.querySelectorAll("a, button, input, summary")]
