@@ -44,7 +44,8 @@ export function dot(color) {
 
 /** Why an item is recommended: the past items that drew it, with their shares. */
 function reasonOf(reason) {
-  const drew = (reason?.effects ?? []).filter(({ effect, share }, place) => effect > 0 && (!place || share > LEAST_SHARE)).slice(0, 2);
+  const effects = (reason?.effects ?? []).filter(({ effect }) => effect > 0);
+  const drew = effects.filter(({ share }, place) => place === 0 || share > LEAST_SHARE).slice(0, 2);
   if (!drew.length) return null;
   const named = drew.flatMap((effect, place) => [
     place ? " and " : "",

@@ -6,6 +6,7 @@ import { colorBy, itemPage, whenPointed } from "./list.js";
 import * as map from "./map.js";
 import { modelView } from "./model.js";
 import * as person from "./person.js";
+import * as points from "./points.js";
 import * as search from "./search.js";
 import * as session from "./session.js";
 import * as theme from "./theme.js";
@@ -105,7 +106,8 @@ function reached(isThere) {
 // -- shortcuts -------------------------------------------------------------------------------------
 
 function addFocused() {
-  const button = document.activeElement?.closest(".row")?.querySelector("[data-add]") ?? content.querySelector(".actions [data-add]");
+  const row = document.activeElement?.closest(".row");
+  const button = row ? row.querySelector("[data-add], button.main") : content.querySelector(".actions [data-add]");
   button?.click();
 }
 
@@ -131,7 +133,7 @@ byId("help").addEventListener("click", SHORTCUTS["?"]);
 
 function clicked(item) {
   if (route()[0] !== "session") return void (location.hash = itemPage(item));
-  session.toggle(map.entryOf(item));
+  session.toggle(points.entryOf(item));
 }
 
 /** Another version of the model answers: everything is asked for anew. */
@@ -147,7 +149,7 @@ async function start() {
 }
 
 api.connect({ token: askForToken, reach: reached, change: changed });
-colorBy(map.colorOf);
+colorBy(points.colorOf);
 whenPointed(person.point);
 map.whenUsed({ hover: person.point, click: clicked });
 theme.watch(map.recolor);

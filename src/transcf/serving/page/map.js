@@ -3,12 +3,11 @@
 // No text of the data goes to plotly: hovering shows our own tip.
 
 import * as api from "./api.js";
-import { byId, el, fill, percent } from "./dom.js";
+import { byId, el, fill, number, percent } from "./dom.js";
 import { dot } from "./list.js";
 import * as overlay from "./overlay.js";
+import * as points from "./points.js";
 
-//: Categories with a colour of their own; the rest shares the last one.
-const COLORS = 10;
 //: More points than this are drawn by WebGL or not at all.
 const MOST_WITHOUT_WEBGL = 3000;
 
@@ -16,11 +15,9 @@ const plot = byId("plot");
 const state = byId("map-state");
 const tip = byId("tip");
 
-let data = null;
-let rows = new Map();
-let groups = [];
-let hidden = new Set();
-let whole = null;
+const hidden = new Set(); // colours
+let whole = null; // ranges that show everything, once it is drawn
+byId("legend").open = innerWidth > 1080;
 let onHover = () => {};
 let onClick = () => {};
 
@@ -30,41 +27,18 @@ export function whenUsed({ hover, click }) {
   onClick = click;
 }
 
-/** The number of a category's colour, or null where the map does not know it. */
-export function colorOf(category) {
-  const place = data?.categories.indexOf(category) ?? -1;
-  return place < 0 ? null : groupOf(place);
-}
-
-/** Where an item is: [x, y], or null where it is not on the map. */
-export function placeOf(item) {
-  const row = rows.get(item);
-  return row === undefined ? null : [data.x[row], data.y[row]];
-}
-
-/** An item as lists have it. */
-export function entryOf(item) {
-  const row = rows.get(item);
-  const category = data.categories[data.category[row]];
-  return { item, title: data.title[row], categories: category === undefined ? [] : [category] };
-}
-
-/** Whether people are moved toward items. */
-export const hasTranslations = () => data?.translations ?? false;
-
 /** Fetch and draw it; what is there already goes on until it is. */
 export async function load() {
-  let found;
   try {
-    found = await api.map();
+    points.take(await api.map());
   } catch (error) {
-    state.textContent = error.code === "unsupported" || error.status === 404 ? "This model has no map." : error.message;
+    state.textContent = error.message;
     return;
   }
-  data = found;
-  rows = new Map(data.item.map((item, row) => [item, row]));
-  rank();
-  if (!data.item.length) return void (state.textContent = "There are no items to show.");
+  if (!points.columns().item.length) {
+    state.textContent = "There are no items to show.";
+    return;
+  }
   try {
     await loadPlotly();
   } catch {
@@ -85,58 +59,33 @@ function loadPlotly() {
   });
 }
 
-// -- groups of points: one for each coloured category -------------------------------------------
-
-let places = new Map();
-
-/** The categories with most items get the colours. */
-function rank() {
-  const counts = new Map();
-  for (const category of data.category) counts.set(category, (counts.get(category) ?? 0) + 1);
-  const named = [...counts.keys()].filter((place) => place >= 0);
-  named.sort((one, other) => counts.get(other) - counts.get(one) || one - other);
-  places = new Map(named.slice(0, COLORS).map((place, color) => [place, color]));
-  groups = [];
-  data.category.forEach((place, row) => (groups[groupOf(place)] ??= []).push(row));
-}
-
-const groupOf = (place) => (places.size ? places.get(place) ?? COLORS : 0);
-
-function nameOfGroup(group) {
-  const place = [...places].find(([, color]) => color === group)?.[0];
-  if (place !== undefined) return data.categories[place];
-  return places.size ? "Others" : "Items";
-}
-
 function legend() {
-  const buttons = groups.map((members, group) => {
+  const { of, shares, item, count } = points.columns();
+  const buttons = points.byColor().map(({ color, members }, trace) => {
     const button = el(
       "button",
-      { type: "button", "aria-pressed": "true" },
-      dot(group),
-      el("span", { class: "name" }, nameOfGroup(group)),
-      el("span", { class: "faint" }, members.length.toLocaleString("en")),
+      { type: "button", "aria-pressed": String(!hidden.has(color)) },
+      dot(color),
+      el("span", { class: "name" }, points.nameOfColor(color)),
+      el("span", { class: "faint" }, number(members.length)),
     );
     button.addEventListener("click", () => {
-      hidden.has(group) ? hidden.delete(group) : hidden.add(group);
-      button.setAttribute("aria-pressed", String(!hidden.has(group)));
-      window.Plotly.restyle(plot, { visible: !hidden.has(group) }, [traceOf(group)]);
+      if (!hidden.delete(color)) hidden.add(color);
+      button.setAttribute("aria-pressed", String(!hidden.has(color)));
+      window.Plotly.restyle(plot, { visible: !hidden.has(color) }, [trace]);
     });
     return button;
   });
   fill(byId("categories"), buttons);
-  byId("legend").open = innerWidth > 1080;
-  const [x, y] = data.shares;
-  const some = data.item.length < data.count ? ` The ${data.item.length.toLocaleString("en")} items that most people have.` : "";
-  const from = data.of === "interactions" ? "who has what (this model keeps no vectors)" : "the model’s item vectors";
-  byId("map-note").textContent = `The two main directions of ${from}: ${percent(x + y)} of the spread.${some}`;
+  const from = of === "interactions" ? "who has what (this model keeps no vectors)" : "the model’s item vectors";
+  const some = item.length < count ? ` Shown are the ${number(item.length)} items that most people have.` : "";
+  const carried = percent(shares[0] + shares[1]);
+  byId("map-note").textContent = `The two main directions of ${from}: ${carried} of the spread.${some}`;
 }
 
 // -- drawing -------------------------------------------------------------------------------------
 
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const drawnGroups = () => groups.map((members, group) => group).filter((group) => groups[group]);
-const traceOf = (group) => drawnGroups().indexOf(group);
 
 function hasWebGL() {
   const context = document.createElement("canvas").getContext("webgl");
@@ -145,22 +94,26 @@ function hasWebGL() {
 
 /** Popular items are drawn larger: between 4 and 13 pixels. */
 function sizes(members) {
-  const most = Math.log1p(Math.max(1, data.users[0])); // they come with the most popular first
-  return members.map((row) => 4 + 9 * (Math.log1p(data.users[row]) / most) ** 2);
+  const { users } = points.columns();
+  const most = Math.log1p(Math.max(1, users[0]));
+  return members.map((row) => 4 + 9 * (Math.log1p(users[row]) / most) ** 2);
 }
 
+/** A trace for each colour, of at most `most` points. */
 function traces(kind, most) {
-  return drawnGroups().map((group) => {
-    const members = groups[group].slice(0, most);
+  const { x, y } = points.columns();
+  return points.byColor().map(({ color, members }) => {
+    const shown = members.slice(0, most);
+    const marker = { size: sizes(shown), color: style(`--c${color}`), opacity: 0.72, line: { width: 0 } };
     return {
       type: kind,
       mode: "markers",
-      x: members.map((row) => data.x[row]),
-      y: members.map((row) => data.y[row]),
-      customdata: members,
-      marker: { size: sizes(members), color: style(`--c${group}`), opacity: 0.72, line: { width: 0 } },
+      x: shown.map((row) => x[row]),
+      y: shown.map((row) => y[row]),
+      customdata: shown,
+      marker,
       hoverinfo: "none",
-      visible: !hidden.has(group),
+      visible: !hidden.has(color),
     };
   });
 }
@@ -184,10 +137,12 @@ function layout() {
 function everything() {
   const { clientWidth: width, clientHeight: height } = plot;
   const spread = (values) => {
-    const [low, high] = values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+    let [low, high] = [Infinity, -Infinity];
+    for (const value of values) [low, high] = [Math.min(low, value), Math.max(high, value)];
     return [(low + high) / 2, Math.max(high - low, 1e-6)];
   };
-  const [[x, across], [y, upward]] = [spread(data.x), spread(data.y)];
+  const columns = points.columns();
+  const [[x, across], [y, upward]] = [spread(columns.x), spread(columns.y)];
   const unit = 1.12 * Math.max(across / Math.max(width, 1), upward / Math.max(height, 1));
   return [
     [x - (unit * width) / 2, x + (unit * width) / 2],
@@ -200,9 +155,14 @@ const observer = new ResizeObserver(() => whole && resized());
 async function draw() {
   whole = everything();
   const byWebGL = hasWebGL();
-  const share = Math.min(1, MOST_WITHOUT_WEBGL / data.item.length);
-  const most = byWebGL ? Infinity : Math.ceil(share * data.item.length / Math.max(1, drawnGroups().length));
-  const config = { scrollZoom: true, displayModeBar: false, plotGlPixelRatio: Math.min(2, devicePixelRatio), doubleClick: false, responsive: false, showTips: false };
+  const most = byWebGL ? Infinity : Math.ceil(MOST_WITHOUT_WEBGL / points.byColor().length);
+  const config = {
+    scrollZoom: true,
+    displayModeBar: false,
+    doubleClick: false,
+    showTips: false,
+    plotGlPixelRatio: Math.min(2, devicePixelRatio),
+  };
   const isFirst = plot.layout === undefined;
   await window.Plotly.react(plot, traces(byWebGL ? "scattergl" : "scatter", most), layout(), config);
   state.hidden = true;
@@ -213,7 +173,7 @@ async function draw() {
 function listen() {
   plot.on("plotly_hover", (event) => hovered(event.points[0]));
   plot.on("plotly_unhover", () => hovered(null));
-  plot.on("plotly_click", (event) => onClick(data.item[event.points[0].customdata]));
+  plot.on("plotly_click", (event) => onClick(itemAt(event.points[0])));
   plot.on("plotly_doubleclick", () => show(whole));
   plot.on("plotly_relayouting", moved);
   plot.on("plotly_relayout", moved);
@@ -264,21 +224,22 @@ function turn(factor, right = 0, up = 0) {
 
 // -- pointer and keyboard ------------------------------------------------------------------------
 
+const itemAt = (point) => points.columns().item[point.customdata];
+
 function hovered(point) {
-  const row = point?.customdata;
   plot.style.cursor = point ? "pointer" : "";
-  onHover(point ? data.item[row] : null);
+  onHover(point ? itemAt(point) : null);
 }
 
 /** Show what an item is called beside its point; null hides it. */
 export function label(item, note = "") {
-  const row = item === null ? undefined : rows.get(item);
-  tip.hidden = row === undefined || whole === null;
+  const place = item === null ? null : points.placeOf(item);
+  tip.hidden = place === null || whole === null;
   if (tip.hidden) return;
-  const name = data.title[row] ?? String(data.item[row]);
-  const category = data.categories[data.category[row]];
-  fill(tip, el("strong", {}, name), category ? el("span", {}, category) : null, note ? el("span", {}, note) : null);
-  const [left, top] = overlay.pixel([data.x[row], data.y[row]]);
+  const { title, categories } = points.entryOf(item);
+  const lines = [...categories, note].filter((words) => words !== "");
+  fill(tip, el("strong", {}, title ?? String(item)), lines.map((words) => el("span", {}, words)));
+  const [left, top] = overlay.pixel(place);
   const [width, height] = overlay.size();
   const beside = left + 16 + tip.offsetWidth > width ? left - 16 - tip.offsetWidth : left + 16;
   tip.style.left = `${Math.max(6, Math.min(beside, width - tip.offsetWidth - 6))}px`;
@@ -302,8 +263,5 @@ for (const [name, key] of [["in", "+"], ["out", "-"], ["all", "0"]]) {
 
 /** Draw in the colours of the present theme. */
 export function recolor() {
-  if (!whole) return;
-  drawnGroups().forEach((group, trace) => {
-    window.Plotly.restyle(plot, { "marker.color": style(`--c${group}`) }, [trace]);
-  });
+  if (whole) window.Plotly.restyle(plot, { "marker.color": points.byColor().map(({ color }) => style(`--c${color}`)) });
 }

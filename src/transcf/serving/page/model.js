@@ -15,12 +15,15 @@ function written(value) {
 }
 
 function table(entries) {
-  const rows = entries.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "code" }, written(value))));
+  const rows = entries.map(([name, value]) => {
+    return el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "code" }, written(value)));
+  });
   return el("div", { class: "scroll" }, el("table", {}, el("tbody", {}, rows)));
 }
 
 function figures(entries) {
-  return el("dl", { class: "figures" }, entries.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+  const made = entries.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+  return el("dl", { class: "figures" }, made);
 }
 
 const size = (bytes) => (bytes < 1e6 ? `${number(bytes / 1024, 1)} KiB` : `${number(bytes / 2 ** 20, 1)} MiB`);
@@ -30,8 +33,12 @@ export function modelView(model) {
   const main = Object.entries(FIGURES).filter(([name]) => model.report[name] !== undefined);
   const shown = main.map(([name, title]) => [title, number(model.report[name], name === "seconds" ? 1 : 0)]);
   const rest = Object.entries(model.report).filter(([name, value]) => !(name in FIGURES) && !Array.isArray(value));
-  const files = Object.entries(model.files ?? {}).map(([name, file]) => [name, `${size(file.bytes)}, sha256 ${[file.sha256].flat()[0]?.slice(0, 16) ?? ""}…`]);
-  const versions = (model.versions ?? []).map((entry) => [`Version ${entry.version}`, `${when(entry.made)}${entry.current ? ", served" : ""}`]);
+  const files = Object.entries(model.files ?? {}).map(([name, { bytes, sha256 }]) => {
+    return [name, `${size(bytes)}, sha256 ${[sha256].flat()[0]?.slice(0, 16) ?? ""}…`];
+  });
+  const versions = (model.versions ?? []).map(({ version, made, current }) => {
+    return [`Version ${version}`, `${when(made)}${current ? ", served" : ""}`];
+  });
   const refused = (model.refused ?? []).map((entry) => [`Version ${entry.version}`, entry.reason]);
   const able = Object.entries(model.can ?? {}).map(([name, can]) => [name.replaceAll("_", " "), can ? "yes" : "no"]);
   const { last = 0, users = 0 } = model.events ?? {};
@@ -39,7 +46,7 @@ export function modelView(model) {
     byId("content"),
     subject("Model", model.model, `Version ${model.version}, served since ${when(model.since)}, from ${model.folder}`),
     figures(shown),
-    part("Events since it was fitted", "", figures([["Events in the store", number(last)], ["People with new events", number(users)]])),
+    part("Events since it was fitted", "", figures([["In the store", number(last)], ["People with new ones", number(users)]])),
     rest.length ? part("Training", "", table(rest)) : null,
     part("Settings", model.class, table(Object.entries(model.parameters))),
     part("What it can do", "", table(able)),

@@ -5,6 +5,7 @@ import { byId, percent } from "./dom.js";
 import { nameOf } from "./list.js";
 import * as map from "./map.js";
 import * as overlay from "./overlay.js";
+import * as points from "./points.js";
 
 const PAUSE = 40;
 
@@ -15,7 +16,7 @@ let running = null;
 let timer = null;
 let resting = null; // the item that the page itself is about
 
-const placed = (ids) => ids.map(map.placeOf).filter((place) => place !== null);
+const placed = (ids) => ids.map(points.placeOf).filter((place) => place !== null);
 const asked = ({ user, session }) => (session ? { session } : { user });
 
 /** Who it is: `{user, name}`, `{session, name}`, or null for nobody. */
@@ -42,7 +43,7 @@ export function rest(item, similar) {
 
 /** Draw everything anew, as after the map has come. */
 export async function refresh() {
-  byId("moved-sign").hidden = !map.hasTranslations();
+  byId("moved-sign").hidden = !points.hasTranslations();
   overlay.show({ name: subject?.name ?? "", history: placed(items.history), picks: placed(items.picks) });
   point(null);
   if (!subject) return overlay.show({ me: null, moved: [] });
@@ -54,11 +55,14 @@ export async function refresh() {
 /** Where somebody is, and where they are moved for an item (null: for none); asked for once. */
 async function position(who, item) {
   const own = kept;
-  if (item !== null && !own.has(item)) {
+  if (own.has(item)) return own.get(item);
+  if (item === null) {
+    own.set(null, await api.position(asked(who), []));
+  } else {
     running?.abort(); // the pointer has gone on
     running = new AbortController();
+    own.set(item, await api.position(asked(who), [item], running.signal));
   }
-  if (!own.has(item)) own.set(item, await api.position(asked(who), item === null ? [] : [item], item === null ? undefined : running.signal));
   return own.get(item);
 }
 
@@ -66,10 +70,10 @@ async function position(who, item) {
 export function point(item) {
   clearTimeout(timer);
   const wanted = item ?? resting;
-  const place = wanted === null ? null : map.placeOf(wanted);
+  const place = wanted === null ? null : points.placeOf(wanted);
   overlay.show({ target: place, moved: [] });
   map.label(place && item !== null ? wanted : null);
-  if (!place || !subject || !map.hasTranslations()) return;
+  if (!place || !subject || !points.hasTranslations()) return;
   timer = setTimeout(() => move(subject, wanted, item !== null), kept.has(wanted) ? 0 : PAUSE);
 }
 
@@ -84,7 +88,7 @@ async function move(who, item, isPointed) {
   const moved = toward.moved?.length
     ? toward.moved.map(({ position, share }) => ({ place: position, share }))
     : [{ place: toward.position, share: 1 }];
-  overlay.show({ target: map.placeOf(item), moved });
+  overlay.show({ target: points.placeOf(item), moved });
   const [nearest] = toward.moved ?? [];
   const note = nearest ? `nearest: ${nameOf(nearest)} (${percent(nearest.share)})` : "";
   if (isPointed) map.label(item, note);

@@ -7,6 +7,9 @@ import * as person from "./person.js";
 import * as session from "./session.js";
 import { empty, part, recommended, subject } from "./views.js";
 
+const ABOUT =
+  "Somebody of whom nothing is known but these items, in this order. " +
+  "Add items from lists, by search, or by a click on the map.";
 const content = byId("content");
 
 function small(words, label, click, isOff = false) {
@@ -52,15 +55,17 @@ export async function sessionView({ signal }) {
   const ids = items.map(({ item }) => item);
   const answer = await api.session(ids, 12, signal);
   const clear = el("button", { type: "button", class: "button", on: { click: () => session.replace([]) } }, "Start over");
-  const words = "Somebody of whom nothing is known but these items, in this order. Add items from lists, by search, or by a click on the map.";
-  const answered = items.length && answer.source === "folded_in" ? { ...answer, source: "model" } : answer;
+  const nothing = part("In the session", "", empty("Nothing yet", "Begin with one of the items below."));
+  // That a session is folded in goes without saying.
+  const answered = answer.source === "folded_in" ? { ...answer, source: "model" } : answer;
+  const act = (entry) => () => session.toggle(entry);
   const before = focused();
   fill(
     content,
-    subject("Try-out", "A session", words, ...(items.length ? [clear] : [])),
-    items.length ? part("In the session", "newest first", order(items)) : part("In the session", "", empty("Nothing yet", "Begin with one of the items below.")),
+    subject("Try-out", "A session", ABOUT, ...(items.length ? [clear] : [])),
+    items.length ? part("In the session", "newest first", order(items)) : nothing,
     skipped(answer.skipped),
-    recommended(answered, "Recommendations for the session", (entry) => () => session.toggle(entry)),
+    recommended(answered, "Recommendations for the session", act),
   );
   refocus(before);
   say(`${answer.items.length} recommendations for ${items.length} items`);

@@ -12,7 +12,8 @@ const content = byId("content");
 
 /** A part of a page: a heading, a note beside it, and what it holds. */
 export function part(title, note, ...children) {
-  return el("section", { class: "part" }, el("header", {}, el("h2", {}, title), note ? el("span", { class: "faint" }, note) : null), children);
+  const beside = note ? el("span", { class: "faint" }, note) : null;
+  return el("section", { class: "part" }, el("header", {}, el("h2", {}, title), beside), children);
 }
 
 /** What stands where there is nothing to show. */
@@ -43,20 +44,21 @@ export function recommended(answer, label = "Recommendations", act = () => null)
   const note = answer.items[0]?.reason ? "with the past items that drew them" : "";
   const rows = list(label, answer.items, (entry) => ({ place: entry.rank, act: act(entry) }));
   const none = empty("Nothing to recommend", "The person has everything that the model knows.");
-  return part("Recommendations", note, words ? el("p", { class: "source" }, words) : null, answer.items.length ? rows : none);
+  const source = words ? el("p", { class: "source" }, words) : null;
+  return part("Recommendations", note, source, answer.items.length ? rows : none);
 }
 
 const when = (seconds) => new Date(1000 * seconds).toLocaleDateString("en", { dateStyle: "medium" });
 
 function history(answer, more) {
-  const describe = (entry) => ({
-    note: entry.from === "event" ? `new${entry.time === null ? "" : `, ${when(entry.time)}`}` : "",
+  const shown = answer.history.length;
+  const describe = ({ from, time }) => ({
+    note: from === "event" ? `new${time === null ? "" : `, ${when(time)}`}` : "",
   });
-  const count = answer.history.length < answer.count ? `${number(answer.history.length)} of ${number(answer.count)}` : number(answer.count);
+  const count = shown < answer.count ? `${number(shown)} of ${number(answer.count)}` : number(answer.count);
   const made = part("History", `${count}, newest first`, list("History", answer.history, describe));
-  if (answer.history.length < Math.min(answer.count, MOST_HISTORY)) {
-    const button = el("button", { type: "button", class: "more", on: { click: more } }, "Show all of it");
-    made.querySelector(".rows").after(button);
+  if (shown < Math.min(answer.count, MOST_HISTORY)) {
+    made.append(el("button", { type: "button", class: "more", on: { click: more } }, "Show all of it"));
   }
   return made;
 }
@@ -77,11 +79,10 @@ export async function userView(id, { signal, can }) {
   ]);
   const who = { user: answer.user, name: String(answer.user) };
   const draw = (known) => {
-    const start = el("button", { type: "button", class: "button", on: { click: () => tryOut(known.history) } }, "Try this history as a session");
-    const words = known ? `${number(known.count)} ${known.count === 1 ? "item" : "items"} in the history` : "Unknown: neither the model nor an event has this user.";
+    const words = known ? counted(known.count) : "The model does not know this user.";
     fill(
       content,
-      subject("User", String(answer.user), words, ...(known ? [start] : [])),
+      subject("User", String(answer.user), words, ...(known ? [tryOutButton(known)] : [])),
       recommended(answer),
       known ? history(known, async () => draw(await api.user(id, MOST_HISTORY))) : null,
       similarPeople(others),
@@ -93,22 +94,63 @@ export async function userView(id, { signal, can }) {
   return String(answer.user);
 }
 
-function tryOut(newestFirst) {
-  session.replace([...newestFirst].reverse());
-  location.hash = "#/session";
+const counted = (count) => `${number(count)} ${count === 1 ? "item" : "items"} in the history`;
+
+function tryOutButton({ history: newestFirst, count }) {
+  const click = () => {
+    session.replace([...newestFirst].reverse());
+    location.hash = "#/session";
+  };
+  const what = newestFirst.length < count ? `the newest ${newestFirst.length}` : "this history";
+  return el("button", { type: "button", class: "button", on: { click } }, `Try ${what} as a session`);
 }
 
 /** Why an item is, or is not, for the person that the map shows. */
 async function reasonFor(who, item, signal) {
   const answer = await api.explanation(who, item, signal).catch(() => null);
   if (!answer) return null;
-  const drew = answer.effects.map((effect) => ({ ...effect, categories: [] }));
-  const describe = (effect) => ({ place: "", note: `${effect.effect > 0 ? "drew it" : "pushed it away"}, ${percent(Math.abs(effect.share))}` });
-  const head = el("p", { class: "faint" }, answer.notes[0] ?? "");
-  return part(`Why, for ${who.session ? "the session" : who.name}`, `score ${number(answer.score, 3)}`, drew.length ? list("Reasons", drew, describe) : null, head);
+  const effects = answer.effects.map((effect) => ({ ...effect, categories: [] }));
+  const describe = ({ effect, share }) => ({
+    note: `${effect > 0 ? "drew it" : "pushed it away"}, ${percent(Math.abs(share))}`,
+  });
+  return part(
+    `Why, for ${who.session ? "the session" : who.name}`,
+    `score ${number(answer.score, 3)}`,
+    effects.length ? list("Reasons", effects, describe) : null,
+    el("p", { class: "faint" }, answer.notes[0] ?? ""),
+  );
 }
 
-const fact = ([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, typeof value === "number" ? number(value, 4) : String(value)));
+function factsTable(facts) {
+  const rows = Object.entries(facts).map(([name, value]) => {
+    const words = typeof value === "number" ? number(value, 4) : String(value);
+    return el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, words));
+  });
+  return rows.length ? part("Facts", "", el("table", {}, el("tbody", {}, rows))) : null;
+}
+
+function similarPart(similar, isKnown) {
+  if (similar) {
+    const rows = list("Similar items", similar.items, (entry) => ({ place: entry.rank }));
+    return part("Similar items", "", rows);
+  }
+  const why = isKnown
+    ? "This model cannot say what is similar."
+    : "The model was fitted before this item came: it is not recommended yet.";
+  return part("Similar items", "", empty("None to show", why));
+}
+
+/** The button that adds an item to the session, or takes it out. */
+function sessionButton(facts) {
+  const button = el("button", { type: "button", class: "button first", "data-add": String(facts.item) });
+  const label = () => {
+    button.textContent = session.has(facts.item) ? "Take it out of the session" : "Add to the session";
+  };
+  button.addEventListener("click", () => session.toggle(facts));
+  button.addEventListener("session", label);
+  label();
+  return button;
+}
 
 /** An item: facts, why it is for whom the map shows, similar items. */
 export async function itemView(id, { signal, can }) {
@@ -118,21 +160,16 @@ export async function itemView(id, { signal, can }) {
     can.similar_items && facts.known ? api.similarItems(id, signal).catch(() => null) : null,
     who && can.explain && facts.known ? reasonFor(who, facts.item, signal) : null,
   ]);
-  const add = el("button", { type: "button", class: "button first", "data-add": String(facts.item) });
-  const label = () => (add.textContent = session.has(facts.item) ? "Take it out of the session" : "Add to the session");
-  add.addEventListener("click", () => session.toggle(facts));
-  add.addEventListener("session", label);
-  label();
-  const back = who?.user === undefined ? null : el("a", { class: "button", href: userPage(who.user) }, `Back to ${who.name}`);
-  const about = el("span", { class: "under" }, tags(facts.categories), el("span", {}, owners(facts.users)), facts.title === null ? null : el("span", {}, `id ${facts.item}`));
-  const rows = Object.entries(facts.facts ?? {}).filter(([, value]) => value !== null);
-  const none = facts.known ? "This model cannot say what is similar." : "The model was fitted before this item came: it is not recommended yet.";
+  const actions = facts.known ? [sessionButton(facts)] : [];
+  if (who?.user !== undefined) actions.push(el("a", { class: "button", href: userPage(who.user) }, `Back to ${who.name}`));
+  const about = [owners(facts.users), ...(facts.title === null ? [] : [`id ${facts.item}`])];
+  const line = el("span", { class: "under" }, tags(facts.categories), about.map((words) => el("span", {}, words)));
   fill(
     content,
-    subject("Item", nameOf(facts), about, ...(facts.known ? [add] : []), ...(back ? [back] : [])),
+    subject("Item", nameOf(facts), line, ...actions),
     reason,
-    similar ? part("Similar items", "", list("Similar items", similar.items, (entry) => ({ place: entry.rank }))) : part("Similar items", "", empty("None to show", none)),
-    rows.length ? part("Facts", "", el("table", {}, el("tbody", {}, rows.map(fact)))) : null,
+    similarPart(similar, facts.known),
+    factsTable(facts.facts ?? {}),
   );
   person.rest(facts.item, similar?.items.map(({ item }) => item) ?? []);
   return nameOf(facts);
@@ -143,12 +180,17 @@ export async function homeView({ signal, model }) {
   const found = await api.search("", "all", 10, signal);
   const links = found.users.map(({ user }) => el("a", { class: "chip", href: userPage(user) }, String(user)));
   const { users, items, interactions } = model.report;
-  const words = [[users, "users"], [items, "items"], [interactions, "events"]].filter(([count]) => count !== undefined);
+  const sizes = [[users, "users"], [items, "items"], [interactions, "events"]];
+  const words = sizes.filter(([count]) => count !== undefined).map(([count, name]) => `${number(count)} ${name}`);
+  const popular = list("Popular items", found.items, (entry, place) => ({
+    place: place + 1,
+    note: owners(entry.users),
+  }));
   fill(
     content,
-    subject("Explorer", `What ${model.model} knows`, words.map(([count, name]) => `${number(count)} ${name}`).join(" · ")),
-    part("Somebody to begin with", "users with most events", links.length ? el("div", { class: "chips" }, links) : empty("No users", "The model was fitted without any.")),
-    part("What most people have", "add some to a session, or open one", list("Popular items", found.items, (entry, place) => ({ place: place + 1, note: owners(entry.users) }))),
+    subject("Explorer", `What ${model.model} knows`, words.join(" · ")),
+    part("Somebody to begin with", "users with most events", el("div", { class: "chips" }, links)),
+    part("What most people have", "add some to a session, or open one", popular),
   );
   person.show(null);
   return "";
@@ -158,7 +200,8 @@ export async function homeView({ signal, model }) {
 export function failed(error, retry) {
   const again = el("button", { type: "button", class: "button", on: { click: retry } }, "Try again");
   const home = el("a", { class: "button", href: "#/" }, "Back to the start");
-  const title = error.code === "unknown" ? "Nobody and nothing has this id" : error.code === "away" ? "The service is away" : "That did not work";
+  const titles = { unknown: "Nobody and nothing has this id", away: "The service is away" };
+  const title = titles[error.code] ?? "That did not work";
   fill(content, empty(title, error.message, error.code === "unknown" ? home : again));
   person.show(null);
 }
