@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
+import numpy as np
 import polars as pl
 import pytest
 from tests.browser import Visit, visit
@@ -198,6 +199,20 @@ def test_the_map_can_be_pointed_at_clicked_moved_and_filtered(page: Page, url: s
     assert sum(nearer[:2]) > x0 + x1
     page.get_by_role("button", name="Show everything").click()
     assert page.evaluate(ranges) == pytest.approx([x0, x1, y0, y1])
+    page.mouse.move(across, down)
+    page.mouse.wheel(0, -100)
+    page.wait_for_function(f"{ranges}[1] < {x1}")
+    zoomed = page.evaluate(ranges)
+    assert (zoomed[1] - zoomed[0]) / (x1 - x0) == pytest.approx(np.exp(-100 / 400), rel=1e-3)
+    assert (left - zoomed[0]) / (zoomed[1] - zoomed[0]) == pytest.approx((left - x0) / (x1 - x0))
+    page.mouse.down()
+    page.mouse.move(across + 60, down, steps=3)
+    page.mouse.up()
+    unit = (zoomed[1] - zoomed[0]) / box["width"]
+    page.wait_for_function(f"{ranges}[1] < {zoomed[1]}")
+    assert page.evaluate(ranges)[1] == pytest.approx(zoomed[1] - 60 * unit, abs=2 * unit)
+    assert page.locator('[aria-label="The session"] .row').count() == 1, "that was no click"
+    page.get_by_role("button", name="Show everything").click()
     page.locator("#legend summary").click()  # closed in a narrow window
     button = page.locator("#categories button").first
     button.click()

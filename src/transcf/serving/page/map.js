@@ -5,6 +5,7 @@
 import * as api from "./api.js";
 import { byId, el, fill, number, percent } from "./dom.js";
 import { dot } from "./list.js";
+import { movable } from "./moving.js";
 import * as overlay from "./overlay.js";
 import * as points from "./points.js";
 
@@ -124,7 +125,7 @@ function layout() {
     margin: { l: 0, r: 0, t: 0, b: 0 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
-    dragmode: "pan",
+    dragmode: false, // we do it, more smoothly
     hovermode: "closest",
     hoverdistance: 12,
     showlegend: false,
@@ -157,7 +158,7 @@ async function draw() {
   const byWebGL = hasWebGL();
   const most = byWebGL ? Infinity : Math.ceil(MOST_WITHOUT_WEBGL / points.byColor().length);
   const config = {
-    scrollZoom: true,
+    scrollZoom: false,
     displayModeBar: false,
     doubleClick: false,
     showTips: false,
@@ -171,22 +172,16 @@ async function draw() {
 }
 
 function listen() {
-  plot.on("plotly_hover", (event) => hovered(event.points[0]));
+  const { isMoving, wasMoved } = movable(plot, { drawn: ranges, look: glance, settle: show });
+  plot.on("plotly_hover", (event) => isMoving() || hovered(event.points[0]));
   plot.on("plotly_unhover", () => hovered(null));
-  plot.on("plotly_click", (event) => onClick(itemAt(event.points[0])));
-  plot.on("plotly_doubleclick", () => show(whole));
-  plot.on("plotly_relayouting", moved);
-  plot.on("plotly_relayout", moved);
+  plot.on("plotly_click", (event) => wasMoved() || onClick(itemAt(event.points[0])));
   observer.observe(plot);
 }
 
-function moved(event) {
-  const ranges = [0, 1].map((which) => {
-    const name = which ? "yaxis" : "xaxis";
-    const low = event[`${name}.range[0]`] ?? event[`${name}.range`]?.[0] ?? plot.layout[name].range[0];
-    const high = event[`${name}.range[1]`] ?? event[`${name}.range`]?.[1] ?? plot.layout[name].range[1];
-    return [low, high];
-  });
+/** Look at ranges that are not drawn yet. */
+function glance(ranges) {
+  tip.hidden = true;
   overlay.look(ranges);
 }
 
@@ -207,8 +202,9 @@ function resized() {
 
 const ranges = () => [[...plot.layout.xaxis.range], [...plot.layout.yaxis.range]];
 
-function show([x, y]) {
-  window.Plotly.relayout(plot, { "xaxis.range": [...x], "yaxis.range": [...y] });
+async function show([x, y]) {
+  overlay.look([x, y]);
+  await window.Plotly.relayout(plot, { "xaxis.range": [...x], "yaxis.range": [...y] });
 }
 
 /** Zoom by a factor around the middle, and move by shares of the width and height. */
