@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import tempfile
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,11 @@ from transcf.serving.limits import Limits
 from transcf.serving.metrics import FOLDER as FIGURES
 from transcf.serving.service import Service, ServiceSettings
 from transcf.serving.sharing import FOLDER as VECTORS
-from transcf.threads import use_threads
 
 #: Where workers find what they serve; paths alone, no token.
 _ENVIRONMENT = "TRANSCF_SERVICE"
 #: Connections that may be open at once, and seconds for what has begun when a service ends.
 _CONNECTIONS, _GRACE = 2048, 15
-#: What holds until the process ends.
-_for_good = ExitStack()
 
 
 @dataclass(frozen=True)
@@ -83,9 +79,6 @@ def run(settings: ServiceSettings, address: Address) -> None:
 def worker_app(settings: ServiceSettings) -> FastAPI:
     """Make the application of this process."""
     logging.basicConfig(format="transcf: %(message)s", level=logging.INFO)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    # Requests run side by side already: more threads for each would only get in their way.
-    _for_good.enter_context(use_threads(1))
     return create_app(Service(settings))
 
 
