@@ -20,7 +20,7 @@ from transcf.serving.metrics import FOLDER as FIGURES
 from transcf.serving.service import Service, ServiceSettings
 from transcf.serving.sharing import FOLDER as VECTORS
 
-#: Where workers find what they serve; paths alone, no token.
+#: Where workers find what they serve; the token is read from its file by each of them.
 _ENVIRONMENT = "TRANSCF_SERVICE"
 #: Connections that may be open at once, and seconds for what has begun when a service ends.
 _CONNECTIONS, _GRACE = 2048, 15
