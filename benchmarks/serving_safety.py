@@ -209,6 +209,7 @@ def swaps(number: int, corrupt: int, rate: float) -> dict[str, Any]:
     return {
         "versions": number, "corrupt": corrupt, "requests": len(answers),
         "per second": len(answers) / seconds, "failed": len(answers) - len(good),
+        "by status": dict(Counter(status for status, *_ in answers)),
         "mixed or wrong": sum(right.get(v, {}).get(u) != items for _, u, v, items in good),
         "versions that answered": len({version for _, _, version, _ in good}),
         "corrupt versions": sorted(broken),

@@ -38,7 +38,7 @@ class Limits:
         retry: Seconds after which somebody who was turned away may try again.
     """
 
-    inside: int = 256
+    inside: int = 512
     seconds: float = 10.0
     body: int = 2**20
     retry: int = 1
