@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,18 +42,20 @@ class Address:
     workers: int = 1
 
 
-def check(settings: ServiceSettings, address: Address) -> None:
-    """Raise a `ParameterError` where a service must not start."""
-    check_host(address.host, read_token(settings.token_file))
-
-
-def run(settings: ServiceSettings, address: Address) -> None:
+def run(
+    settings: ServiceSettings, address: Address, ready: Callable[[], None] = lambda: None
+) -> None:
     """Serve until the process is told to end; what has begun is finished then.
+
+    Args:
+        settings: What is served.
+        address: Where.
+        ready: Called when it is sure that it can be served.
 
     Raises:
         TransCFError: It cannot be served; the sentence says why.
     """
-    check(settings, address)
+    check_host(address.host, read_token(settings.token_file))
     options: dict[str, Any] = {
         "host": address.host,
         "port": address.port,
@@ -64,9 +67,12 @@ def run(settings: ServiceSettings, address: Address) -> None:
         "date_header": False,
     }
     if address.workers == 1:
-        uvicorn.run(worker_app(settings), **options)
+        app = worker_app(settings)
+        ready()
+        uvicorn.run(app, **options)
         return
     Service(settings).close()  # what cannot be served is said here, once, and not by every worker
+    ready()
     os.environ[_ENVIRONMENT] = _written(settings)
     with tempfile.TemporaryDirectory(prefix="transcf-workers-") as place:
         for name, folder in ((FIGURES, "figures"), (VECTORS, "vectors")):
