@@ -19,6 +19,7 @@ from transcf.serving.events.store import open_store
 from transcf.serving.people import find_people
 from transcf.serving.ranking import Wish, rank
 from transcf.serving.served import Served
+from transcf.serving.sharing import FOLDER
 
 
 def listed(answer: dict[str, Any]) -> list[Any]:
@@ -162,9 +163,15 @@ def test_wishes_of_one_batch_are_kept_apart(trained: Path, tmp_path: Path, model
 
 @pytest.mark.parametrize("name", ["ease", "popularity", "bpr"])
 def test_other_kinds_of_models_are_served(
-    name: str, log: Interactions, tmp_path: Path, open_client: Callable[..., TestClient]
+    name: str,
+    log: Interactions,
+    tmp_path: Path,
+    open_client: Callable[..., TestClient],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = {"dim": 4, "epochs": 1} if name == "bpr" else {}
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv(FOLDER, str(tmp_path / "shared"))  # as workers that share vectors have it
     fitted = create(name, **settings).fit(log)
     fitted.save(tmp_path / "other")
     client = open_client(tmp_path / "other")
@@ -178,5 +185,6 @@ def test_other_kinds_of_models_are_served(
     assert client.get("/v1/map?limit=3").json()["of"] == (
         "item vectors" if name == "bpr" else "interactions"
     )
+    assert len(list((tmp_path / "shared").glob("*.npy"))) == (name == "bpr")
     similar = client.get("/v1/similar-users/u005").status_code
     assert similar == (200 if can["similar_users"] else 409)

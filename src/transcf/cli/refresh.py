@@ -53,6 +53,7 @@ def refresh(
     from transcf.serving.versions import Versions
 
     versions = Versions(folder.absolute())
+    versions.check()
     if back_to is not None:
         from transcf.serving.refresh import back_to as go_back
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transcf.errors import MissingExtraError
+from transcf.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
     from transcf.serving.server import Address
@@ -53,7 +53,7 @@ def serve(
 ) -> None:
     """Serve MODEL: recommendations, sessions, events and a page to look around; Ctrl-C ends it."""
     if demo == (folder is not None):
-        raise typer.BadParameter("name a MODEL, or give --demo.")
+        raise ParameterError("Name a MODEL to serve, or give --demo.")
     try:
         from transcf.serving.server import Address
         from transcf.serving.service import ServiceSettings
@@ -74,7 +74,6 @@ def serve(
 def _run(settings: ServiceSettings, address: Address) -> None:
     from transcf.serving import server
 
-    server.check(settings, address)
     name = f"[{address.host}]" if ":" in address.host else address.host
-    typer.echo(f"Serving {settings.model} at http://{name}:{address.port}/ (Ctrl-C ends it)")
-    server.run(settings, address)
+    words = f"Serving {settings.model} at http://{name}:{address.port}/ (Ctrl-C ends it)"
+    server.run(settings, address, lambda: typer.echo(words))

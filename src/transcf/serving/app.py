@@ -19,6 +19,7 @@ from transcf.serving.routes import lists, others, state
 from transcf.serving.schemas import Problem
 from transcf.serving.service import Service
 from transcf.serving.words import add_words, as_json
+from transcf.threads import use_threads
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem} for code in (401, 403, 404, 409, 413, 422, 503, 504)
@@ -37,9 +38,11 @@ def create_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        await service.start()
-        yield
-        await service.stop()
+        # Requests run side by side already: more threads for each would only get in their way.
+        with use_threads(1):
+            await service.start()
+            yield
+            await service.stop()
 
     app = FastAPI(
         title="transcf",

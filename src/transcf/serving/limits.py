@@ -21,6 +21,8 @@ MOST_ITEMS = MOST_USERS = MOST_EVENTS = 1000
 MOST_PAIRS, MOST_LINES = 10_000, 100_000
 #: Most items that are explained in a call.
 MOST_REASONS = 100
+#: What has to answer when nothing else does.
+_ALWAYS = ("/healthz", "/metrics")
 #: Longest id and longest key of an event, in characters.
 LONGEST_ID, LONGEST_KEY = 1024, 200
 
@@ -36,7 +38,7 @@ class Limits:
         retry: Seconds after which somebody who was turned away may try again.
     """
 
-    inside: int = 256
+    inside: int = 512
     seconds: float = 10.0
     body: int = 2**20
     retry: int = 1
@@ -58,7 +60,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or say why not."""
-        if scope["type"] != "http" or scope["path"] == "/healthz":
+        if scope["type"] != "http" or scope["path"] in _ALWAYS:
             await self._app(scope, receive, send)
             return
         if self.inside >= self._limits.inside:

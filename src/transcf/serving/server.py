@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,11 @@ from transcf.serving.limits import Limits
 from transcf.serving.metrics import FOLDER as FIGURES
 from transcf.serving.service import Service, ServiceSettings
 from transcf.serving.sharing import FOLDER as VECTORS
-from transcf.threads import use_threads
 
-#: Where workers find what they serve; paths alone, no token.
+#: Where workers find what they serve; the token is read from its file by each of them.
 _ENVIRONMENT = "TRANSCF_SERVICE"
 #: Connections that may be open at once, and seconds for what has begun when a service ends.
 _CONNECTIONS, _GRACE = 2048, 15
-#: What holds until the process ends.
-_for_good = ExitStack()
 
 
 @dataclass(frozen=True)
@@ -45,18 +42,20 @@ class Address:
     workers: int = 1
 
 
-def check(settings: ServiceSettings, address: Address) -> None:
-    """Raise a `ParameterError` where a service must not start."""
-    check_host(address.host, read_token(settings.token_file))
-
-
-def run(settings: ServiceSettings, address: Address) -> None:
+def run(
+    settings: ServiceSettings, address: Address, ready: Callable[[], None] = lambda: None
+) -> None:
     """Serve until the process is told to end; what has begun is finished then.
+
+    Args:
+        settings: What is served.
+        address: Where.
+        ready: Called when it is sure that it can be served.
 
     Raises:
         TransCFError: It cannot be served; the sentence says why.
     """
-    check(settings, address)
+    check_host(address.host, read_token(settings.token_file))
     options: dict[str, Any] = {
         "host": address.host,
         "port": address.port,
@@ -68,9 +67,12 @@ def run(settings: ServiceSettings, address: Address) -> None:
         "date_header": False,
     }
     if address.workers == 1:
-        uvicorn.run(worker_app(settings), **options)
+        app = worker_app(settings)
+        ready()
+        uvicorn.run(app, **options)
         return
     Service(settings).close()  # what cannot be served is said here, once, and not by every worker
+    ready()
     os.environ[_ENVIRONMENT] = _written(settings)
     with tempfile.TemporaryDirectory(prefix="transcf-workers-") as place:
         for name, folder in ((FIGURES, "figures"), (VECTORS, "vectors")):
@@ -83,9 +85,6 @@ def run(settings: ServiceSettings, address: Address) -> None:
 def worker_app(settings: ServiceSettings) -> FastAPI:
     """Make the application of this process."""
     logging.basicConfig(format="transcf: %(message)s", level=logging.INFO)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    # Requests run side by side already: more threads for each would only get in their way.
-    _for_good.enter_context(use_threads(1))
     return create_app(Service(settings))
 
 

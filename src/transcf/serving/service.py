@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transcf.errors import ModelFileError, ParameterError
+from transcf.errors import ParameterError
 from transcf.serving.asking import Ask, answer
 from transcf.serving.batching import Batcher
 from transcf.serving.events.recent import Recent
@@ -73,13 +73,13 @@ class Service:
         """Read the model, the items and the events."""
         self.settings = settings
         self.token = read_token(settings.token_file)
-        if not settings.model.is_dir():  # said before a file for events is made beside it
-            raise ModelFileError(f"There is no model folder {settings.model}.")
+        versions = Versions(settings.model.absolute())
+        versions.check()
         facts = {} if settings.items is None else read_facts(settings.items)
         self._written: EventStore = open_store(settings.events_url)
         self._read = open_store(settings.events_url)
         self.recent = Recent(self._read)
-        self.shelf = Shelf(Versions(settings.model.absolute()), facts, self.recent)
+        self.shelf = Shelf(versions, facts, self.recent)
         self.recent.begin(self.shelf.desk.served.after)
         self.metrics = Metrics()
         self._lists = Batcher(self._answer, _LISTS, "lists")

@@ -48,6 +48,11 @@ class Versions:
         """The file that names the current version."""
         return self.beside / _POINTER
 
+    def check(self) -> None:
+        """Raise a `ModelFileError` where there is no model: before anything is made beside it."""
+        if not self.base.is_dir():
+            raise ModelFileError(f"There is no model folder {self.base}.")
+
     def folder(self, version: int) -> Path:
         """Return where a version is, or would be."""
         return self.base if version == 1 else self.beside / str(version)
