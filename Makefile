@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/datasets),)
 export TRANSCF_DATA ?= $(abspath ../shared/datasets)
 endif
 
-.PHONY: demo test coverage fuzz browser docs-tables setup lint bench bench-baselines clean \
+.PHONY: demo demo-serve test coverage fuzz browser docs-tables setup lint bench bench-baselines clean \
 	study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times \
 	study-translations study-side-information study-sparse study-defaults
 .DEFAULT_GOAL := demo
@@ -25,6 +25,14 @@ $(DEV): $(CORE)
 
 demo: $(CORE)  ## Set up, then train and recommend on built-in data.
 	$(BIN)/transcf demo
+
+SERVE := .venv/.serve
+$(SERVE): $(CORE)
+	$(BIN)/python -m pip install --quiet --editable '.[serve]'
+	@touch $@
+
+demo-serve: $(SERVE)  ## Set up, then serve a model of made-up data with made-up titles on loopback.
+	$(BIN)/transcf serve --demo
 
 test: lint  ## Set up, then lint, check types and run the tests.
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -29,6 +29,7 @@ ROOMS = [
     "tuning",
     "experiments",
     "cluster",
+    "serving",
     "cli",
 ]
 

@@ -108,3 +108,17 @@ class MissingExtraError(TransCFError, ImportError):
 
 class UnsupportedError(TransCFError, TypeError):
     """A model was asked for something that its kind cannot give."""
+
+
+class ServiceError(TransCFError, ConnectionError):
+    """A service did not answer, or refused to.
+
+    Attributes:
+        code: What the service calls it, such as "unknown"; "away" where it did not answer.
+        status: The HTTP status; 0 where it did not answer.
+    """
+
+    def __init__(self, message: str, *, code: str = "", status: int = 0) -> None:
+        """Keep the sentence, and both for programs."""
+        super().__init__(message)
+        self.code, self.status = code, status

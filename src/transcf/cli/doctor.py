@@ -17,6 +17,7 @@ _PACKAGES = ("numpy", "scipy", "polars", "numba", "safetensors", "typer", "rich"
 EXTRAS = {
     "hdf5": ("h5py",),
     "index": ("faiss",),
+    "serve": ("fastapi", "uvicorn", "prometheus_client", "psycopg"),
     "lancedb": ("lancedb",),
     "neural": ("torch",),
     "pgvector": ("psycopg", "pgvector"),

@@ -8,8 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def to_json(value: Any) -> str:
+def to_json(value: Any, *, compact: bool = False) -> str:
     """Write a value as JSON, in ASCII; numbers that JSON does not have become null.
+
+    Args:
+        value: Mappings, sequences, texts and numbers.
+        compact: Whether it is written in one line, for machines alone.
 
     Example:
         >>> print(to_json([1.5, float("nan")]))
@@ -18,6 +22,8 @@ def to_json(value: Any) -> str:
           null
         ]
     """
+    if compact:
+        return json.dumps(_jsonable(value), separators=(",", ":"))
     return json.dumps(_jsonable(value), indent=2)
 
 

@@ -133,6 +133,16 @@ class Factors(Learned):
         """What people's vectors are multiplied with, (dim,), from an item's vector."""
         return vector
 
+    def stand(self, user: int | None, history: Rows) -> Scores | None:
+        """Return the vector of a user, or that of somebody new."""
+        guests = self._guests
+        place: Scores = (
+            guests(Histories.of([history], len(self.items)))[0]
+            if user is None
+            else self.users[user]
+        )
+        return place
+
     def item_similarity(self) -> Scorer:
         """Return the cosine or the nearness of item vectors."""
         return FormView(self.name, self.rankable, self._likeness(self.items))

@@ -152,6 +152,28 @@ class Learned(ABC):
         """
         return Remarks()
 
+    def stand(self, user: int | None, history: Rows) -> Scores | None:
+        """Return where somebody stands among the item vectors, (dim,); None without such a place.
+
+        Args:
+            user: Row of the user; None for somebody known by a history alone.
+            history: Item rows, in order; at least one.
+        """
+        return None
+
+    def moved(self, user: int | None, history: Rows, items: Rows) -> Scores | None:
+        """Return where somebody is moved to for some items, (n, dim); None without translations."""
+        return None
+
+    def ways(self, user: int | None, history: Rows, item: int) -> tuple[Scores, Scores] | None:
+        """Return where each past item moves somebody, and what that counts in an item's score.
+
+        Returns:
+            Points (n, dim) and shares (n,) that add up to 1, for the n items of the history; None
+            where there is one translation at most.
+        """
+        return None
+
     def item_similarity(self) -> Scorer:
         """Return a scorer of items against items."""
         raise UnsupportedError(

@@ -90,6 +90,18 @@ class Shifted(Learned):
         words = f"Recent popularity changes the score by {added:+.3g}, whoever is asked."
         return Remarks((*said.words, words), said.facts | {"trend": added})
 
+    def stand(self, user: int | None, history: Rows) -> Scores | None:
+        """Return that of the inner one."""
+        return self.inner.stand(user, history)
+
+    def moved(self, user: int | None, history: Rows, items: Rows) -> Scores | None:
+        """Return that of the inner one."""
+        return self.inner.moved(user, history, items)
+
+    def ways(self, user: int | None, history: Rows, item: int) -> tuple[Scores, Scores] | None:
+        """Return those of the inner one."""
+        return self.inner.ways(user, history, item)
+
     def item_similarity(self) -> Scorer:
         """Return that of the inner one."""
         return self.inner.item_similarity()

@@ -192,6 +192,19 @@ class Translated(Learned):
             a, q = (vectors[user].astype(np.float64) for vectors in rows)
         return a, q * self._score_means[1][item]
 
+    def stand(self, user: int | None, history: Rows) -> Array:
+        """Return a of a user or of somebody new, (dim,)."""
+        people = Histories.of([history], len(self.known.items))
+        place: Array = self.fold_in(people)[0][0] if user is None else self.parameters.users[user]
+        return place
+
+    def moved(self, user: int | None, history: Rows, items: Rows) -> Array | None:
+        """Return a + r for some items, (n, dim), where the form translates."""
+        if not (self.form.has_neighborhoods and self.form.is_distance):
+            return None
+        pairs = [self.toward(user, history, item) for item in items.tolist()]
+        return np.array([a + r for a, r in pairs]).reshape(len(items), -1)
+
     # -- people and things beyond the training data ----------------------------------------------
 
     @property

@@ -241,6 +241,24 @@ class Mixture(Learned):
         weights = np.exp(self.log_weights(histories))
         return _averages(histories, weights, self.items).astype(np.float32)
 
+    def stand(self, user: int | None, history: Rows) -> Array:
+        """Return a of a user or of somebody new, (dim,)."""
+        people = Histories.of([history], len(self.known.items))
+        place: Array = self.place(people)[0] if user is None else self.users[user]
+        return place
+
+    def moved(self, user: int | None, history: Rows, items: Rows) -> Array:
+        """Return where somebody is moved to for some items, see `translations`: (n, dim)."""
+        ways = [self.ways(user, history, item) for item in items.tolist()]
+        return np.array([shares @ points for points, shares in ways]).reshape(len(items), -1)
+
+    def ways(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
+        """Return the points a + r_uk, (n, dim), and their shares in an item's score, (n,)."""
+        own, tau, beta = self.stand(user, history), self.settings.tau, self.settings.beta
+        points: Array = own + tau / max(tau + beta, TINY) * (self.history[history] - own)
+        people = Histories.of([history], len(self.known.items))
+        return points, self.shares(people, np.array([item], np.int32))
+
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the shares of a history's items in the score of another: they add up to one."""
         people = Histories.of([history], len(self.known.items))

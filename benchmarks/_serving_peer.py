@@ -1,0 +1,57 @@
+"""The service with two more routes, for comparison: a constant, and implicit's own ranking.
+
+Run by benchmarks/serving.py: python benchmarks/_serving_peer.py MODEL PORT
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import Request
+from implicit.cpu.als import AlternatingLeastSquares
+from scipy.sparse import csr_matrix
+from starlette.responses import Response
+
+from transcf.serving.server import worker_app
+from transcf.serving.service import Service, ServiceSettings
+
+
+def peer_of(service: Service) -> tuple[Any, Any]:
+    """Implicit with the same vectors, and what everybody has seen."""
+    learned = service.shelf.desk.served.learned
+    form = learned.linear_form()
+    assert form is not None, "the peer ranks by inner products"
+    peer = AlternatingLeastSquares(factors=form.item_vectors.shape[1], num_threads=1)
+    peer.user_factors, peer.item_factors = form.user_vectors, form.item_vectors
+    return peer, csr_matrix(learned.known.seen.to_scipy())
+
+
+def main(model: str, port: int) -> None:
+    app = worker_app(ServiceSettings(Path(model)))
+    service: Service = app.state.service
+    served = service.shelf.desk.served
+    peer, seen = peer_of(service)
+    users, items = served.users, served.items.series.to_list()
+    entry = '{"item":"i000001","title":null,"categories":[],"score":-0.1234567,"rank":1}'
+    body = f'{{"version":1,"user":"u00001","source":"model","items":[{",".join([entry] * 10)}]}}'
+
+    @app.get("/constant/{user:path}")
+    async def constant(request: Request, user: str, k: int = 10) -> Response:
+        return Response(body.encode(), media_type="application/json")
+
+    @app.get("/peer/{user:path}")
+    def implicit(user: str, k: int = 10) -> dict[str, Any]:
+        row = int(users.rows([user])[0])
+        found, scores = peer.recommend(row, seen[[row]], N=k)
+        pairs = zip(found.tolist(), scores.tolist(), strict=True)
+        return {"user": user, "items": [{"item": items[i], "score": s} for i, s in pairs]}
+
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False,
+                server_header=False, date_header=False)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,79 @@
+"""`transcf serve`: a saved model on a port."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from transcf.errors import MissingExtraError, ParameterError
+
+if TYPE_CHECKING:
+    from transcf.serving.server import Address
+    from transcf.serving.service import ServiceSettings
+
+Events: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where events are kept: a file (SQLite) or postgresql://user@host/name; "
+        "MODEL.events.db unless given.",
+    ),
+]
+_Host: TypeAlias = Annotated[
+    str, typer.Option(help="Address; any but loopback needs --token-file.")
+]
+_Port: TypeAlias = Annotated[int, typer.Option(min=0, max=65535, help="Port.")]
+
+
+def serve(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="MODEL", help="A saved model.", show_default=False),
+    ] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A table of items: item_id, and title, category and whatever else there is.",
+        ),
+    ] = None,
+    events: Events = None,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8080,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the port.")] = 1,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file with a token that requests need.")
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Serve a model of made-up data with made-up titles.")
+    ] = False,
+) -> None:
+    """Serve MODEL: recommendations, sessions, events and a page to look around; Ctrl-C ends it."""
+    if demo == (folder is not None):
+        raise ParameterError("Name a MODEL to serve, or give --demo.")
+    try:
+        from transcf.serving.server import Address
+        from transcf.serving.service import ServiceSettings
+    except ImportError as error:
+        raise MissingExtraError("Serving a model", "serve") from error
+    address = Address(host, port, workers)
+    if folder is not None:
+        _run(ServiceSettings(folder, events, items, token_file), address)
+        return
+    from transcf.serving.demo import demo_shop
+
+    with tempfile.TemporaryDirectory(prefix="transcf-demo-") as place:
+        typer.echo("Making up a tea shop and fitting a model to it ...")
+        shop = demo_shop(Path(place))
+        _run(ServiceSettings(shop.model, events, shop.items, token_file), address)
+
+
+def _run(settings: ServiceSettings, address: Address) -> None:
+    from transcf.serving import server
+
+    name = f"[{address.host}]" if ":" in address.host else address.host
+    words = f"Serving {settings.model} at http://{name}:{address.port}/ (Ctrl-C ends it)"
+    server.run(settings, address, lambda: typer.echo(words))

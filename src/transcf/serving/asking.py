@@ -1,0 +1,81 @@
+"""Requests for lists, many at a time: from ids to the JSON of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transcf.data.ids import Id
+from transcf.data.json_text import to_json
+from transcf.serving.events.recent import Recent
+from transcf.serving.people import Person, find_people, find_sessions
+from transcf.serving.ranking import Ranked, Wish, rank
+from transcf.serving.reasons import reason
+from transcf.serving.served import Served, plain_id
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request for one list or several.
+
+    Attributes:
+        wish: What the lists should be like.
+        users: Whom they are for.
+        session: Items of somebody unknown, in order; None where there are users.
+        many: Whether the answer is a list of answers.
+        explain: Whether to say why.
+    """
+
+    wish: Wish
+    users: tuple[Id, ...] = ()
+    session: tuple[Id, ...] | None = None
+    many: bool = False
+    explain: bool = False
+
+
+def answer(served: Served, recent: Recent, asks: Sequence[Ask]) -> list[bytes]:
+    """Answer requests in JSON, in their order; one version answers all of them."""
+    users = [user for ask in asks for user in ask.users]
+    sessions = [ask.session for ask in asks if ask.session is not None]
+    known = iter(find_people(served, recent, users) if users else [])
+    guests = iter(find_sessions(served, sessions))
+    people: list[Person] = []
+    wishes: list[Wish] = []
+    skipped: dict[int, list[Id]] = {}
+    for place, ask in enumerate(asks):
+        if ask.session is None:
+            people += [next(known) for _ in ask.users]
+        else:
+            person, skipped[place] = next(guests)
+            people.append(person)
+        wishes += [ask.wish] * (len(people) - len(wishes))
+    slots = iter(zip(people, rank(served, people, wishes), strict=True))
+    stale = "" if recent.trouble is None else ',"stale":true'
+    answers = []
+    for place, ask in enumerate(asks):
+        head = f'{{"version":{served.version}{stale},'
+        if ask.session is not None:
+            left = f'"skipped":{to_json(skipped[place], compact=True)},'
+            text = head + left + _list(served, *next(slots), explain=ask.explain)
+        else:
+            bodies = [
+                f'"user":{to_json(plain_id(served.users, user), compact=True)},'
+                + _list(served, *next(slots), explain=ask.explain)
+                for user in ask.users
+            ]
+            listed = ",".join(f"{{{body}}}" for body in bodies)
+            text = head + (f'"answers":[{listed}]' if ask.many else bodies[0])
+        answers.append(f"{text}}}".encode())
+    return answers
+
+
+def _list(served: Served, person: Person, ranked: Ranked, *, explain: bool) -> str:
+    """Write a list, without braces around it."""
+    entries = []
+    pairs = zip(ranked.items.tolist(), ranked.scores.tolist(), strict=True)
+    for place, (row, score) in enumerate(pairs, 1):
+        entry = f'{{{served.item_json(row)},"score":{score:.7g},"rank":{place}'
+        if explain:
+            entry += f',"reason":{to_json(reason(served, person, row), compact=True)}'
+        entries.append(f"{entry}}}")
+    return f'"source":"{person.source}","items":[{",".join(entries)}]'

@@ -1,0 +1,80 @@
+// The session that is tried out: click items, and see what is recommended change.
+
+import * as api from "./api.js";
+import { byId, el, fill, say } from "./dom.js";
+import { list, nameOf } from "./list.js";
+import * as person from "./person.js";
+import * as session from "./session.js";
+import { empty, part, recommended, subject } from "./views.js";
+
+const ABOUT =
+  "Somebody of whom nothing is known but these items, in this order. " +
+  "Add items from lists, by search, or by a click on the map.";
+const content = byId("content");
+
+function small(words, label, click, isOff = false) {
+  const button = el("button", { type: "button", class: "add", "aria-label": label, title: label, disabled: isOff }, words);
+  button.addEventListener("click", click);
+  return button;
+}
+
+function order(items) {
+  const newestFirst = [...items].reverse();
+  return list("The session", newestFirst, (entry, place) => ({
+    place: items.length - place,
+    note: place ? "" : "the newest",
+    end: [
+      small("↑", `${nameOf(entry)}: later`, () => session.move(entry.item, 1), place === 0),
+      small("↓", `${nameOf(entry)}: earlier`, () => session.move(entry.item, -1), place === items.length - 1),
+    ],
+  }));
+}
+
+/** Where the keyboard was, so that it is there again after the lists have changed. */
+function focused() {
+  const row = document.activeElement?.closest?.("#content .row");
+  if (!row) return null;
+  const name = row.parentElement.getAttribute("aria-label");
+  const place = [...row.parentElement.children].indexOf(row);
+  const button = [...row.querySelectorAll("button")].indexOf(document.activeElement);
+  return { name, place, item: row.dataset.item, button };
+}
+
+function refocus(before) {
+  if (!before) return;
+  const rows = [...content.querySelectorAll(".rows")].find((node) => node.getAttribute("aria-label") === before.name);
+  const own = [...(rows?.children ?? [])];
+  const row = own.find((node) => node.dataset.item === before.item) ?? own[Math.min(before.place, own.length - 1)];
+  const button = row?.querySelectorAll("button")[before.button];
+  (button && !button.disabled ? button : row?.querySelector(".main"))?.focus({ preventScroll: true });
+}
+
+/** The page: the items in order, and what they bring. */
+export async function sessionView({ signal }) {
+  const items = session.all();
+  const ids = items.map(({ item }) => item);
+  const answer = await api.session(ids, 12, signal);
+  const clear = el("button", { type: "button", class: "button", on: { click: () => session.replace([]) } }, "Start over");
+  const nothing = part("In the session", "", empty("Nothing yet", "Begin with one of the items below."));
+  // That a session is folded in goes without saying.
+  const answered = answer.source === "folded_in" ? { ...answer, source: "model" } : answer;
+  const act = (entry) => () => session.toggle(entry);
+  const before = focused();
+  fill(
+    content,
+    subject("Try-out", "A session", ABOUT, ...(items.length ? [clear] : [])),
+    items.length ? part("In the session", "newest first", order(items)) : nothing,
+    skipped(answer.skipped),
+    recommended(answered, "Recommendations for the session", act),
+  );
+  refocus(before);
+  say(`${answer.items.length} recommendations for ${items.length} items`);
+  person.show(items.length ? { session: ids, name: "session" } : null, ids, answer.items.map(({ item }) => item));
+  return "Session";
+}
+
+function skipped(those) {
+  if (!those.length) return null;
+  const names = those.map(String).join(", ");
+  return el("p", { class: "source" }, `The model does not know ${names}: left out.`);
+}

@@ -1,0 +1,1 @@
+"""Routes of the service: from HTTP to questions, and from answers to JSON."""

@@ -1,0 +1,115 @@
+"""Stores of events: nothing lost, nothing twice, seen by everybody at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from transcf.errors import ParameterError
+from transcf.serving.events.recent import Recent
+from transcf.serving.events.store import Event, StoreError, open_store
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pgserver = pytest.importorskip("pgserver", reason="pgserver, a PostgreSQL, is not installed")
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    try:
+        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+    except Exception as problem:  # whatever keeps a server from starting here
+        pytest.skip(f"PostgreSQL does not start here: {problem}")
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "events.db")
+    address: str = request.getfixturevalue("database")
+    import psycopg
+
+    with psycopg.connect(address, autocommit=True) as link:
+        link.execute("DROP TABLE IF EXISTS transcf_events, transcf_events_last")
+    return address
+
+
+def test_keys_count_once_and_numbers_ascend(url: str) -> None:
+    store = open_store(url)
+    posts = [
+        [Event("ann", "tea", 1.5, 4.0, "a"), Event("ann", "cup", 2.0, None, "b")],
+        [Event("bob", "tea", 3.0, None, "a"), Event("bob", "pot", 3.0), Event("bob", "pot", 3.0)],
+    ]
+    added = store.add(posts)
+    assert [(one.stored, one.repeated) for one in added] == [(2, 0), (2, 1)]
+    found = open_store(url).after(0)
+    assert [one.event for one in found] == [*posts[0], *posts[1][1:]]
+    numbers = [one.number for one in found]
+    assert numbers == sorted(set(numbers))
+    assert added[-1].last == numbers[-1]
+    assert [one.number for one in store.after(numbers[1])] == numbers[2:]
+
+
+def test_writers_side_by_side_lose_nothing(url: str) -> None:
+    open_store(url).close()
+    reader = Recent(open_store(url))
+
+    def write(writer: int) -> None:
+        store = open_store(url)
+        for number in range(20):
+            event = Event(f"u{writer}", f"i{number}", 0.0, None, f"{writer}-{number}")
+            store.add([[event], [event]])
+
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(write, writer) for writer in range(4)]
+        while not all(job.done() for job in jobs):
+            reader.update()  # in between, which must not make it miss anything
+        for job in jobs:
+            job.result()
+    reader.update()
+    for writer in range(4):
+        assert [e.item for e in reader.of(f"u{writer}")] == [f"i{n}" for n in range(20)]
+
+
+def test_events_are_known_up_to_what_a_model_has_learned(url: str) -> None:
+    store, recent = open_store(url), Recent(open_store(url))
+    store.add([[Event("ann", "tea", 0.0), Event("ann", "cup", 0.0)]])
+    recent.update()
+    first, second = recent.by_user["ann"]
+    assert [e.item for e in recent.of("ann", first[0])] == ["cup"]
+    recent.forget(first[0])
+    assert [e.item for e in recent.of("ann")] == ["cup"]
+    recent.begin(0)
+    assert [e.item for e in recent.of("ann")] == ["tea", "cup"]
+    recent.forget(second[0])
+    assert recent.by_user == {}
+
+
+def test_a_store_that_cannot_be_used_says_so(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("this is no database" * 100)
+    with pytest.raises(StoreError, match=r"notes\.txt cannot be used"):
+        open_store(str(tmp_path / "notes.txt"))
+    with pytest.raises(ParameterError, match="redis:// is no store"):
+        open_store("redis://localhost")
+    with pytest.raises(StoreError, match="PostgreSQL cannot be used"):
+        open_store("postgresql://nobody@127.0.0.1:1/nothing")
+
+
+def test_a_store_that_fails_later_leaves_what_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "events.db"
+    open_store(str(path)).add([[Event("ann", "tea", 0.0)]])
+    recent = Recent(open_store(str(path)))
+    recent.update()
+    recent.store.close()
+    broken = Recent(_Broken(), by_user=recent.by_user)  # type: ignore[abstract]
+    broken.update()
+    assert broken.trouble == "The disk is gone."
+    assert [e.item for e in broken.of("ann")] == ["tea"]
+
+
+class _Broken:
+    def changed(self) -> bool:
+        raise StoreError("The disk is gone.")

@@ -1,0 +1,143 @@
+"""What a service refuses, and how it says so."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from transcf.errors import ParameterError
+from transcf.serving.guard import check_host, read_token
+from transcf.serving.limits import Limits
+
+TOKEN = "0123456789abcdef-secret"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "status", "code"),
+    [
+        ("GET", "/v1/recommendations/u005?k=1001", None, 422, "invalid"),
+        ("GET", "/v1/recommendations/u005?k=-1", None, 422, "invalid"),
+        ("GET", "/v1/recommendations/u005?k=200&explain=true", None, 422, "invalid"),
+        ("GET", "/v1/recommendations/", None, 422, "invalid"),
+        ("GET", "/v1/recommendations/%00", None, 422, "invalid"),
+        ("GET", "/v1/recommendations/" + "x" * 10_000, None, 422, "invalid"),
+        ("GET", "/v1/items/..%2F..%2Fetc%2Fpasswd", None, 404, "unknown"),
+        ("GET", "/v1/nothing", None, 404, "not_found"),
+        ("DELETE", "/v1/models", None, 405, "method_not_allowed"),
+        ("POST", "/v1/session", b"{", 422, "invalid"),
+        ("POST", "/v1/session", {"session": ["\ud800"]}, 422, "invalid"),
+        ("POST", "/v1/session", {"session": ["i01"], "steps": 4}, 422, "invalid"),
+        ("POST", "/v1/session", {"session": [True]}, 422, "invalid"),
+        ("POST", "/v1/session", {"session": ["i01"] * 1001}, 422, "invalid"),
+        ("POST", "/v1/recommendations", {"users": ["u"] * 1000, "k": 101}, 422, "invalid"),
+        ("POST", "/v1/events", {"user": "u", "item": "i", "time": float("nan")}, 422, "invalid"),
+        ("POST", "/v1/events", {"events": []}, 422, "invalid"),
+        ("POST", "/v1/events", b" " * (2**20 + 1), 413, "too_large"),
+        ("POST", "/v1/map/position", {"toward": ["i01"]}, 422, "invalid"),
+    ],
+)
+def test_bad_requests_get_one_sentence(
+    shared: TestClient, method: str, path: str, sent: Any, status: int, code: str
+) -> None:
+    body = sent if isinstance(sent, bytes | None) else json.dumps(sent).encode()
+    headers = {"content-type": "application/json"}
+    answer = shared.request(method, path, content=body, headers=headers)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (status, code)
+    assert error["message"].endswith(".")
+    assert len(error["message"]) < 400
+
+
+@pytest.fixture(scope="module")
+def shared(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from transcf.serving.app import create_app
+    from transcf.serving.service import Service, ServiceSettings
+
+    events = str(tmp_path_factory.mktemp("events") / "events.db")
+    app = create_app(Service(ServiceSettings(trained / "shop", events, trained / "items.csv")))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def test_no_web_page_can_ask_in_a_browser_s_name(shared: TestClient) -> None:
+    path = "/v1/recommendations/u005"
+    assert shared.get(path, headers={"host": "evil.example"}).status_code == 403
+    assert shared.get(path, headers={"origin": "http://evil.example"}).status_code == 403
+    assert shared.get(path, headers={"origin": "http://localhost:8080"}).status_code == 200
+
+
+def test_a_token_is_needed_and_never_told(
+    shop: Path,
+    open_client: Callable[..., TestClient],
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    (shop / "token").write_text(TOKEN + "\n")
+    client = open_client(shop / "shop", token_file=shop / "token")
+    for wrong in ("", "Bearer", "Bearer x", f"Basic {TOKEN}", f"Bearer {TOKEN}x", TOKEN):
+        answer = client.get("/v1/models", headers={"authorization": wrong})
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    right = {"authorization": f"Bearer {TOKEN}", "host": "shop.example"}
+    assert client.get("/v1/models", headers=right).status_code == 200
+    assert client.get("/metrics").status_code == 401
+    assert client.get("/").status_code == client.get("/healthz").status_code == 200
+    told = client.get("/v1/models", headers=right).text + client.get("/metrics", headers=right).text
+    said = capfd.readouterr()
+    assert TOKEN not in told + caplog.text + said.out + said.err
+
+
+def test_others_are_not_served_without_a_token(tmp_path: Path) -> None:
+    for host in ("0.0.0.0", "::", "192.168.0.7", "shop.example"):
+        with pytest.raises(ParameterError, match="--token-file"):
+            check_host(host, None)
+        check_host(host, TOKEN)
+    for host in ("127.0.0.1", "localhost", "::1"):
+        check_host(host, None)
+    (tmp_path / "short").write_text("secret")
+    with pytest.raises(ParameterError, match="at least 16") as refused:
+        read_token(tmp_path / "short")
+    assert "secret" not in str(refused.value)
+
+
+def test_too_many_requests_are_turned_away_and_slow_ones_ended(
+    shop: Path, open_client: Callable[..., TestClient]
+) -> None:
+    client = open_client(shop / "shop", limits=Limits(inside=4, seconds=1.0))
+    service = client.app.state.service  # type: ignore[attr-defined]
+    asleep = threading.Event()
+    answer = service._lists._run
+
+    def slowly(asks: Any) -> Any:
+        asleep.wait(1.5)
+        return answer(asks)
+
+    service._lists._run = slowly
+    with ThreadPoolExecutor(12) as pool:
+        paths = [f"/v1/recommendations/u{n:03d}" for n in range(1, 13)]
+        found = list(pool.map(client.get, paths))
+    statuses = sorted(one.status_code for one in found)
+    assert statuses == [503] * 8 + [504] * 4
+    assert {one.headers.get("retry-after") for one in found if one.status_code == 503} == {"1"}
+    asleep.set()
+    time.sleep(0.6)
+    assert client.get(paths[0]).status_code == 200
+    text = client.get("/metrics").text
+    assert 'transcf_refused_total{reason="overloaded"} 8.0' in text
+    assert 'transcf_refused_total{reason="timeout"} 4.0' in text
+
+
+def test_nothing_is_loaded_from_elsewhere(shared: TestClient) -> None:
+    for path in ("/docs", "/openapi.json"):
+        text = shared.get(path).text
+        assert "//" not in text.replace("http://127.0.0.1", "").replace("://www.w3.org", "")
+    assert "/v1/recommendations/{user}" in shared.get("/openapi.json").json()["paths"]

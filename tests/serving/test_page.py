@@ -1,0 +1,51 @@
+"""The files of the explorer: what is served, and what the page never does."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from transcf.serving.page import POLICY, assets
+
+PAGE = Path(str(files("transcf.serving"))) / "page"
+SCRIPTS = sorted(PAGE.glob("*.js"))
+
+
+def test_the_page_and_its_parts_come_with_a_policy_and_a_tag(client: TestClient) -> None:
+    for path, kind in {"/": "text/html", "/page/main.js": "text/javascript"}.items():
+        answer = client.get(path)
+        assert answer.headers["content-type"].startswith(kind)
+        assert answer.headers["content-security-policy"] == POLICY
+        again = client.get(path, headers={"if-none-match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+def test_plotly_comes_from_its_wheel(client: TestClient) -> None:
+    offline = pytest.importorskip("plotly.offline")
+    assert client.get("/page/plotly.js").content.decode() == offline.get_plotlyjs()
+
+
+@pytest.mark.parametrize("name", ["..%2Fpage.py", "%2e%2e%2fpage.py", "nothing.js", "", "%00"])
+def test_nothing_else_is_served(client: TestClient, name: str) -> None:
+    answer = client.get(f"/page/{name}")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "not_found"
+
+
+def test_every_part_that_the_page_names_is_there() -> None:
+    named = set(re.findall(r'"page/([^"]+)"', (PAGE / "index.html").read_text()))
+    for script in SCRIPTS:
+        named |= set(re.findall(r'from "\./([^"]+)"', script.read_text()))
+    assert named <= set(assets())
+    assert {script.name for script in SCRIPTS} <= named, "no script that nobody asks for"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_text_of_the_data_can_only_become_text(script: Path) -> None:
+    risky = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc"
+    assert not re.search(risky, script.read_text())
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", script.read_text())

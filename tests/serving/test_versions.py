@@ -1,0 +1,133 @@
+"""A service changes over to a new version in one step, and to no broken one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import transcf
+from transcf.data.interactions import Interactions
+from transcf.errors import ModelFileError, ParameterError
+from transcf.models.registry import create
+from transcf.serving.events.store import Event, open_store
+from transcf.serving.refresh import back_to, refresh
+from transcf.serving.versions import Versions
+
+
+def look(client: TestClient) -> dict[str, Any]:
+    """Let the service look for a new version now, and return what it serves."""
+    client.app.state.service.shelf.look()  # type: ignore[attr-defined]
+    found: dict[str, Any] = client.get("/v1/models").json()
+    return found
+
+
+def test_new_versions_are_picked_up_and_broken_ones_refused(
+    shop: Path, client: TestClient, log: Interactions
+) -> None:
+    versions = Versions(shop / "shop")
+    assert (versions.current(), versions.all()) == (1, [1])
+    other = create("ease").fit(log)
+    second = versions.add(other)
+    assert client.get("/v1/models").json()["version"] == 1
+    versions.switch(second)
+    assert look(client)["class"] == "EASE"
+    wanted = other.recommend("u005", k=3)["item_id"].to_list()
+    answer = client.get("/v1/recommendations/u005?k=3").json()
+    assert (answer["version"], [entry["item"] for entry in answer["items"]]) == (2, wanted)
+    shutil.copytree(versions.folder(2), versions.folder(3))
+    tensors = versions.folder(3) / "model.safetensors"
+    content = bytearray(tensors.read_bytes())
+    content[-1] ^= 1
+    tensors.write_bytes(content)
+    versions.folder(4).mkdir()  # half-written: a name and nothing in it yet
+    for broken in (3, 4):
+        versions.pointer.write_text(f"{broken}\n")
+        state = look(client)
+        assert state["version"] == 2
+        assert state["refused"][-1]["version"] == broken
+    assert "damaged" in state["refused"][0]["reason"]
+    versions.pointer.write_text("many\n")
+    assert look(client)["version"] == 2
+    back_to(versions, 1)
+    assert look(client)["version"] == 1
+    with pytest.raises(ModelFileError, match="damaged"):
+        back_to(versions, 3)
+    with pytest.raises(ParameterError, match="no version 9"):
+        back_to(versions, 9)
+
+
+def test_a_service_starts_on_the_newest_version_that_is_whole(
+    shop: Path, log: Interactions, open_client: Callable[..., TestClient]
+) -> None:
+    versions = Versions(shop / "shop")
+    versions.switch(versions.add(create("ease").fit(log)))
+    (versions.folder(2) / "model.safetensors").unlink()
+    state = open_client(shop / "shop").get("/v1/models").json()
+    assert (state["version"], state["refused"][0]["version"]) == (1, 2)
+    assert [entry["current"] for entry in state["versions"]] == [True, False]
+
+
+def taste(log: Interactions, users: int) -> list[Event]:
+    """Newcomers who take the first items of one user each, in turn."""
+    events = []
+    for place in range(10):
+        for number in range(users):
+            row = log.histories[number]
+            if place < len(row):
+                item = log.items.ids(row[place : place + 1]).item()
+                events.append(Event(f"new {number}", item, 2e9 + place, None, f"{number}-{place}"))
+    return events
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_refresh_learns_from_events_and_serves_what_is_not_worse(
+    shop: Path,
+    log: Interactions,
+    open_client: Callable[..., TestClient],
+    quick: bool,
+) -> None:
+    versions, store = Versions(shop / "shop"), open_store(str(shop / "events.db"))
+    assert refresh(versions, store).version is None
+    events = taste(log, 30)
+    store.add([events])
+    client = open_client(shop / "shop", events=str(shop / "events.db"))
+    before = client.get("/v1/users/new%203").json()
+    assert before["known"] is False
+    done = refresh(versions, store, quick=quick, force=True)
+    assert (done.version, done.served, done.events) == (2, 2, len(events))
+    assert done.judged > 0
+    assert done.old is not None
+    assert done.new is not None
+    model = transcf.load(versions.folder(2))
+    assert model.report_["events_after"] == store.after(0)[-1].number
+    assert model.report_["interactions"] == len(log) + len(events)
+    assert look(client)["version"] == 2
+    after = client.get("/v1/users/new%203").json()
+    assert after["known"] is True
+    assert [entry["item"] for entry in after["history"]] == [
+        entry["item"] for entry in before["history"]
+    ]
+    assert client.get("/v1/recommendations/new%203").json()["source"] == "model"
+    assert refresh(versions, store).version is None
+
+
+def test_a_worse_version_is_written_and_not_served(shop: Path, log: Interactions) -> None:
+    versions, store = Versions(shop / "shop"), open_store(str(shop / "events.db"))
+    versions.switch(versions.add(create("ease").fit(log)))
+    # Version 3 learns from people who take what nobody takes, and is judged on usual ones.
+    odd = log.items.series[log.by_item.counts.argsort()[:6]].to_list()
+    strange = [Event(f"odd {n}", odd[n % 6], 2e9) for n in range(400)]
+    strange += [Event(f"odd {n}", odd[(n + 1) % 6], 2e9) for n in range(400)]
+    store.add([strange, taste(log, 20)])
+    done = refresh(versions, store, data="model")
+    assert done.version == 3
+    assert done.old is not None
+    assert done.new is not None
+    assert done.served == (3 if done.new >= done.old else 2)
+    assert versions.current() == done.served
+    assert transcf.load(versions.folder(3)).report_["interactions"] > len(log)
