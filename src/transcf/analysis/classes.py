@@ -81,9 +81,7 @@ def classification(
     some, classes = pairs.take(chosen), labels[chosen]
     vectors = _vectors(spaces, some)
     found = {
-        name: [
-            _accuracy(values, classes, groups, random_state) for groups in (None, some.items)
-        ]
+        name: [_accuracy(values, classes, groups, random_state) for groups in (None, some.items)]
         for name, values in vectors.items()
     }
     guess = [_guessing(classes, groups, random_state) for groups in (None, some.items)]
@@ -102,7 +100,7 @@ def classification(
         "classes": names,
         "pairs": len(chosen),
         "pairs_of_a_class": len(chosen) // len(names),
-        "items": int(len(np.unique(some.items))),
+        "items": len(np.unique(some.items)),
         "folds": FOLDS,
     }
     title = f"{first.name}: {target} of a pair, told from its vector by a random forest"
@@ -203,9 +201,7 @@ def _guessing(classes: Labels, groups: Any, seed: int) -> Accuracy:
     )  # fmt: skip
 
 
-def _cross_validated(
-    make: Any, values: Array, classes: Labels, groups: Any, seed: int
-) -> Accuracy:
+def _cross_validated(make: Any, values: Array, classes: Labels, groups: Any, seed: int) -> Accuracy:
     """Fit on four folds, judge on the fifth, each in turn."""
     scores = []
     for train, test in _folds(classes, groups, seed):
@@ -228,8 +224,8 @@ def _notes(facts: Mapping[str, Any], target: Target) -> tuple[str, ...]:
         else ""
     )
     return (
-        f"{facts['pairs']:,} pairs of {facts['items']:,} items, {facts['pairs_of_a_class']:,} of each "
-        f"class ({', '.join(facts['classes'])}); {FOLDS} folds, mean and spread over them.",
+        f"{facts['pairs']:,} pairs of {facts['items']:,} items, {facts['pairs_of_a_class']:,} of "
+        f"each class ({', '.join(facts['classes'])}); {FOLDS} folds, mean and spread over them.",
         f"accuracy: folds at random, as published.{of_items} other_items: no item is in two folds, "
         "so that the forest has not met it.",
     )

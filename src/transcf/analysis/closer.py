@@ -23,8 +23,8 @@ _SIDES = 1.96
 _FEW_RATINGS = 5
 #: What is rare: a smaller share of the rated pairs.
 _RARE = 0.03
-#: A translation that is shorter than this part of the distance changes nothing but signs.
-_SHORT = 0.05
+#: Distances that change by less, in per cent, stay what they were but for their signs.
+_LITTLE = 5.0
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,11 @@ def _notes(facts: dict[str, float]) -> tuple[str, ...]:
         f"{change:.2g} %."
     )
     meaning = (
-        "So short a translation moves nobody: a share counts on which side of a right angle to a-b "
-        "the vector r points, and says nothing about who is near."
-        if ratio < _SHORT
-        else "Translations are as long as distances here: closer means nearer to the item."
+        "That is too little to bring anybody near: a share counts on which side of a right angle "
+        "to a-b the vector r points, and says next to nothing about distances."
+        if change < _LITTLE
+        else "Users are really moved here: closer means nearer to the item. Being moved for every "
+        "item, they come closer to unobserved ones, too."
     )
     intervals = "low and high: 95 % interval over users. Portions of ratings are of rated pairs."
     return (intervals, far, meaning)

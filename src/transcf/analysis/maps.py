@@ -95,17 +95,15 @@ def maps(
     sizes = np.bincount(labels)
     facts = {"categories": names, "pairs": len(some), "perplexity": _perplexity(len(some))}
     notes = (
-        f"{len(some):,} pairs, {sizes.min():,} to {sizes.max():,} of each category. Shares of pairs "
-        "whose nearest neighbour is of the same category: among all vectors, on the map, and among "
-        "vectors of pairs with another user and another item.",
+        f"{len(some):,} pairs, {sizes.min():,} to {sizes.max():,} of each category. Shares are of "
+        "pairs whose nearest neighbour is of the same category: among all vectors, on the map, and "
+        "among vectors of pairs with another user and another item.",
     )
     title = "Vectors of pairs by category"
     return Analysis("map", title, pl.DataFrame(rows), draw, facts, notes)
 
 
-def likeness(
-    space: Space, pairs: Pairs, *, each: int = EACH, random_state: int = 0
-) -> Analysis:
+def likeness(space: Space, pairs: Pairs, *, each: int = EACH, random_state: int = 0) -> Analysis:
     """Work out how alike vectors of two categories are: their mean cosine, by the largest one.
 
     Args:
@@ -142,7 +140,7 @@ def likeness(
         ]  # fmt: skip
 
     notes = (
-        f"Mean cosine between all pairs of vectors, divided by the largest mean, {means.max():.3f}. "
+        f"Mean cosine between vectors of two pairs, divided by the largest, {means.max():.3f}. "
         f"{first_in_row} of {len(names)} categories are most like themselves.",
     )
     return Analysis("likeness", title, frame, draw, facts, notes)

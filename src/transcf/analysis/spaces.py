@@ -65,8 +65,8 @@ class Space:
         """
         if self.translate is None:
             raise UnsupportedError(
-                f"{self.name} moves nobody: translations are what TransCF has, in all its forms but "
-                "still."
+                f"{self.name} moves nobody: translations are what TransCF has, in all its forms "
+                "but still and emb."
             )
         found = np.empty((len(users), self.users.shape[1]), np.float32)
         for start in range(0, len(users), _PAIRS_AT_ONCE):
@@ -109,7 +109,9 @@ class Space:
 
     def usable(self, users: Rows, items: Rows) -> npt.NDArray[np.bool_]:
         """Tell which pairs of rows have a user and an item that the model has learned from."""
-        known: npt.NDArray[np.bool_] = self.known.active[users] & (self.known.item_counts > 0)[items]
+        known: npt.NDArray[np.bool_] = (
+            self.known.active[users] & (self.known.item_counts > 0)[items]
+        )
         return known
 
 

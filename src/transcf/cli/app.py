@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from transcf import __version__
 from transcf.cli import (
+    analyze,
     compare,
     data,
     demo,
@@ -25,6 +26,8 @@ from transcf.cli import (
     models,
     recommend,
     renew,
+    report,
+    reproduce,
     similar,
     study,
 )
@@ -94,11 +97,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
+app.add_typer(reproduce.app, name="reproduce")
 #: What stands below the options in `--help`.
 _EPILOGS = {
     evaluate.evaluate: help_text("se = standard error over users", "sd = spread of the seeds"),
     compare.compare: help_text(ERROR),
     study.study: study.EPILOG,
+    analyze.analyze: analyze.EPILOG,
 }
 for command in (
     fit.fit,
@@ -109,6 +114,8 @@ for command in (
     recommend.recommend,
     similar.similar,
     explain.explain,
+    analyze.analyze,
+    report.report,
     export.export,
     study.study,
     models.models,

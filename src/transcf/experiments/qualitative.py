@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -14,18 +15,22 @@ import polars as pl
 from transcf.analysis.classes import PAIRS
 from transcf.analysis.result import Analysis
 from transcf.analysis.suite import Subject
+from transcf.data.atomic import whole_file
 from transcf.data.candidates import draw_candidates
 from transcf.data.catalog import load_split
 from transcf.data.filters import paper_filter
 from transcf.data.interactions import Interactions
+from transcf.data.json_text import to_json
 from transcf.data.sources import open_data
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, shown
 from transcf.evaluation import Validation
 from transcf.experiments.runs import OnProgress
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create, preset_of
+from transcf.pages.page import svg_file
+from transcf.pages.words import anchor
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Epoch
 
@@ -80,7 +85,12 @@ class Reproduction:
                 {"analysis": name, "figure": figure, "paper": value, "ours": ours.get(figure)}
                 for figure, value in printed.items()
             ]
-        kinds = {"analysis": pl.String, "figure": pl.String, "paper": pl.Float64, "ours": pl.Float64}
+        kinds = {
+            "analysis": pl.String,
+            "figure": pl.String,
+            "paper": pl.Float64,
+            "ours": pl.Float64,
+        }
         return pl.DataFrame(rows, kinds)
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,6 +102,29 @@ class Reproduction:
             "beside_the_paper": self.beside().to_dicts(),
             "analyses": [found.to_dict() for found in self.analyses],
         }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write `analysis-DATASET.json`, and figures as SVG beside it; return what was written."""
+        texts = {f"analysis-{self.dataset}.json": to_json(self.to_dict()) + "\n"}
+        for found in self.analyses:
+            for drawing in found.figures:
+                name = anchor(f"{self.dataset} {found.name} {drawing.title}")
+                texts[f"{name}.svg"] = svg_file(drawing)
+        for name, text in texts.items():
+            with whole_file(folder / name) as path:
+                path.write_text(text, encoding="utf-8")
+        return [folder / name for name in texts]
+
+
+def check_datasets(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of datasets, or raise a `ParameterError` for the first that is none."""
+    found = tuple(name.strip() for name in names)
+    for name in found:
+        if name not in PLANS:
+            raise ParameterError(
+                f"There are no analyses of {shown(name)} to reproduce: use {', '.join(PLANS)}."
+            )
+    return found
 
 
 def reproduce(
@@ -112,10 +145,7 @@ def reproduce(
         random_state: Of splits, models and draws.
         on_progress: Called with one line of text at every step.
     """
-    if dataset not in PLANS:
-        raise ParameterError(
-            f"There are no analyses of {dataset!r} in the paper: use {', '.join(PLANS)}."
-        )
+    (dataset,) = check_datasets([dataset])
     log, split = _data(dataset, random_state)
     models = {
         name: _fit(name, dataset, split, random_state, lambda t: on_progress(f"{dataset}: {t}"))
