@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/datasets),)
 export TRANSCF_DATA ?= $(abspath ../shared/datasets)
 endif
 
-.PHONY: demo test fuzz setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times study-translations study-side-information study-sparse study-defaults \
+.PHONY: demo test fuzz browser docs-tables setup lint bench clean study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times study-translations study-side-information study-sparse study-defaults \
 	bench-baselines
 .DEFAULT_GOAL := demo
 
@@ -30,6 +30,19 @@ test: lint  ## Set up, then lint, check types and run the tests.
 
 fuzz: $(DEV)  ## 100,000 hostile cases, new ones each time, in bounded memory; says what came of them.
 	TRANSCF_FUZZ=100000 $(BIN)/python -m pytest tests/hostile -p no:xdist --capture=sys
+
+browser:  ## A browser for the tests of pages: Debian's Chromium, unless there is one.
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+			apt-get install -y -qq --no-install-recommends chromium; } || \
+			echo "apt-get could not install Chromium: tests that open pages are skipped."; \
+	else \
+		echo "Install Chromium by hand (apt-get and root are needed here): tests that open pages are skipped."; \
+	fi
+
+docs-tables: $(DEV)  ## The tables of README and docs anew, from docs/results.
+	$(BIN)/python docs/tables.py
 
 setup: $(DEV)  ## Create .venv with everything for development.
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import settings
+from tests.browser import QUIET, executable
 
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Kernels compile at first use: a time limit per example would judge the compiler.
 settings.register_profile("transcf", deadline=None)
@@ -22,6 +28,12 @@ settings.load_profile("transcf")
 _DATASETS = Path(__file__).resolve().parents[2] / "shared" / "datasets"
 if _DATASETS.is_dir():
     os.environ.setdefault("TRANSCF_DATA", str(_DATASETS))
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test find what another one, or the user, has run."""
+    monkeypatch.setenv("TRANSCF_RUNS", str(tmp_path_factory.getbasetemp() / uuid4().hex))
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +58,16 @@ def random_log() -> Interactions:
     user_ids, user_rows = IdMap.encode(pl.Series(rng.integers(0, 80, 900)))
     item_ids, item_rows = IdMap.encode(pl.Series([f"item {n:02}" for n in items]))
     return Interactions.from_rows(user_ids, item_ids, user_rows, item_rows)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless browser, or skip the test when there is none; see `tests.browser.visit`."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = executable()
+    if found is None:
+        pytest.skip("there is no Chromium here: `make browser` installs it")
+    with sync_api.sync_playwright() as play:
+        opened = play.chromium.launch(executable_path=found, args=list(QUIET))
+        yield opened
+        opened.close()

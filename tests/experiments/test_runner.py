@@ -220,7 +220,7 @@ def test_a_budget_draws_as_compare_does_and_times_only_where_they_are_asked_for(
     plain, timed, still, _ = found.runs
     assert dict(plain.chosen) in settings_to_try("bpr", "small", ["dim", "epochs", "recency"])
     assert dict(timed.chosen) in settings_to_try("bpr", "small", ["dim", "epochs"], timed=True)
-    assert still.model.settings_.recency == plain.model.settings_.recency == 0.0
+    assert still.first.parameters["recency"] == plain.first.parameters["recency"] == 0.0
 
 
 def test_a_model_may_be_in_the_tables_of_some_protocols_only(folder) -> None:

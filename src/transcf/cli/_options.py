@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from transcf.evaluation.protocols import Part as EvaluationPart
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.judging import Judging
+    from transcf.experiments.store import Store
 
 #: How a program ends that was interrupted from the keyboard.
 INTERRUPTED = 130
@@ -101,6 +104,44 @@ Seeds: TypeAlias = Annotated[
 ]
 Ties: TypeAlias = Annotated[str, typer.Option(help="pessimistic, realistic or optimistic.")]
 Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the model and of the split.")]
+ReportFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Write a page with tables, figures and a summary: one file that needs nothing else if "
+        "it ends in .html; .md has its figures in a folder beside it.",
+    ),
+]
+
+#: Where commands that fit and judge keep what came of it.
+StorePath: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        metavar="FOLDER",
+        help="Stored runs: what is there is not run again, and what is run is kept there. Unless "
+        "given: $TRANSCF_RUNS, else runs in the user's cache (~/.cache/transcf).",
+        show_default=False,
+    ),
+]
+NoStore: TypeAlias = Annotated[
+    bool, typer.Option("--no-store", help="Run everything, and keep nothing.")
+]
+
+
+def open_store(folder: Path | None) -> Store:
+    """Return the store of runs that `--store` asks for."""
+    from transcf.experiments.store import Store, default_folder
+
+    return Store(folder or default_folder())
+
+
+def open_store_unless(no_store: bool, folder: Path | None) -> Store | None:
+    """Return the store of runs, or None with `--no-store`."""
+    if folder is not None and no_store:
+        raise ParameterError("--store and --no-store contradict each other: use one of them.")
+    return None if no_store else open_store(folder)
 
 
 def _limit_threads(context: typer.Context, threads: int | None) -> int | None:
@@ -207,6 +248,41 @@ def read_judging(
         at=tuple(map(int, lengths)),
         beyond=beyond,
     )
+
+
+def check_report(path: Path | None) -> None:
+    """Refuse a report that cannot be written, before any work is done."""
+    from transcf.pages.page import form_of
+
+    if path is not None and form_of(path) and path.is_dir():
+        raise ParameterError(f"--report {path} is a folder: name a file.")
+
+
+def command_line(context: typer.Context, *, leave_out: Collection[str] = ()) -> str:
+    """Write the command that is being run as one would type it, apart from some options.
+
+    Args:
+        context: Of the command.
+        leave_out: Names of parameters that do not change what comes of it.
+    """
+    given = [
+        param
+        for param in context.command.params
+        if param.name is not None
+        and param.name not in leave_out
+        and getattr(context.get_parameter_source(param.name), "name", "") == "COMMANDLINE"
+    ]
+    words = context.command_path.split()
+    for param in given:
+        value = context.params[str(param.name)]
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if param.param_type_name == "argument":
+                words.append(str(one))
+            elif isinstance(one, bool):
+                words.append((param.opts if one else param.secondary_opts)[0])
+            else:
+                words += [param.opts[0], str(one)]
+    return shlex.join(words)
 
 
 def dataset_name(data: str) -> str:

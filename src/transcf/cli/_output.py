@@ -59,6 +59,13 @@ def say_left_out(report: Report) -> None:
         typer.echo(f"transcf: {said} (--min-rating).", err=True)
 
 
+def say_written(paths: Sequence[Path], missing: str = "") -> None:
+    """Say which files were written, beside the output, and what is missing from them."""
+    if missing:
+        typer.echo(f"transcf: there are no figures in the report: {missing}", err=True)
+    typer.echo(f"Written: {', '.join(map(str, paths))}", err=True)
+
+
 def show_saved(
     model: Recommender[Any], folder: Path, as_json: bool, more: Mapping[str, object] | None = None
 ) -> None:

@@ -28,6 +28,7 @@ from transcf.cli import (
     renew,
     report,
     reproduce,
+    runs,
     similar,
     study,
 )
@@ -98,6 +99,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(reproduce.app, name="reproduce")
+app.add_typer(runs.app, name="runs")
 #: What stands below the options in `--help`.
 _EPILOGS = {
     evaluate.evaluate: help_text("se = standard error over users", "sd = spread of the seeds"),

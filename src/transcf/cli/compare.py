@@ -1,4 +1,4 @@
-"""`transcf compare`: several models on one split, in one table, in files and in a chart."""
+"""`transcf compare`: several models on one split, in one table, and in files as a page."""
 
 from __future__ import annotations
 
@@ -19,28 +19,38 @@ from transcf.cli._options import (
     Links,
     MinRating,
     NoHeader,
+    NoStore,
     Part,
     Protocol,
     Ratings,
+    ReportFile,
     Seed,
     Seeds,
     Separator,
+    StorePath,
     Threads,
     Ties,
+    check_report,
+    command_line,
+    open_store_unless,
     parse_reading,
     read_judging,
     read_params,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out
+from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out, say_written
 from transcf.cli._progress import show_steps
-from transcf.errors import MissingExtraError, ParameterError
+from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
-    from transcf.experiments.runs import Contender
+    from transcf.experiments.contenders import Contender
+
+#: Options that do not change what comes of a comparison.
+_BESIDE = ("report", "files", "out", "store", "no_store", "as_json", "threads")
 
 
 def compare(
+    context: typer.Context,
     data: Data,
     models: Annotated[
         str,
@@ -83,11 +93,14 @@ def compare(
     seed: Seed = 0,
     threads: Threads = None,
     out: Annotated[
-        Path, typer.Option(help="Folder for the table (Markdown, JSON) and the bar chart.")
+        Path, typer.Option(help="Folder for the report (HTML, Markdown) and the figures (JSON).")
     ] = Path("comparison"),
     files: Annotated[
         bool, typer.Option("--files/--no-files", help="Whether to write these files.")
     ] = True,
+    report: ReportFile = None,
+    store: StorePath = None,
+    no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Fit and judge several models on the same split, and test their differences.
@@ -97,7 +110,11 @@ def compare(
     from transcf.data.report import listed
     from transcf.data.sources import open_split
     from transcf.experiments.comparison import compare_models, suited_to
+    from transcf.experiments.course import Course
+    from transcf.experiments.report import results_of, write_report
+    from transcf.experiments.reports import write_page
 
+    check_report(report)
     judging = read_judging(protocol, ties, part, at, beyond)
     metric = judging.usual_metric if metric is None else metric
     judging.check_metric(metric)
@@ -111,16 +128,19 @@ def compare(
     say_left_out(split.train.report)
     contenders = suited_to(split, contenders, budget)
     numbers = range(seed, seed + seeds)
+    kept = open_store_unless(no_store, store)
     with show_steps(len(contenders), "models") as steps:
-        found = compare_models(
-            data, steps.counted(contenders), split, judging, metric, numbers, steps.report
-        )
+        course = Course(split, judging, numbers, steps.report, store=kept, dataset=data)
+        found = compare_models(data, contenders, course, metric, steps.counted)
     if as_json:
         print_json(found.to_dict())
     else:
         print_comparison(found)
+    command = command_line(context, leave_out=_BESIDE)
     if files:
-        _write(found, out)
+        say_written(*write_report(found, out, command))
+    if report is not None:
+        say_written(*write_page(results_of(found, command), report))
     if found.is_interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.failures:
@@ -135,17 +155,6 @@ def print_comparison(comparison: Comparison) -> None:
 
     table = table_of(comparison)
     print_table(table.title, table.columns, table.rows, notes=table.notes)
-
-
-def _write(comparison: Comparison, folder: Path) -> None:
-    from transcf.experiments.report import write_report
-
-    try:
-        written = write_report(comparison, folder)
-    except MissingExtraError as error:
-        typer.echo(f"transcf: {error} The table is in {folder}.", err=True)
-        return
-    typer.echo(f"Written: {', '.join(map(str, written))}", err=True)
 
 
 def _contenders(models: str, settings: list[str] | None, budget: str) -> list[Contender]:

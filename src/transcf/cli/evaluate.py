@@ -17,6 +17,7 @@ from transcf.cli._options import (
     Links,
     MinRating,
     NoHeader,
+    NoStore,
     Part,
     Preset,
     Protocol,
@@ -25,8 +26,10 @@ from transcf.cli._options import (
     Seeds,
     Separator,
     Settings,
+    StorePath,
     Threads,
     Ties,
+    open_store_unless,
     parse_reading,
     read_judging,
     read_params,
@@ -56,6 +59,8 @@ _OF_FITTING = {
     "categories": "--categories",
     "seeds": "--seeds",
     "seed": "--seed",
+    "store": "--store",
+    "no_store": "--no-store",
 }
 
 
@@ -83,6 +88,8 @@ def evaluate(
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
+    store: StorePath = None,
+    no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Fit a model on DATA and judge it; or judge a saved model on the data it was fitted on."""
@@ -93,7 +100,9 @@ def evaluate(
         raise ParameterError("--model is missing: `transcf models` lists the names.")
     else:
         from transcf.data.sources import open_split
-        from transcf.experiments.runs import Contender, run
+        from transcf.experiments.contenders import Contender
+        from transcf.experiments.course import Course
+        from transcf.experiments.work import finish
 
         params = read_params(model, settings, preset, data)
         judging = read_judging(protocol, ties, part, at, beyond)
@@ -103,8 +112,9 @@ def evaluate(
         split = open_split(data, judging.protocol, seed=seed, **reading)
         say_left_out(split.train.report)
         numbers = range(seed, seed + seeds)
-        contender = Contender(model, model, params)
-        dataset, done = data, run(contender, split, judging, numbers, with_validation=as_json)
+        kept = open_store_unless(no_store, store)
+        course = Course(split, judging, numbers, None, as_json, kept, data)
+        dataset, done = data, finish(course.job(Contender(model, model, params)))
     if as_json:
         print_json({"dataset": dataset, **done.to_dict()})
     else:
@@ -128,6 +138,7 @@ def _judge_saved(
 ) -> tuple[str, Run]:
     """Open the data that a saved model was fitted on, and judge it there."""
     from transcf.data.sources import as_split, open_split
+    from transcf.experiments.cells import Result
     from transcf.experiments.runs import Run
     from transcf.models.registry import load
 
@@ -150,9 +161,13 @@ def _judge_saved(
     split = open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
     _check_same_training(folder, dataset, fitted, split)
     split = as_split(split, judging.protocol, seed=seed)
-    judged = judging.judge(fitted, split)
-    seconds, full = float(origin["seconds"]), judging.full_ranking(fitted, split)
-    return dataset, Run(fitted.name, fitted, [judged], seconds, full_ranking=full)
+    found = Result.of(
+        fitted,
+        seconds=float(origin["seconds"]),
+        evaluation=judging.judge(fitted, split),
+        full_ranking=judging.full_ranking(fitted, split),
+    )
+    return dataset, Run(fitted.name, [found])
 
 
 def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], split: Split) -> None:
@@ -201,7 +216,8 @@ def _print(dataset: str, done: Run) -> None:
             "sd = spread of the seeds' means",
         ),
         *found["notes"],
-        f"fitted in {done.seconds:.1f} s",
+        f"fitted in {done.seconds:.1f} s"
+        + (f"; {done.stored} of {done.cells} from the store of runs" if done.stored else ""),
     ]
     columns = ("metric", "mean", "se (users)", "sd (seeds)", *(["full ranking"] if full else []))
     print_table(title, columns, rows, notes=filter(None, notes))

@@ -72,8 +72,8 @@ def fit(
     """
     from transcf.data.sources import open_log_and_split, usual_protocol
     from transcf.evaluation import Validation
+    from transcf.experiments.contenders import Contender
     from transcf.experiments.deploy import fit_for_use
-    from transcf.experiments.runs import Contender
     from transcf.storage.folders import check_replaceable
     from transcf.training.options import FitOptions
 

@@ -5,12 +5,22 @@ What the TOML file of a study may hold stands here, in the help of the command, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._output import JsonFlag, print_json, print_table
+from transcf.cli._options import (
+    NoStore,
+    ReportFile,
+    StorePath,
+    check_report,
+    command_line,
+    open_store_unless,
+)
+from transcf.cli._output import JsonFlag, print_json, print_table, say_written
 from transcf.cli._progress import show_steps
 from transcf.errors import ParameterError
 from transcf.legend import SPREAD, help_text, legend
@@ -75,6 +85,7 @@ EPILOG = "\n\n".join(
 
 
 def study(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of a study, or a TOML file; see below.")],
     datasets: Annotated[
         str | None, typer.Option(help="Only these of its datasets, with commas between them.")
@@ -85,10 +96,29 @@ def study(
     seeds: Annotated[
         int | None, typer.Option(help="Runs of every model; as many as the study says.", min=1)
     ] = None,
+    report: ReportFile = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep what came of it, as --json prints it; reports and tables are made of it.",
+        ),
+    ] = None,
+    store: StorePath = None,
+    no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a study: settings chosen on validation data, then test, over several seeds."""
+    """Run a study: settings chosen on validation data, then test, over several seeds.
+
+    What is in the store of runs is not run again, so that a study that was ended in any way goes
+    on where it was; the same study may run in several processes at a time, which share the work.
+    """
     from transcf.experiments import load_study, run_study
+    from transcf.experiments.results import Results
+
+    check_report(report)
+    if results is not None and results.is_dir():
+        raise ParameterError(f"--results {results} is a folder: name a file.")
 
     plan = load_study(name).only(_listed(datasets), _listed(models))
     plan = plan if seeds is None else replace(plan, seeds=seeds)
@@ -99,13 +129,28 @@ def study(
             f"{name} runs none of these models on these datasets: choose other ones, or leave out "
             "--models or --datasets."
         )
+    kept = open_store_unless(no_store, store)
     with show_steps(total, "models") as steps:
-        found = list(run_study(plan, steps.report, steps.counted))
+        found = list(run_study(plan, steps.report, steps.counted, kept))
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
+    beside = ("report", "results", "store", "no_store", "as_json")
+    outcome = Results.of_study(name, plan, found, command_line(context, leave_out=beside))
     if as_json:
-        print_json({"study": name, "datasets": [_with_published(plan, each) for each in found]})
-        return
+        print_json(outcome.content)
+    else:
+        _print(plan, found)
+    if results is not None:
+        outcome.write(results)
+        say_written([results])
+    if report is not None:
+        from transcf.experiments.reports import write_page
+
+        say_written(*write_page(outcome, report))
+
+
+def _print(plan: Study, found: Sequence[Comparison]) -> None:
+    """Print a table for each dataset and protocol, and paired tests where they are asked for."""
     for comparison in found:
         _print_runs(plan, comparison)
         if plan.paired_tests and len(comparison.tests):
@@ -117,19 +162,10 @@ def _listed(names: str | None) -> list[str] | None:
     return None if names is None else [name.strip() for name in names.split(",")]
 
 
-def _published(plan: Study, dataset: str) -> dict[str, dict[str, float]]:
-    """What others printed about a dataset, by the names of models in the study's table."""
-    (known,) = (entry.published for entry in plan.datasets if entry.name == dataset)
-    return {m.title: known[m.name] for m in plan.models if m.name in known}
-
-
-def _with_published(plan: Study, comparison: Comparison) -> dict[str, Any]:
-    return comparison.to_dict() | {"published": _published(plan, comparison.dataset)}
-
-
 def _print_runs(plan: Study, comparison: Comparison) -> None:
     """One line for each model, and one below it where there are published figures."""
-    from transcf.experiments.report import future_note, warnings_of
+    from transcf.experiments.report import future_note, stored_note, warnings_of
+    from transcf.experiments.results import published_of
 
     protocol = comparison.judging.protocol
     beside = protocol is not None and protocol_named(protocol).sampled
@@ -138,7 +174,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         "model", "users", "tried", "runs", "validation", *plan.metrics, *full_ranking, "seconds",
         "chosen",
     ]  # fmt: skip
-    published = _published(plan, comparison.dataset)
+    published = published_of(plan, comparison.dataset)
     lines: list[list[Any]] = []
     for done in comparison.runs:
         summary = comparison.summaries[done.name]
@@ -160,6 +196,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         "tried; validation: the metric that chose epochs and settings.",
         legend(plan.metrics, SPREAD),
         future_note(comparison),
+        stored_note(comparison),
     ]
     title = f"{plan.title}: {comparison.dataset} ({protocol})"
     notes += warnings_of(comparison)

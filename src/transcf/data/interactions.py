@@ -198,6 +198,13 @@ class Interactions:
         return Histories(self.by_user.indptr, self.item_rows[self.in_order], self.n_items)
 
     @cached_property
+    def digest(self) -> str:
+        """What tells it from other logs: ids, events, order, times, ratings and what is beside."""
+        from transcf.data.digests import digest_of_log
+
+        return digest_of_log(self)
+
+    @cached_property
     def friends(self) -> Csr:
         """Users that each user is linked to, (n_users, n_users)."""
         if self.links is None:

@@ -55,7 +55,7 @@ def find_folder(name: str) -> Path | None:
     if name not in CATALOG:
         return None
     root = os.environ.get("TRANSCF_DATA")
-    places = [*([Path(root)] if root else []), Path("data"), Path("datasets"), _cache()]
+    places = [*([Path(root)] if root else []), Path("data"), Path("datasets"), user_cache()]
     folders = (place / name for place in places)
     return next((folder for folder in folders if folder.is_dir() and any(folder.iterdir())), None)
 
@@ -63,7 +63,7 @@ def find_folder(name: str) -> Path | None:
 def download_folder(name: str) -> Path:
     """Return where a dataset is put: in $TRANSCF_DATA or the user's cache, under its name."""
     root = os.environ.get("TRANSCF_DATA")
-    return (Path(root) if root else _cache()) / name
+    return (Path(root) if root else user_cache()) / name
 
 
 def _is_its_folder(path: Path, name: str) -> bool:
@@ -72,6 +72,7 @@ def _is_its_folder(path: Path, name: str) -> bool:
     return folder is not None and folder.samefile(path)
 
 
-def _cache() -> Path:
+def user_cache() -> Path:
+    """Return the user's cache: $XDG_CACHE_HOME/transcf, or ~/.cache/transcf."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "transcf"

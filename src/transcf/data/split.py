@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -95,6 +96,22 @@ class Split:
     @cached_property
     def _before_test(self) -> Interactions:
         return Interactions.joined(self.train, self.validation)
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it from other splits: all three parts and the candidates.
+
+        Example:
+            >>> from transcf import leave_one_out, synthesize
+            >>> log = synthesize()
+            >>> leave_one_out(log).digest == leave_one_out(log).digest
+            True
+        """
+        from transcf.data.digests import digest_of_candidates
+
+        parts = [part.digest for part in (self.train, self.validation, self.test)]
+        text = " ".join([*parts, digest_of_candidates(self.candidates)])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def is_cut(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,22 +13,28 @@ import polars as pl
 from transcf.data.interactions import Interactions
 from transcf.data.sources import as_split
 from transcf.data.split import Split
-from transcf.errors import ParameterError, TransCFError, shown
+from transcf.errors import ParameterError, shown
 from transcf.evaluation import paired_tests
 from transcf.evaluation.metrics import check_lengths
 from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
 from transcf.evaluation.significance import LEVEL
+from transcf.experiments.contenders import Contender, ModelSpec
+from transcf.experiments.course import Course, OnProgress
 from transcf.experiments.judging import Judging
 from transcf.experiments.report import table_of
-from transcf.experiments.runs import TIMED_BASELINE, Contender, ModelSpec, OnProgress, Run, run
+from transcf.experiments.runs import TIMED_BASELINE, Run
+from transcf.experiments.store import Store
+from transcf.experiments.work import Job, work_off
 from transcf.models.recommender import Recommender
 from transcf.models.registry import distinct
 from transcf.tuning import settings_to_try
 
 #: What `compare` compares: one model, several, or several by names of the caller's own.
 Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]
+#: Yields what it is given and counts it, as progress bars do.
+Track: TypeAlias = Callable[[Iterable[Contender]], Iterable[Contender]]
 #: Always in a table: what a figure is worth shows only next to these.
 TRIVIAL_BASELINES = ("popularity", "inverse-popularity", "random")
 
@@ -130,6 +136,7 @@ def compare(
     trivial_baselines: bool = True,
     dataset: str | None = None,
     on_progress: OnProgress | None = None,
+    store: str | Path | None = None,
 ) -> Comparison:
     """Fit and judge several models on one split, and test their differences.
 
@@ -160,6 +167,8 @@ def compare(
         dataset: Name of the data in the table.
         on_progress: Called with one line of text at every step; without it, epochs show on a
             terminal.
+        store: Folder of stored runs: what was run before by the same rules is taken from there,
+            and what is run now is kept there; None runs everything and keeps nothing.
 
     Raises:
         ParameterError: A model, a parameter or a rule of judging is none; before any fit.
@@ -186,7 +195,9 @@ def compare(
     contenders = suited_to(split, contenders, budget, trivial_baselines=trivial_baselines)
     name = dataset or (str(data) if isinstance(data, str | Path) else "data")
     numbers = range(seed, seed + seeds)
-    return compare_models(name, contenders, split, judging, metric, numbers, on_progress)
+    kept = None if store is None else Store(store)
+    course = Course(split, judging, numbers, on_progress, store=kept, dataset=name)
+    return compare_models(name, contenders, course, metric)
 
 
 def contenders_of(
@@ -241,62 +252,88 @@ def _with_choices(contender: Contender, budget: str, *, timed: bool = False) -> 
     return replace(contender, choices=tried)
 
 
-def run_all(
-    contenders: Iterable[Contender],
-    split: Split,
-    judging: Judging,
-    seeds: Sequence[int],
-    on_progress: OnProgress | None = None,
-) -> tuple[list[Run], dict[str, BaseException]]:
-    """Run contenders; one that fails does not stop the others, an interruption does.
+@dataclass(frozen=True)
+class Planned:
+    """A table to be made.
 
-    Returns:
-        The runs, and why others are missing, by name.
+    Attributes:
+        dataset: Name of the data.
+        contenders: At least one.
+        open: Opens the data, and says how to run them there; called when their turn comes.
+        metric: What the paired tests look at.
     """
-    runs: list[Run] = []
-    failures: dict[str, BaseException] = {}
-    for contender in contenders:
-        try:
-            runs.append(run(contender, split, judging, seeds, on_progress))
-        except TransCFError as error:
-            failures[contender.name] = error
-        except KeyboardInterrupt:
-            words = "interrupted here, and nothing after it was run."
-            failures[contender.name] = KeyboardInterrupt(words)
-            break
-    return runs, failures
+
+    dataset: str
+    contenders: Sequence[Contender]
+    open: Callable[[], Course]
+    metric: str
 
 
 def compare_models(
     dataset: str,
-    contenders: Iterable[Contender],
-    split: Split,
-    judging: Judging,
+    contenders: Sequence[Contender],
+    course: Course,
     metric: str,
-    seeds: Sequence[int] = (0,),
-    on_progress: OnProgress | None = None,
+    track: Track = iter,
 ) -> Comparison:
     """Run all contenders; what failed or was interrupted is noted beside what is there.
 
     Args:
         dataset: Name of the data, for the report.
         contenders: At least one.
-        split: Where they are fitted and judged.
-        judging: How.
+        course: Where and how they are run.
         metric: What the paired tests look at.
-        seeds: Runs of every model that a seed changes.
-        on_progress: Called with one line of text at every step.
+        track: Passes the contenders on, one by one.
 
     Raises:
         TransCFError: None could be run; the reason of the first failure.
 
     Example:
         >>> contenders, split = contenders_of(["ease", "itemknn"]), as_split("synthetic")
-        >>> compare_models("mine", contenders, split, Judging(), "N@10").best("N@10")
+        >>> compare_models("mine", contenders, Course(split, Judging()), "N@10").best("N@10")
         'itemknn'
     """
-    judging = judging.on(split)
-    runs, failures = run_all(contenders, split, judging, seeds, on_progress)
-    if failures and not runs:
-        raise next(iter(failures.values()))
-    return Comparison(dataset, judging, metric, runs, failures, split.how)
+    (found,) = run_tables([Planned(dataset, contenders, lambda: course, metric)], track)
+    if found.failures and not found.runs:
+        raise next(iter(found.failures.values()))
+    return found
+
+
+def run_tables(tables: Sequence[Planned], track: Track = iter) -> Iterator[Comparison]:
+    """Run the contenders of several tables, and yield each table when it is complete, in order.
+
+    A contender that fails is noted and does not stop the others; after an interruption nothing
+    more is run, and what there is comes out. Where another process is at the last cells of a table,
+    this one goes on with the next.
+    """
+    courses: list[Course] = []
+    outcomes: list[dict[int, Run | BaseException]] = [{} for _ in tables]
+
+    def jobs() -> Iterator[tuple[tuple[int, int], Job[Run]]]:
+        for number, table in enumerate(tables):
+            course = table.open()
+            courses.append(replace(course, judging=course.judging.on(course.split)))
+            for place, contender in enumerate(track(table.contenders)):
+                yield (number, place), courses[number].job(contender)
+
+    done = 0
+    for (number, place), outcome in work_off(jobs()):
+        outcomes[number][place] = outcome
+        if isinstance(outcome, KeyboardInterrupt):
+            words = "interrupted here, and nothing after it was run."
+            outcomes[number][place] = KeyboardInterrupt(words)
+            yield from map(_put_together, tables[done:], courses[done:], outcomes[done:])
+            return
+        while done < len(tables) and len(outcomes[done]) == len(tables[done].contenders):
+            yield _put_together(tables[done], courses[done], outcomes[done])
+            done += 1
+
+
+def _put_together(
+    table: Planned, course: Course, outcomes: Mapping[int, Run | BaseException]
+) -> Comparison:
+    """Make a comparison of what came of the contenders, in the order of the table."""
+    ordered = [(table.contenders[place], outcomes[place]) for place in sorted(outcomes)]
+    runs = [found for _, found in ordered if isinstance(found, Run)]
+    failures = {c.name: found for c, found in ordered if isinstance(found, BaseException)}
+    return Comparison(table.dataset, course.judging, table.metric, runs, failures, course.split.how)

@@ -1,78 +1,23 @@
-"""What a comparison looks like: rows for a table, Markdown, JSON and a chart in files."""
+"""What a comparison looks like: rows for a table, and a page in files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transcf.data.atomic import whole_file
-from transcf.data.json_text import to_json
 from transcf.data.report import counted, listed
-from transcf.errors import MissingExtraError
 from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.significance import LEVEL
 from transcf.evaluation.validation import validation_metric
+from transcf.experiments.reports import write_page
+from transcf.experiments.results import Results
 from transcf.experiments.runs import TIMED_BASELINE, Run
-from transcf.learning.weights import WeightSettings
 from transcf.legend import ERROR, legend
+from transcf.pages import Table
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of text.
-
-    Attributes:
-        title: One line.
-        columns: Names.
-        rows: As many cells each as there are columns.
-        notes: Lines that belong below the table.
-    """
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str] = ()
-
-    def to_markdown(self) -> str:
-        """Write it in Markdown, numbers to the right.
-
-        Example:
-            >>> print(Table("Title", ["a", "b"], [["x", "1"]]).to_markdown())
-            # Title
-            <BLANKLINE>
-            | a | b |
-            |---|--:|
-            | x | 1 |
-            <BLANKLINE>
-        """
-        dividers = "|".join(["---"] + ["--:"] * (len(self.columns) - 1))
-        lines = [f"# {self.title}", "", _line(self.columns), f"|{dividers}|"]
-        lines += map(_line, self.rows)
-        lines += [line for note in self.notes for line in ("", note)]
-        return "\n".join([*lines, ""])
-
-    def to_text(self) -> str:
-        """Write it for a terminal, in columns, numbers to the right.
-
-        Example:
-            >>> print(Table("Title", ["model", "N@10"], [["x", "1"]], ["A note."]).to_text())
-            Title
-            model  N@10
-            x         1
-            A note.
-        """
-        cells = [self.columns, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in cells
-        ]
-        return "\n".join([self.title, *lines, *self.notes])
 
 
 def table_of(comparison: Comparison) -> Table:
@@ -95,33 +40,31 @@ def table_of(comparison: Comparison) -> Table:
     return Table(title, columns, rows, _notes(comparison, shown))
 
 
-def write_report(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write `comparison.md`, `comparison.json` and `comparison.png` into a folder.
+def results_of(comparison: Comparison, command: str = "") -> Results:
+    """Return a comparison as it is kept and reported, with the command that runs it again."""
+    shown = _shown(comparison) if comparison.runs else [comparison.metric]
+    return Results.of_comparison(comparison, shown, command)
+
+
+def write_report(comparison: Comparison, folder: Path, command: str = "") -> tuple[list[Path], str]:
+    """Write `comparison.html`, `comparison.md` with its figures, and `comparison.json`.
 
     Files of these names are replaced, each when the new one is whole; others stay.
 
-    Returns:
-        What was written.
+    Args:
+        comparison: What to write about.
+        folder: Where.
+        command: What runs it again.
 
-    Raises:
-        MissingExtraError: matplotlib is not installed; the other files are written then.
+    Returns:
+        What was written, and what is missing from it in words, if anything is.
     """
-    texts = {
-        "comparison.md": table_of(comparison).to_markdown(),
-        "comparison.json": to_json(comparison.to_dict()) + "\n",
-    }
-    written = []
-    for name, text in texts.items():
-        with whole_file(folder / name) as path:
-            path.write_text(text, encoding="utf-8")
-        written.append(folder / name)
-    try:
-        from transcf.experiments.charts import bar_chart
-    except ImportError as error:
-        raise MissingExtraError("The bar chart of a comparison", "plots") from error
-    with whole_file(folder / "comparison.png") as path:
-        bar_chart(comparison, path)
-    return [*written, folder / "comparison.png"]
+    results = results_of(comparison, command)
+    json_file = folder / "comparison.json"
+    results.write(json_file)
+    page, missing = write_page(results, folder / "comparison.html")
+    markdown, _ = write_page(results, folder / "comparison.md")
+    return [*page, *markdown, json_file], missing
 
 
 def _shown(comparison: Comparison) -> list[str]:
@@ -140,10 +83,6 @@ def _shown(comparison: Comparison) -> list[str]:
     return names
 
 
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
 def _row(comparison: Comparison, done: Run, shown: Sequence[str], searched: bool) -> list[str]:
     cells = [done.name]
     for name in shown:
@@ -160,7 +99,7 @@ def _row(comparison: Comparison, done: Run, shown: Sequence[str], searched: bool
         cells.append(_figure(full.mean, full.se))
     p = comparison.p_values.get(done.name)
     cells.append("-" if p is None else f"{p:.2g}{' =' if p >= LEVEL else ''}")
-    cells += [f"{done.seconds:.2f}", _size(done.model.nbytes)]
+    cells += [f"{done.seconds:.2f}", _size(done.first.n_bytes)]
     if searched:
         cells.append(", ".join(f"{key}={value}" for key, value in done.chosen.items()) or "default")
     return cells
@@ -191,17 +130,15 @@ def _notes(comparison: Comparison, shown: Sequence[str]) -> list[str]:
     held_out = f"Held out: {comparison.split}."
     future = future_note(comparison)
     said = [held_out, legend(shown, ERROR), future, tests, times_note(comparison)]
-    return list(filter(None, [*said, *warnings_of(comparison)]))
+    return list(filter(None, [*said, stored_note(comparison), *warnings_of(comparison)]))
 
 
 def times_note(comparison: Comparison) -> str:
     """Say who uses times where others, which could, were not asked to try; nothing elsewhere."""
     able = {
-        done.name: done.model.settings_.uses_times
+        done.name: done.first.times
         for done in comparison.runs
-        if isinstance(done.model.settings_, WeightSettings)
-        and done.model.learned_.known.timed
-        and (done.tried == 1 or done.model.settings_.uses_times)
+        if done.first.times is not None and (done.tried == 1 or done.first.times)
     }
     using = [name for name, uses in able.items() if uses]
     others = [name for name, uses in able.items() if not uses]
@@ -224,6 +161,12 @@ def future_note(comparison: Comparison) -> str:
     if not any(found[name] for found in shares.values()):
         said = "nothing"
     return f"Did not exist yet when the held-out event happened ({name}): {said}."
+
+
+def stored_note(comparison: Comparison) -> str:
+    """Say how much of it was run before; nothing where all was run now."""
+    cells, stored = (sum(getattr(run, n) for run in comparison.runs) for n in ("cells", "stored"))
+    return f"From the store of runs: {stored:,} of {cells:,} fits." if stored else ""
 
 
 def warnings_of(comparison: Comparison) -> list[str]:

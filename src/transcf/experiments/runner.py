@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from transcf.data.catalog import load_split
 from transcf.data.filters import k_core
 from transcf.data.published import CATALOG
 from transcf.data.sources import as_split, open_data, open_split
 from transcf.data.split import Split
-from transcf.experiments.comparison import Comparison, run_all
+from transcf.experiments.comparison import Comparison, Planned, Track, run_tables
+from transcf.experiments.contenders import Contender
+from transcf.experiments.course import Course, OnProgress
 from transcf.experiments.judging import Judging
-from transcf.experiments.runs import Contender, OnProgress
+from transcf.experiments.store import Store
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
 from transcf.learning.rules import Number, Rule
 from transcf.models.registry import model_class, preset_of
 from transcf.protocols import protocol_named
 
-#: Yields what it is given and counts it, as progress bars do.
-Track: TypeAlias = Callable[[Iterable[Contender]], Iterable[Contender]]
-
 
 def run_study(
-    study: Study, on_progress: OnProgress = lambda text: None, track: Track = iter
+    study: Study,
+    on_progress: OnProgress = lambda text: None,
+    track: Track = iter,
+    store: Store | None = None,
 ) -> Iterator[Comparison]:
     """Run a study, dataset by dataset and protocol by protocol.
 
@@ -35,27 +37,47 @@ def run_study(
         study: What to compare.
         on_progress: Called with one line of text at every step.
         track: Passes the models of a dataset on, one by one.
+        store: Where results are kept and taken from: with one, several processes may run the same
+            study at a time; None runs everything and keeps nothing.
 
     Raises:
         ParameterError: A model, a preset or a parameter does not exist or is not allowed; before
             anything is run.
     """
-    plans = [
-        (dataset, protocol, _contenders(study, dataset, protocol))
+    metric = study.paired_tests or study.metrics[0]
+    tables = [
+        Planned(
+            dataset.name,
+            _contenders(study, dataset, protocol),
+            partial(_course, study, dataset, protocol, on_progress, store),
+            metric,
+        )
         for dataset in study.datasets
         for protocol in study.by(dataset)
         if study.under(protocol, dataset)
     ]
-    metric = study.paired_tests or study.metrics[0]
-    for dataset, protocol, contenders in plans:
-        judging = Judging(protocol, part=study.part, at=study.lengths(), beyond=study.beyond)
-        split = _split(dataset, protocol)
-        report = partial(_report_step, f"{dataset.name} ({protocol})", on_progress)
-        done = run_all(track(contenders), split, judging, range(study.seeds), report)
-        found = Comparison(dataset.name, judging, metric, *done, split.how)
-        yield found
-        if found.is_interrupted:
-            return
+    return run_tables(tables, track)
+
+
+def _course(
+    study: Study,
+    dataset: DatasetPlan,
+    protocol: str,
+    on_progress: OnProgress,
+    store: Store | None,
+) -> Course:
+    """Open the data of a table, and say how its models are run."""
+    judging = Judging(protocol, part=study.part, at=study.lengths(), beyond=study.beyond)
+    report = partial(_report_step, f"{dataset.name} ({protocol})", on_progress)
+    filtered = "" if dataset.core is None else f", {dataset.core}-core"
+    return Course(
+        _split(dataset, protocol),
+        judging,
+        range(study.seeds),
+        report,
+        store=store,
+        dataset=dataset.name + filtered,
+    )
 
 
 def _report_step(dataset: str, on_progress: OnProgress, step: str) -> None:

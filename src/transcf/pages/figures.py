@@ -181,8 +181,7 @@ def lines(
         if all(float(x).is_integer() for along, _ in series.values() for x in along):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _finish_axes(axes, x_axis, y_axis)
-        if len(series) > 1:
-            figure.legend(loc="outside lower center", ncols=2)
+        figure.legend(loc="outside lower center", ncols=2)
         ends = [f"{n} from {up[0]:.4g} to {up[-1]:.4g}" for n, (_, up) in series.items() if len(up)]
         said = f"{title}: lines of {y_axis} by {x_axis}. {'; '.join(ends)}."
         return finish(figure, title, alt or said)

@@ -1,0 +1,72 @@
+"""Results as a study keeps them, small and made up, with all that a report can show."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+_METRICS = ("H@10", "N@10")
+
+
+def _model(name: str, kind: str, mean: float, **more: Any) -> dict[str, Any]:
+    figures = {metric: {"mean": mean, "se": 0.01, "sd": 0.002} for metric in _METRICS}
+    return {
+        "model": name, "class": kind, "parameters": {"dim": 4}, "chosen": {}, "tried": 1,
+        "validation": mean + 0.01, "part": "test", "runs": 2, "users": 90, "metrics": figures,
+        "seconds": 1.5, "notes": [], "full_ranking": {"N@10": {"mean": 0.01, "se": 0.001}},
+    } | more  # fmt: skip
+
+
+_GRID = [
+    {"parameters": {"reg_a": a, "reg_b": b}, "validation": 0.3 + a - b}
+    for a in (0.0, 0.1)
+    for b in (0.0, 0.1)
+]
+_CURVE = [
+    {"epoch": epoch, "loss": 1.0, "metric": None if epoch == 2 else 0.2 + 0.01 * epoch}
+    for epoch in range(1, 6)
+]
+MODELS = [
+    _model("popularity", "Popularity", 0.05, runs=1),
+    _model("inverse-popularity", "InversePopularity", 0.2, runs=1),
+    _model("bpr", "BPR", 0.19, curve=_CURVE, spent_seconds=90.0),
+    _model("cml", "CML", 0.28),
+    _model("transcf", "TransCF", 0.3, tried=4, trials=_GRID, chosen={"reg_a": 0.1}, curve=_CURVE),
+]
+#: Only bpr and the trivial ones are told apart from the best.
+_P = {"popularity": 1e-9, "inverse-popularity": 0.001, "bpr": 0.01, "cml": 0.4}
+
+
+def _table(dataset: str, models: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        "protocol": "paper",
+        "split": "the newest event",
+        "metric": "N@10",
+        "models": models,
+        "failures": {"neumf": "it did not train."},
+        "tests": [
+            {
+                "model_a": a["model"], "model_b": b["model"],
+                "difference": a["metrics"]["N@10"]["mean"] - b["metrics"]["N@10"]["mean"],
+                "ci_low": -0.3, "ci_high": 0.1, "p_holm": _P[a["model"]],
+            }
+            for a, b in combinations(models, 2)
+        ],
+        "published": {
+            "transcf": {"H@10": 0.29, "N@10": 0.31},
+            "bpr": {"N@10": 0.25},
+            "neumf": {"N@10": 0.1},
+        },
+    }  # fmt: skip
+
+
+RESULTS: dict[str, Any] = {
+    "format": 1,
+    "study": "small",
+    "title": "A small study",
+    "command": "transcf study small",
+    "version": "0.1.0",
+    "metrics": list(_METRICS),
+    "datasets": [_table("one", MODELS), _table("two", MODELS[2:])],
+}

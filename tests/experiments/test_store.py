@@ -1,0 +1,327 @@
+"""The store of runs: what a key depends on, what is not run twice, kills, claims and damage."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transcf.data.candidates import draw_candidates
+from transcf.data.interactions import Interactions
+from transcf.data.split import Split
+from transcf.data.splits import leave_one_out
+from transcf.data.synthetic import synthesize
+from transcf.errors import DataError, ParameterError
+from transcf.evaluation import Validation
+from transcf.experiments import Study, run_study
+from transcf.experiments.cells import Cell
+from transcf.experiments.comparison import Comparison, compare
+from transcf.experiments.contenders import Contender
+from transcf.experiments.course import Course, trial
+from transcf.experiments.judging import Judging
+from transcf.experiments.store import Store
+from transcf.experiments.work import finish, work_off
+from transcf.models.bpr import BPR
+from transcf.models.ease import EASE
+from transcf.models.recommender import Recommender
+
+CHOICES = [{"regularization": value} for value in (1.0, 30.0, 1000.0)]
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    return synthesize(users=100, items=40, interactions=1500, seed=1)
+
+
+@pytest.fixture(scope="module")
+def split(log: Interactions) -> Split:
+    return leave_one_out(log)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Name every fit that is really run."""
+    counted: list[str] = []
+    fit = Recommender._fit
+
+    def counting(model: Recommender[Any], *words: Any, **more: Any) -> Recommender[Any]:
+        counted.append(model.name)
+        return fit(model, *words, **more)
+
+    monkeypatch.setattr(Recommender, "_fit", counting)
+    return counted
+
+
+def figures(found: Comparison) -> str:
+    """All that a table says, but for clocks and where it comes from."""
+    content = found.to_dict()
+    for entry in content["models"]:
+        for name in [name for name in entry if "seconds" in name or name == "stored"]:
+            del entry[name]
+    return json.dumps(content)
+
+
+def test_a_key_changes_with_everything_that_a_result_depends_on(
+    log: Interactions, split: Split
+) -> None:
+    sampled = draw_candidates(split, n=20)
+    times, users = split.train.timestamps, split.train.users
+    assert times is not None
+    other_times = replace(split.train, timestamps=times + 1)
+    rated = replace(split.train, ratings=np.ones(len(split.train), np.float32))
+    renamed = replace(split.train, users=type(users)(users.series + 1))
+    trials = {
+        Cell.trial(model, train, validation).key
+        for model, train, validation in [
+            (EASE(), split.train, Validation.of(split)),
+            (EASE(regularization=7.0), split.train, Validation.of(split)),
+            (BPR(), split.train, Validation.of(split)),
+            (BPR(random_state=1), split.train, Validation.of(split)),
+            (EASE(), split.train, Validation.of(split, at=(5,))),
+            (EASE(), split.train, Validation.of(split, ties="optimistic")),
+            (EASE(), split.train, Validation.of(sampled, "paper")),
+            (EASE(), other_times, Validation.of(split)),
+            (EASE(), rated, Validation.of(split)),
+            (EASE(), renamed, Validation.of(split)),
+        ]
+    }
+    assert len(trials) == 10
+    fewer = replace(split, test=split.test.select(np.arange(len(split.test)) > 0))
+    judged = [
+        Cell.judged(EASE(), one, rules, validated=validated)
+        for one, rules, validated in [
+            (split, Judging("strict"), True),
+            (split, Judging("strict"), False),
+            (split, Judging("strict-no-refit"), True),
+            (split, Judging("strict", ties="realistic"), True),
+            (split, Judging("strict", part="validation"), True),
+            (split, Judging("strict", at=(10,)), True),
+            (split, Judging("strict", beyond=True), True),
+            (sampled, Judging("strict"), True),
+            (draw_candidates(split, n=20, seed=1), Judging("strict"), True),
+            (fewer, Judging("strict"), True),
+            (leave_one_out(synthesize(users=100, items=40, seed=2)), Judging("strict"), True),
+        ]
+    ]
+    first = judged[0]
+    more = [replace(first, version="0"), replace(first, generation=0), replace(first, kind="trial")]
+    keys = {cell.key for cell in [*judged, *more]}
+    assert len(keys) == len(judged) + len(more)
+    assert not keys & trials
+    # The same events in another order, from another file, are the same data.
+    again = leave_one_out(synthesize(users=100, items=40, interactions=1500, seed=1))
+    assert Cell.judged(EASE(), again, Judging("strict")).key == first.key
+    assert Cell.trial(EASE(), fewer.train, Validation.of(fewer)).key in trials
+
+
+@pytest.mark.parametrize("protocol", ["strict", "paper", "paper-as-published"])
+def test_what_was_run_is_not_run_again_and_gives_the_same_table(
+    protocol: str, split: Split, store: Store, fits: list[str]
+) -> None:
+    sampled = draw_candidates(split, n=20)
+    models = [("bpr", {"dim": 4, "epochs": 2}), "ease"]
+    options: dict[str, Any] = {"protocol": protocol, "seeds": 2, "budget": "small", "beyond": True}
+    first = compare(models, sampled, **options, store=store.folder)
+    fresh, fitted = compare(models, sampled, **options), len(fits)
+    again = compare(models, sampled, **options, store=store.folder)
+    assert len(fits) == fitted
+    assert figures(first) == figures(again) == figures(fresh)
+    assert sum(run.stored for run in first.runs) == 0
+    cells = sum(run.cells for run in again.runs)
+    assert sum(run.stored for run in again.runs) == cells
+    assert f"From the store of runs: {cells} of {cells} fits." in str(again)
+    more = compare(models, sampled, **{**options, "seeds": 3}, store=store.folder)
+    assert [run.cells - run.stored for run in more.runs if run.name in ("bpr", "ease")] == [1, 0]
+
+
+def test_trials_are_shared_by_tables_that_choose_in_the_same_way(
+    split: Split, store: Store, fits: list[str]
+) -> None:
+    contender = Contender("ease", "ease", choices=CHOICES)
+    for protocol in ("strict", "strict-no-refit"):
+        course = Course(split, Judging(protocol), store=store)
+        done = finish(course.job(contender))
+    assert [found.stored for found in done.trials] == [True] * 3
+    assert len(fits) == 3 + 1 + 1  # trials, the refit of the first, the fit of the second
+
+
+def test_a_result_without_validation_figure_is_another_but_one_with_it_will_do(
+    split: Split, store: Store, fits: list[str]
+) -> None:
+    blind = Course(split, Judging("strict"), with_validation=False, store=store)
+    contender = Contender("ease", "ease")
+    assert finish(blind.job(contender)).validation is None
+    whole = finish(Course(split, Judging("strict"), store=store).job(contender))
+    assert whole.validation is not None
+    before = len(fits)
+    assert finish(blind.job(contender)).validation == whole.validation
+    assert len(fits) == before
+
+
+def test_a_setting_that_diverges_is_kept_with_its_reason(
+    split: Split, store: Store, fits: list[str]
+) -> None:
+    params = {"epochs": 3, "dim": 4, "bound": "none", "decay": "none"}
+    choices = [{"learning_rate": 1e30}, {"learning_rate": 0.05}]
+    contender = Contender("transcf", "transcf", params, choices)
+    course = Course(split, Judging("strict"), store=store)
+    first, fitted = finish(course.job(contender)), len(fits)
+    again = finish(course.job(contender))
+    assert len(fits) == fitted
+    assert again.untrained == first.untrained
+    assert "diverged in epoch 1" in again.untrained[0]
+    assert again.stored == again.cells == 3
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "users", "gone", "format"])
+def test_a_damaged_run_is_told_and_run_again(
+    damage: str, split: Split, store: Store, fits: list[str]
+) -> None:
+    course = Course(split, Judging("strict"), store=store)
+    first = finish(course.job(Contender("ease", "ease")))
+    (key,) = store.all_keys()
+    place = store.folder / key[:2] / key
+    head = place / "run.json"
+    match damage:
+        case "cut":
+            head.write_bytes(head.read_bytes()[:100])
+        case "altered":
+            head.write_text(head.read_text().replace('"best_epoch": null', '"best_epoch": 3'))
+        case "users":
+            (place / "users.parquet").write_bytes(b"no table")
+        case "gone":
+            (place / "users.parquet").unlink()
+        case "format":
+            head.write_text(head.read_text().replace('"format": 1', '"format": 9'))
+    with pytest.raises(DataError, match=f"stored run .*{key} is damaged .*runs rm {key[:12]}"):
+        store.read(key)
+    before = len(fits)
+    with pytest.warns(UserWarning, match=r"is damaged .* It is run again\."):
+        again = finish(course.job(Contender("ease", "ease")))
+    assert len(fits) > before
+    assert again.evaluations[0].per_user.equals(first.evaluations[0].per_user)
+    assert store.read(key).result.stored
+
+
+def test_somebody_elses_cell_is_left_alone_until_it_is_there(split: Split, store: Store) -> None:
+    validation = Validation.of(split)
+    models = [EASE(**choice) for choice in CHOICES]
+    cell = Cell.trial(models[0], split.train, validation)
+    with store.claim(cell) as is_ours:
+        assert is_ours
+        with store.claim(cell) as twice:
+            assert not twice
+        jobs = [trial(model, split.train, validation, store=store) for model in models]
+        assert next(jobs[0]) is None, "it waits"
+        for job in jobs[1:]:
+            with pytest.raises(StopIteration):
+                next(job)
+    outcomes = dict(work_off([("first", jobs[0])]))
+    assert outcomes["first"].validation == validation(EASE(**CHOICES[0]).fit(split.train))
+    assert not any((store.folder / "claims").iterdir())
+
+
+PLAN = {
+    "title": "small",
+    "protocol": "strict",
+    "seeds": 3,
+    "metrics": ["N@10"],
+    "models": [
+        {"name": "popularity"},
+        {"name": "bpr", "params": {"dim": 4, "epochs": 2}, "grid": {"learning_rate": [0.02, 0.1]}},
+        {"name": "ease", "grid": {"regularization": [5.0, 50.0, 500.0]}},
+    ],
+}
+#: Runs the study in a process of its own, notes every fit, and takes its time over each.
+SCRIPT = """
+import json, sys, time
+from transcf.experiments import Study, run_study
+from transcf.experiments.store import Store
+from transcf.experiments.work import answer
+from transcf.experiments import course
+
+def slowly(store, cell, make, about):
+    def slow():
+        result = make()
+        time.sleep(float(sys.argv[3]))
+        with open(sys.argv[4], "a") as notes:
+            notes.write(cell.key + "\\n")
+        return result
+    return answer(store, cell, slow, about)
+
+course.answer = slowly
+list(run_study(Study.from_dict(json.loads(sys.argv[1])), store=Store(sys.argv[2])))
+"""
+
+
+@pytest.fixture
+def plan(log: Interactions, tmp_path: Path) -> dict[str, Any]:
+    path = tmp_path / "events.parquet"
+    log.to_frame().write_parquet(path)
+    return {**PLAN, "datasets": [{"name": str(path)}]}
+
+
+def start(plan: dict[str, Any], store: Store, slow: float, notes: Path) -> subprocess.Popen[bytes]:
+    words = [json.dumps(plan), str(store.folder), str(slow), str(notes)]
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, *words], env=dict(os.environ))
+
+
+def wait_for(condition: Iterator[bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not next(condition):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_kill_loses_the_cell_under_way_and_two_processes_share_the_rest(
+    plan: dict[str, Any], store: Store, tmp_path: Path, fits: list[str]
+) -> None:
+    notes = tmp_path / "notes"
+    victim = start(plan, store, 0.3, notes)
+    wait_for(iter(lambda: len(store.all_keys()) >= 2, None))
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    done = len(store.all_keys())
+    both = [start(plan, store, 0.3, notes) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    keys = store.all_keys()
+    assert len(keys) == 1 + 2 + 3 + 3 + 1
+    lines = notes.read_text().split()
+    # What was finished when it was killed may lack its entry: that cell alone was run twice.
+    assert len(keys) <= len(lines) <= len(keys) + 1
+    assert done < len(keys)
+    (found,) = run_study(Study.from_dict(plan), store=store)
+    assert fits == []
+    (fresh,) = run_study(Study.from_dict(plan))
+    assert figures(found) == figures(fresh)
+    names = {path.name for path in store.folder.rglob("*") if path.is_file()}
+    assert names == {"run.json", "users.parquet"}, "nothing is left of the one that was killed"
+
+
+def test_keys_are_found_by_their_beginning_and_removed(split: Split, store: Store) -> None:
+    course = Course(split, Judging("strict"), store=store)
+    finish(course.job(Contender("ease", "ease", choices=CHOICES)))
+    keys = store.all_keys()
+    assert store.one_key(keys[0][:20]) == keys[0]
+    for prefix in ("", "xyz"):
+        with pytest.raises(ParameterError, match="No run begins with"):
+            store.one_key(prefix)
+    store.remove(keys[0])
+    assert store.all_keys() == keys[1:]
+    with pytest.raises(ParameterError, match="is a file, and stored runs need a folder"):
+        Store(Path(__file__))
