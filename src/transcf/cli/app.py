@@ -98,7 +98,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
-app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(runs.app, name="runs")
 #: What stands below the options in `--help`.
 _EPILOGS = {
@@ -120,6 +119,7 @@ for command in (
     report.report,
     export.export,
     study.study,
+    reproduce.reproduce,
     models.models,
     doctor.doctor,
     demo.demo,
