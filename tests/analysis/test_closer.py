@@ -36,7 +36,10 @@ def test_a_share_has_the_spread_of_its_users() -> None:
 def test_closer_by_hand(by_hand) -> None:
     # Everybody is moved one to the right; items are at 3 and at -3 on a line.
     space = by_hand(
-        [[0, 0], [1, 0]], [[3, 0], [-3, 0], [3, 1]], lambda u, i: [1.0, 0.0], [{0}, {0, 1}]
+        [[0, 0], [1, 0], [9, 9]],
+        [[3, 0], [-3, 0], [3, 1]],
+        lambda u, i: [1.0, 0.0],
+        [{0}, {0, 1}, {2}],
     )
     pairs = pairs_of([0, 1, 1], [0, 0, 1], ratings=[5, 5, 1], in_training=[True, True, False])
     found = closer(space, pairs)
@@ -59,6 +62,7 @@ def test_short_translations_are_said_to_move_nobody(by_hand) -> None:
     space = by_hand([[0, 0]], [[3, 0], [-3, 0]], lambda u, i: [0.001, 0.0], [{0}])
     found = closer(space, pairs_of([0], [0]))
     assert found.facts["observed_percent"] == 100
+    assert found.facts["unobserved_percent"] is None  # nobody has the other item
     assert any("too little" in note for note in found.notes)
 
 

@@ -50,7 +50,7 @@ def test_the_mixture_is_the_mean_of_its_translations_by_their_shares(fitted) -> 
     found = space_of(model).translations(users, items)
     for place, (u, i) in enumerate(zip(users, items, strict=True)):
         history = model.histories_[int(u)]
-        ago = np.arange(len(history), 0, -1) + 1
+        ago = np.arange(len(history), 0, -1)
         weights = ago ** -float(settings.rho)
         away = np.square(own.history[history] - own.items[i]).sum(axis=1)
         terms = weights * np.exp(-settings.tau * away)

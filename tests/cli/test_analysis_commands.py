@@ -55,7 +55,9 @@ def test_analyze_compares_models_and_speaks_json(shop: Path, answer) -> None:
     assert [row["vectors"] for row in maps["rows"]] == ["r", "a-b"]
 
 
-def test_what_the_data_do_not_allow_is_said(shop: Path, answer, refusal) -> None:
+def test_what_the_data_do_not_allow_is_said(
+    shop: Path, answer, refusal, small_forests: None
+) -> None:
     found = answer("analyze", shop / "cml", "--what", "all", "--data", shop / "events.csv",
                    "--pairs", 40)  # fmt: skip
     assert set(found["missing"]) == {"closer", "category", "map", "likeness", "tastes"}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -155,12 +156,15 @@ def _frame(shares: dict[str, Share], portions: dict[str, float | None]) -> pl.Da
     )
 
 
-def _facts(shares: dict[str, Share], moves: Array, before: Array, after: Array) -> dict[str, float]:
+def _facts(
+    shares: dict[str, Share], moves: Array, before: Array, after: Array
+) -> dict[str, float | None]:
     lengths, distances = np.linalg.norm(moves.astype(np.float64), axis=1), np.sqrt(before)
+    unobserved = shares.get("unobserved")  # nothing may be left to draw
     change = np.abs(np.sqrt(after) / np.maximum(distances, 1e-12) - 1)
     return {
         "observed_percent": round(shares["observed"].percent, 4),
-        "unobserved_percent": round(shares["unobserved"].percent, 4),
+        "unobserved_percent": round(unobserved.percent, 4) if unobserved else None,
         "median_translation": float(np.median(lengths)),
         "median_distance": float(np.median(distances)),
         "median_ratio": float(np.median(lengths / np.maximum(distances, 1e-12))),
@@ -168,7 +172,7 @@ def _facts(shares: dict[str, Share], moves: Array, before: Array, after: Array) 
     }
 
 
-def _notes(facts: dict[str, float]) -> tuple[str, ...]:
+def _notes(facts: Mapping[str, Any]) -> tuple[str, ...]:
     ratio, change = facts["median_ratio"], facts["median_change_percent"]
     far = (
         f"Medians over the observed pairs: |r| is {facts['median_translation']:.3g} and |a-b| is "

@@ -110,7 +110,7 @@ def plane(model: Plane, kinds: Sequence[str], *, title: str) -> Drawing:
             _kind(axes, places, number, kind)
         for place in () if model.moved is None else model.moved:
             arrow = {"arrowstyle": "-|>", "color": color("ink"), "linewidth": 0.8, "alpha": 0.7}
-            axes.annotate("", place, model.user, arrowprops=arrow)
+            axes.annotate("", tuple(place), tuple(model.user), arrowprops=arrow)
         if model.moved is not None:
             axes.plot(*model.moved.T, "o", color=color("ink"), markersize=3, label="moved")
         axes.plot(*model.user, "*", color=color("ink"), markersize=13, label="user")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from transcf.data.ids import Rows
-from transcf.errors import UnsupportedError
+from transcf.errors import NotFittedError, UnsupportedError
 from transcf.kernels import Array
 from transcf.learning.factors import Factors
 from transcf.learning.known import Known
@@ -132,7 +132,9 @@ def space_of(model: Recommender[Any]) -> Space:
         >>> space_of(CML(dim=8, epochs=1).fit(log)).has_translations
         False
     """
-    learned = model.learned_ if model.is_fitted else model._fitted()
+    if not model.is_fitted:
+        raise NotFittedError(f"This {type(model).__name__} is not fitted yet: call fit first.")
+    learned = model.learned_
     inner = learned.inner if isinstance(learned, Shifted) else learned
     known = inner.known
     match inner:

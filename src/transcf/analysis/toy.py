@@ -13,6 +13,7 @@ from transcf.analysis.figures import Plane, plane
 from transcf.analysis.result import Analysis
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
+from transcf.kernels import Array
 from transcf.models.cml import CML
 from transcf.models.transcf import TransCF
 from transcf.models.transcf.mixture.learned import Mixture
@@ -96,5 +97,5 @@ def toy(*, random_state: int = 0) -> Analysis:
     return Analysis("toy", title, pl.DataFrame(rows), draw, {"user_id": user}, notes)
 
 
-def _mean_distance(point: np.ndarray, items: np.ndarray) -> float:  # type: ignore[type-arg]
+def _mean_distance(point: Array, items: Array) -> float:
     return float(np.linalg.norm(items - point, axis=1).mean())

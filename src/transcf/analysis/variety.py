@@ -71,7 +71,7 @@ def _different_ratings(log: Interactions) -> npt.NDArray[np.int64]:
 def _different_categories(log: Interactions) -> npt.NDArray[np.int64]:
     """Number of different categories of each user with an item that has one."""
     shelves = log.by_user.to_scipy() @ log.item_categories.to_scipy()
-    found = np.diff(shelves.tocsr().indptr).astype(np.int64)
+    found: npt.NDArray[np.int64] = np.diff(shelves.tocsr().indptr).astype(np.int64)
     return found[found > 0]
 
 

@@ -78,7 +78,8 @@ def analyze(
     """Say what the vectors of the model in DIR encode: tables, figures, JSON."""
     from transcf.analysis.suite import WHAT, Subject, check_what
 
-    names = check_what([name.strip() for name in what.split(",")])
+    asked = [name.strip() for name in what.split(",")]
+    names = check_what(asked)
     if out is not None and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is a file: name a folder.")
     from transcf.evaluation.results import number_repeats
@@ -95,7 +96,7 @@ def analyze(
         dict(zip(named, models, strict=True)), log, user=who, number=pairs, random_state=seed
     )
     with show_steps(len(names), "analyses") as steps:
-        if "all" in what:
+        if "all" in asked:
             found, missing = subject.all(steps.counted(names), steps.report)
         else:
             found, missing = [], {}
