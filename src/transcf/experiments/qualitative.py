@@ -14,7 +14,7 @@ import polars as pl
 
 from transcf.analysis.classes import PAIRS
 from transcf.analysis.result import Analysis
-from transcf.analysis.suite import Subject
+from transcf.analysis.suite import OnProgress, Subject
 from transcf.data.atomic import whole_file
 from transcf.data.candidates import draw_candidates
 from transcf.data.catalog import load_split
@@ -26,7 +26,6 @@ from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
 from transcf.errors import ParameterError, shown
 from transcf.evaluation import Validation
-from transcf.experiments.runs import OnProgress
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create, preset_of
 from transcf.pages.page import svg_file
