@@ -22,7 +22,8 @@ _FILLED, _RINGS = "o", "^"
 def map_of_groups(groups: Sequence[Array], names: Sequence[str], *, title: str) -> Drawing:
     """Draw the places of groups on a plane without axes.
 
-    Groups beyond the number of colours have open triangles. Each is named in its middle, too.
+    Groups beyond the number of colours have open triangles. Each is named where most of its own
+    are together, too.
 
     Args:
         groups: Places of each, (n, 2).
@@ -32,8 +33,8 @@ def map_of_groups(groups: Sequence[Array], names: Sequence[str], *, title: str) 
     with canvas(5.0) as (figure, axes):
         for number, places in enumerate(groups):
             _points(axes, places, number, names[number])
-        for number, places in enumerate(groups):
-            _name(axes, np.median(places, axis=0), names[number], number)
+        for number, place in enumerate(strongholds(groups)):
+            _name(axes, place, names[number], number)
         axes.set_aspect("equal", adjustable="datalim")
         axes.set_xticks([])
         axes.set_yticks([])
@@ -43,6 +44,25 @@ def map_of_groups(groups: Sequence[Array], names: Sequence[str], *, title: str) 
         sizes = sum(map(len, groups))
         alt = f"{title}: {sizes} points on a plane, of {len(names)} groups: {', '.join(names)}."
         return finish(figure, title, alt)
+
+
+def strongholds(groups: Sequence[Array], near: int = 15) -> list[Array]:
+    """Return a place of each group: that whose nearest places are most often of the same group.
+
+    Example:
+        >>> one, other = np.array([[0.0, 0], [9, 9], [9, 8]]), np.array([[0.0, 1], [1, 0], [8, 8]])
+        >>> [place.tolist() for place in strongholds([one, other], near=1)]
+        [[9.0, 9.0], [0.0, 1.0]]
+    """
+    places = np.concatenate(groups)
+    owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    found = []
+    for number, group in enumerate(groups):
+        away = np.square(group[:, None] - places).sum(axis=2)
+        nearest = np.argsort(away, axis=1, kind="stable")[:, 1 : near + 1]
+        same = (owners[nearest] == number).sum(axis=1)
+        found.append(group[int(same.argmax())])
+    return found
 
 
 def _points(axes: Axes, places: Array, number: int, name: str) -> None:

@@ -18,6 +18,7 @@ from transcf.errors import TransCFError
 from transcf.learning.settings import values_of
 from transcf.legend import legend
 from transcf.models.recommender import Recommender
+from transcf.models.registry import name_and_params
 from transcf.pages import Page, Section, Table
 from transcf.pages.figures import bars
 
@@ -69,6 +70,7 @@ class Findings:
         _people(page.section("Five people"), model, self.log)
         for found in self.analyses:
             _analysis(page.section(_TITLES.get(found.name, found.title)), found)
+        _settings(page.section("All settings"), model)
         if self.missing:
             words = [f"{name}: {reason}" for name, reason in self.missing.items()]
             page.section("What is missing here").bullets(words)
@@ -84,6 +86,10 @@ _TITLES = {
     "likeness": "Which categories are alike",
     "tastes": "Tastes of one user",
 }
+
+
+#: Analyses whose figures say all that their tables would.
+_IN_FIGURES = ("variety", "likeness")
 
 
 def analyzed(
@@ -108,9 +114,7 @@ def _in_short(section: Section, found: Findings) -> None:
         figures[f"{metric} of {found.quality.model.model}"] = f"{ours:.4f}"
         figures[f"{metric} of {found.quality.floor.model}"] = f"{floor:.4f}"
         figures["users with a hit"] = f"{100 * found.quality.model.metrics[METRICS[1]].mean:.1f} %"
-        figures["of the items recommended to anybody"] = (
-            f"{100 * lists[f'coverage@{LENGTH}']:.0f} %"
-        )
+        figures["items that are in anybody's list"] = f"{100 * lists[f'coverage@{LENGTH}']:.0f} %"
         section.text(_verdict(ours, floor, found.quality))
     for analysis in found.analyses:
         if analysis.name == "closer":
@@ -135,9 +139,16 @@ def _verdict(ours: float, floor: float, quality: Quality) -> str:
 def _origin(section: Section, model: Recommender[Any]) -> None:
     facts = {"model": type(model).__name__, "name": model.name}
     facts |= {words: str(model.report_[k]) for k, words in _FACTS.items() if k in model.report_}
-    section.table(Table("The model", ["", "value"], list(map(list, facts.items())), align="ll"))
+    own = {name: str(value) for name, value in name_and_params(model)[1].items()}
+    facts |= {f"setting {name}": value for name, value in own.items()}
+    notes = ["All other settings have their defaults; the end of the page lists them."]
+    rows = list(map(list, facts.items()))
+    section.table(Table("The model", ["", "value"], rows, notes, align="ll"))
+
+
+def _settings(section: Section, model: Recommender[Any]) -> None:
     settings = [[name, str(value)] for name, value in values_of(model.settings_).items()]
-    section.table(Table("Its settings", ["setting", "value"], settings, align="ll"))
+    section.table(Table("Settings", ["setting", "value"], settings, align="ll"))
 
 
 def _quality(section: Section, quality: Quality) -> None:
@@ -231,4 +242,8 @@ def _named(item: Id, kinds: dict[Id, str]) -> str:
 def _analysis(section: Section, found: Analysis) -> None:
     for drawing in found.figures:
         section.figure(drawing)
-    section.table(found.table)
+    if found.name not in _IN_FIGURES:
+        section.table(found.table)
+        return
+    for note in found.notes:
+        section.text(note)

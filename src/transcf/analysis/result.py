@@ -45,8 +45,11 @@ class Analysis:
 
     @property
     def table(self) -> Table:
-        """The figures as a table of text."""
-        return Table.of(self.frame, self.title, self.notes, digits=self.digits)
+        """The figures as a table of text, columns named for people."""
+        words = {
+            name: name.replace("_percent", " %").replace("_", " ") for name in self.frame.columns
+        }
+        return Table.of(self.frame.rename(words), self.title, self.notes, digits=self.digits)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""

@@ -136,8 +136,8 @@ def typical_users(known: Known, number: int) -> Rows:
     """Return users with histories of different lengths, short to long, evenly spread: rows."""
     active = np.flatnonzero(known.active)
     order = active[np.argsort(known.seen.counts[active], kind="stable")]
-    places = (np.arange(number) + 0.5) / number * len(order)
-    return np.unique(order[places.astype(np.int64)]).astype(np.int32)
+    places = np.unique(((np.arange(number) + 0.5) / number * len(order)).astype(np.int64))
+    return order[places].astype(np.int32)
 
 
 def _closer(subject: Subject) -> Analysis:
