@@ -106,9 +106,11 @@ def test_reproduce_prints_the_papers_figures_beside_ours(
     monkeypatch.setattr(
         qualitative, "_data", lambda dataset, seed: (log, _with_candidates(log, seed))
     )
-    monkeypatch.setattr(qualitative, "_EPOCHS", 2)
+    monkeypatch.setattr(qualitative, "_TRIPLES", 10_000)
     monkeypatch.setitem(PLANS, "ciao", ("variety", "closer"))
-    (found,) = answer("reproduce", "analysis", "--datasets", "ciao", "--out", tmp_path)
+    told = answer("reproduce", "analysis", "--datasets", "ciao", "--out", tmp_path)
+    (found,) = told["datasets"]
+    assert [row["taste"] for row in told["toy"]["rows"]] == ["books", "films", "games"]
     beside = {(row["analysis"], row["figure"]): row for row in found["beside_the_paper"]}
     observed = beside["closer", "observed"]
     assert observed["paper"] == 54.63

@@ -13,7 +13,11 @@ from transcf.errors import ParameterError
 def reproduce_analysis(
     datasets: list[str] | None, *, pairs: int, out: Path | None, seed: int, as_json: bool
 ) -> None:
-    """Run the analyses on some datasets, or on all, print them, and store them if asked to."""
+    """Run the analyses on some datasets, or on all, print them, and store them if asked to.
+
+    The toy illustration, which needs no data, comes last.
+    """
+    from transcf.analysis import toy
     from transcf.experiments.qualitative import PLANS, check_datasets, reproduce
 
     names = check_datasets(PLANS if datasets is None else datasets)
@@ -26,8 +30,12 @@ def reproduce_analysis(
             found.append(done)
             if out is not None:
                 done.write(out)
+    picture = toy(random_state=seed)
+    if out is not None:
+        picture.write(out)
     if as_json:
-        print_json([each.to_dict() for each in found])
+        datasets_found = [each.to_dict() for each in found]
+        print_json({"datasets": datasets_found, "toy": picture.to_dict()})
         return
     for each in found:
         print_analyses(each.analyses, {})
@@ -35,6 +43,7 @@ def reproduce_analysis(
         if len(beside):
             rows = [[_rounded(cell) for cell in row] for row in beside.iter_rows()]
             print_table(f"{each.dataset}: beside the paper, in per cent", beside.columns, rows)
+    print_analyses([picture], {})
 
 
 def _rounded(cell: object) -> object:
