@@ -41,7 +41,7 @@ WHAT = {
 #: What "all" stands for: what is about the model.
 ABOUT_MODELS = tuple(name for name in WHAT if name != "toy")
 #: Most pairs of a log that distances are worked out for.
-_MOST_PAIRS = 100_000
+_MOST_PAIRS = 30_000
 
 
 def check_what(names: Iterable[str]) -> tuple[str, ...]:
