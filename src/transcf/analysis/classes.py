@@ -36,7 +36,7 @@ CATEGORIES = 10
 #: Folds of the cross-validation.
 FOLDS = 5
 #: Pairs that are looked at unless said otherwise.
-PAIRS = 3000
+PAIRS = 2000
 #: What a guess without looking is called.
 RANDOM = "random"
 
