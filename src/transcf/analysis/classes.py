@@ -186,7 +186,7 @@ def _accuracy(values: Array, classes: Labels, groups: Any, seed: int) -> Accurac
         raise MissingExtraError("Telling classes of pairs apart", "plots") from error
     # The same trees whatever the number of threads: each has a seed of its own.
     return _cross_validated(
-        lambda: RandomForestClassifier(random_state=seed, n_jobs=thread_count()),
+        lambda fold: RandomForestClassifier(random_state=seed + fold, n_jobs=thread_count()),
         values, classes, groups, seed,
     )  # fmt: skip
 
@@ -196,7 +196,7 @@ def _guessing(classes: Labels, groups: Any, seed: int) -> Accuracy:
 
     nothing = np.zeros((len(classes), 1), np.float32)
     return _cross_validated(
-        lambda: DummyClassifier(strategy="uniform", random_state=seed),
+        lambda fold: DummyClassifier(strategy="uniform", random_state=seed + fold),
         nothing, classes, groups, seed,
     )  # fmt: skip
 
@@ -204,8 +204,8 @@ def _guessing(classes: Labels, groups: Any, seed: int) -> Accuracy:
 def _cross_validated(make: Any, values: Array, classes: Labels, groups: Any, seed: int) -> Accuracy:
     """Fit on four folds, judge on the fifth, each in turn."""
     scores = []
-    for train, test in _folds(classes, groups, seed):
-        model = make().fit(values[train], classes[train])
+    for fold, (train, test) in enumerate(_folds(classes, groups, seed)):
+        model = make(fold).fit(values[train], classes[train])
         scores.append(100 * float(model.score(values[test], classes[test])))
     return Accuracy(float(np.mean(scores)), float(np.std(scores, ddof=1)))
 

@@ -59,7 +59,7 @@ def analyze(
     user: Annotated[str | None, typer.Option(help="Whose tastes to show, by id.")] = None,
     pairs: Annotated[
         int, typer.Option(min=10, help="Most pairs that random forests look at.")
-    ] = 3000,
+    ] = 2000,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write tables (JSON, CSV) and figures (SVG) here."),

@@ -22,7 +22,7 @@ def reproduce(
     ] = None,
     pairs: Annotated[
         int, typer.Option(min=10, help="Most pairs that random forests look at (analysis).")
-    ] = 3000,
+    ] = 2000,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write JSON and figures here (analysis)."),
