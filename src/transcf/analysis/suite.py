@@ -20,7 +20,14 @@ from transcf.analysis.toy import toy
 from transcf.analysis.variety import variety
 from transcf.data.ids import Id, Rows
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError, ParameterError, UnsupportedError, is_word, shown
+from transcf.errors import (
+    DataError,
+    MissingExtraError,
+    ParameterError,
+    UnsupportedError,
+    is_word,
+    shown,
+)
 from transcf.learning.known import Known
 from transcf.models.recommender import Recommender
 
@@ -127,7 +134,7 @@ class Subject:
             on_progress(WHAT[name])
             try:
                 found.append(self.analyze(name))
-            except (DataError, UnsupportedError) as error:
+            except (DataError, MissingExtraError, UnsupportedError) as error:
                 missing[name] = str(error)
         return found, missing
 
