@@ -49,7 +49,7 @@ def tastes(
         >>> from transcf import TransCF, synthesize
         >>> from transcf.analysis import space_of
         >>> log = synthesize(users=100, items=60, interactions=1500)
-        >>> found = tastes(space_of(TransCF(dim=8, epochs=3).fit(log)), log, "u00", top=2)
+        >>> found = tastes(space_of(TransCF(dim=8, epochs=3).fit(log)), log, "u001", top=2)
         >>> found.frame.columns[:4]
         ['category', 'distance', 'strength_percent', 'low']
     """
