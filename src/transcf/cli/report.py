@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._options import Threads
+from transcf.cli._options import Threads, absolute_name
 from transcf.cli._output import JsonFlag, print_facts, print_json
-from transcf.cli._progress import show_steps
+from transcf.cli._progress import Steps, show_steps
 from transcf.cli.analyze import OfModel
 from transcf.cli.recommend import Folder
 from transcf.errors import DataError, EvaluationError, ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from transcf.analysis.quality import Quality
     from transcf.analysis.report import Findings
     from transcf.data.interactions import Interactions
@@ -48,9 +50,8 @@ def report(
     from transcf.models.registry import load
 
     model = load(folder)
-    with show_steps(4, "parts") as steps:
-        parts = steps.counted(["opening the data", "judging", "analysing", "writing"])
-        found = _found(model, data, pairs, seed, (parts, steps.report))
+    with show_steps(3, "parts") as steps:
+        found = _found(model, data, pairs, seed, steps)
         written = found.page().write(out)
     facts = {"report": str(out), "files": len(written), "missing": found.missing}
     if as_json:
@@ -60,31 +61,34 @@ def report(
 
 
 def _found(
-    model: Recommender[Any], data: str | None, pairs: int, seed: int, progress: Any
+    model: Recommender[Any], data: str | None, pairs: int, seed: int, steps: Steps
 ) -> Findings:
     """Do all that can be done, and note what cannot."""
     from transcf.analysis.report import Findings, analyzed
 
-    parts, show = progress
-    show(next(parts))
+    parts = steps.counted(["opening the data", "judging", "analysing"])
+    steps.report(next(parts))
     missing: dict[str, str] = {}
     opened = _open(model, data, missing)
     if opened is None:
         return Findings(model, missing=missing)
     log, judge = opened
-    show(next(parts))
+    steps.report(next(parts))
     quality = None
     try:
         quality = judge()
     except (DataError, EvaluationError) as error:
         missing["accuracy"] = str(error)
-    show(next(parts))
-    analyses, others = analyzed(model, log, number=pairs, random_state=seed, on_progress=show)
-    show(next(parts))
+    steps.report(next(parts))
+    analyses, others = analyzed(
+        model, log, number=pairs, random_state=seed, on_progress=steps.report
+    )
     return Findings(model, log, quality, analyses, missing | others)
 
 
-def _open(model: Recommender[Any], data: str | None, missing: dict[str, str]) -> Any:
+def _open(
+    model: Recommender[Any], data: str | None, missing: dict[str, str]
+) -> tuple[Interactions, Callable[[], Quality]] | None:
     """Open the events and say how to judge; None where the data are not here."""
     from transcf.analysis.quality import judged
     from transcf.data.sources import open_log_and_split
@@ -93,7 +97,7 @@ def _open(model: Recommender[Any], data: str | None, missing: dict[str, str]) ->
     if data is None and "dataset" not in origin:
         missing["data"] = "the model does not say what it was fitted on: name it with --data DATA"
         return None
-    is_own = data is None
+    is_own = data is None or absolute_name(data) == origin.get("dataset")
     name = origin["dataset"] if data is None else data
     reading = origin.get("reading", {}) if is_own else {}
     protocol = origin.get("protocol") if is_own else None
