@@ -226,7 +226,7 @@ def _notes(facts: Mapping[str, Any], target: Target) -> tuple[str, ...]:
     return (
         f"{facts['pairs']:,} pairs of {facts['items']:,} items, {facts['pairs_of_a_class']:,} of "
         f"each class ({', '.join(facts['classes'])}); {FOLDS} folds, mean and spread over them.",
-        f"accuracy: folds at random, as published.{of_items} other_items: no item is in two folds, "
+        f"accuracy: folds at random, as published.{of_items} other items: no item is in two folds, "
         "so that the forest has not met it.",
     )
 

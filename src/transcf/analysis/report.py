@@ -137,7 +137,7 @@ def _verdict(ours: float, floor: float, quality: Quality) -> str:
 
 
 def _origin(section: Section, model: Recommender[Any]) -> None:
-    facts = {"model": type(model).__name__, "name": model.name}
+    facts = {"model": model.name}
     facts |= {words: str(model.report_[k]) for k, words in _FACTS.items() if k in model.report_}
     own = {name: str(value) for name, value in name_and_params(model)[1].items()}
     facts |= {f"setting {name}": value for name, value in own.items()}

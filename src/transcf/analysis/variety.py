@@ -54,7 +54,7 @@ def variety(log: Interactions) -> Analysis:
         return [_figure(what, numbers) for what, numbers in counts.items()]
 
     title = "Different ratings and categories of a user"
-    note = "Users of which a category is known count in that half of the table alone."
+    note = "Categories: of the users with an item whose category is known."
     notes = (note,) if len(counts) > 1 else ()
     return Analysis("variety", title, frame, draw, facts, notes)
 
