@@ -114,7 +114,7 @@ def likeness(space: Space, pairs: Pairs, *, each: int = EACH, random_state: int 
     """
     names, some, labels = by_category(pairs, np.random.default_rng(random_state), each)
     means = mean_cosines(space.vectors(some.users, some.items), labels, len(names))
-    scaled = means / means.max()
+    scaled = means / max(float(means.max()), 1e-12)
     own, others = np.diag(scaled), scaled[~np.eye(len(names), dtype=bool)]
     first_in_row = int((scaled.argmax(axis=1) == np.arange(len(names))).sum())
     facts = {
@@ -131,7 +131,7 @@ def likeness(space: Space, pairs: Pairs, *, each: int = EACH, random_state: int 
     def draw() -> list[Drawing]:
         short = [_short(name) for name in names]
         columns = [str(number) for number in range(1, len(names) + 1)]
-        rows = [f"{name} {number}" for name, number in zip(short, columns, strict=True)]
+        rows = [f"{number}  {name}" for name, number in zip(short, columns, strict=True)]
         return [
             heat_map(
                 rows, columns, scaled.tolist(), title=title, row_axis="", digits=2,
