@@ -65,7 +65,7 @@ def random_log() -> Interactions:
 def small_forests() -> Iterator[None]:
     """Random forests of a few trees, where it does not matter how good they are."""
     ensemble = pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
-    small = partial(ensemble.RandomForestClassifier, n_estimators=4)
+    small = partial(ensemble.RandomForestClassifier, n_estimators=10)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ensemble, "RandomForestClassifier", small)
         yield

@@ -28,8 +28,7 @@ def made(by_hand, per_class: int = 30):
     return space, pairs
 
 
-def test_recognising_items_is_told_from_knowing_categories(by_hand) -> None:
-    pytest.importorskip("sklearn")
+def test_recognising_items_is_told_from_knowing_categories(by_hand, small_forests) -> None:
     space, pairs = made(by_hand)
     found = classification({"made": space}, pairs, "category", number=1000)
     rows = {row["vectors"]: row for row in found.frame.to_dicts()}

@@ -17,7 +17,7 @@ from transcf.models.registry import create
 
 @pytest.fixture(scope="module")
 def parts():
-    log = synthesize(users=80, items=40, interactions=1200, categories=4, seed=5)
+    log = synthesize(users=40, items=30, interactions=400, categories=2, seed=5)
     split = leave_one_out(log)
     model = create("transcf", dim=6, epochs=3).fit(split.before_test)
     return log, model, judged(model, split, held_out=True)

@@ -19,7 +19,7 @@ from transcf.models.registry import create
 def shop(tmp_path_factory: pytest.TempPathFactory, answer) -> Path:
     """A folder with events, categories, two models fitted on them, and one that says nothing."""
     folder = tmp_path_factory.mktemp("shop")
-    log = synthesize(users=60, items=30, interactions=800, categories=3, seed=2)
+    log = synthesize(users=40, items=25, interactions=320, categories=3, seed=2)
     events = write_csv(log, folder / "events.csv")
     log.categories.write_csv(folder / "categories.csv")
     kinds = ("--categories", folder / "categories.csv")
