@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -58,6 +59,16 @@ def random_log() -> Interactions:
     user_ids, user_rows = IdMap.encode(pl.Series(rng.integers(0, 80, 900)))
     item_ids, item_rows = IdMap.encode(pl.Series([f"item {n:02}" for n in items]))
     return Interactions.from_rows(user_ids, item_ids, user_rows, item_rows)
+
+
+@pytest.fixture(scope="module")
+def small_forests() -> Iterator[None]:
+    """Random forests of a few trees, where it does not matter how good they are."""
+    ensemble = pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
+    small = partial(ensemble.RandomForestClassifier, n_estimators=10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ensemble, "RandomForestClassifier", small)
+        yield
 
 
 @pytest.fixture(scope="session")

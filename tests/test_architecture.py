@@ -26,6 +26,7 @@ ROOMS = [
     "learning",
     "answers",
     "models",
+    "analysis",
     "tuning",
     "experiments",
     "cluster",

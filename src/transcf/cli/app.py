@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from transcf import __version__
 from transcf.cli import (
+    analyze,
     compare,
     data,
     demo,
@@ -26,6 +27,7 @@ from transcf.cli import (
     recommend,
     refresh,
     renew,
+    report,
     reproduce,
     runs,
     serve,
@@ -106,6 +108,7 @@ _EPILOGS = {
     compare.compare: help_text(ERROR),
     study.study: study.EPILOG,
     reproduce.reproduce: reproduce.EPILOG,
+    analyze.analyze: analyze.EPILOG,
 }
 for command in (
     fit.fit,
@@ -117,6 +120,8 @@ for command in (
     recommend.recommend,
     similar.similar,
     explain.explain,
+    analyze.analyze,
+    report.report,
     export.export,
     serve.serve,
     refresh.refresh,

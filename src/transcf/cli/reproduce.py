@@ -1,11 +1,13 @@
-"""`transcf reproduce`: the tables of TransCF's paper, run again, with its figures beside ours."""
+"""`transcf reproduce`: what TransCF's paper prints, run again, with its figures beside ours."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from transcf.cli._analysis import reproduce_analysis
 from transcf.cli._options import (
     INTERRUPTED,
     ReportFile,
@@ -40,7 +42,11 @@ EPILOG = "\n\n".join(
 def reproduce(
     context: typer.Context,
     table: Annotated[
-        str, typer.Argument(help="performance, regularizers or ablations.", show_default=False)
+        str,
+        typer.Argument(
+            help="performance, regularizers, ablations, or analysis: what translations encode.",
+            show_default=False,
+        ),
     ],
     datasets: Annotated[
         str | None, typer.Option(help="Only these of its datasets, with commas between them.")
@@ -63,13 +69,24 @@ def reproduce(
     store: StorePath = None,
     report: ReportFile = None,
     results: ResultsFile = None,
+    pairs: Annotated[
+        int, typer.Option(min=10, help="Most pairs that random forests look at (analysis).")
+    ] = 2000,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write JSON and figures here (analysis)."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of models and draws (analysis).")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a table of TransCF's paper again, with the printed figures beside ours.
+    """Run what TransCF's paper prints again, with the printed figures beside ours.
 
-    Every fit is kept in the store of runs: a table that was ended in any way goes on where it was,
-    and what is there is not run again.
+    Every fit of a table is kept in the store of runs: a table that was ended in any way goes on
+    where it was, and what is there is not run again. `analysis` has options of its own.
     """
+    if table == "analysis":
+        reproduce_analysis(_listed(datasets), pairs=pairs, out=out, seed=seed, as_json=as_json)
+        return
     from transcf.experiments.helpers import helped
     from transcf.experiments.reproduction import load_table
     from transcf.experiments.results import Results

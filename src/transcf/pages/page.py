@@ -203,7 +203,7 @@ class Page:
         else:
             folder = path.with_name(f"{path.stem}_figures")
             for number, drawing in enumerate(self.drawings(), start=1):
-                texts[folder / f"{number}.svg"] = drawing.to_file(_colors())
+                texts[folder / f"{number}.svg"] = svg_file(drawing)
             texts[path] = self.to_markdown(folder.name)
         for target, text in texts.items():
             with whole_file(target) as unfinished:
@@ -305,6 +305,7 @@ def _style() -> str:
     return files("transcf.pages").joinpath("style.css").read_text(encoding="utf-8")
 
 
-def _colors() -> str:
-    """What the colours are, for a figure on its own: the style's first part."""
-    return _style().partition("/* The page */")[0] + "text { font-family: sans-serif }\n"
+def svg_file(drawing: Drawing) -> str:
+    """Write a figure as an SVG file of its own, in the colours of pages, light and dark."""
+    colors = _style().partition("/* The page */")[0]
+    return drawing.to_file(colors + "text { font-family: sans-serif }\n")
