@@ -392,7 +392,7 @@ def _by_description(port: int, requests: int) -> Counter[int]:
             def send(case: Any) -> None:
                 try:
                     answer = case.call(base_url=f"http://{HOST}:{port}")
-                except requests_library.ConnectionError as error:
+                except requests_library.RequestException as error:
                     # More than the parser of HTTP takes in: it hangs up. Worth a look.
                     print(
                         f"hung up on {len(str(case.as_curl_command())):,} characters: {error}"[:200]
