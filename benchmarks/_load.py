@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 HOST = "127.0.0.1"
+#: Seconds after which a connection that nobody has used is not used again.
+IDLE = 3.0
 #: Makes the next request, as bytes.
 Next = Callable[[], bytes]
 
@@ -65,10 +67,13 @@ class Line:
     """A connection that is kept open."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self._port, self._used = port, 0.0
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, request: bytes) -> tuple[int, bytes]:
+        if time.monotonic() - self._used > IDLE:  # the other side may hang up at any moment
+            self.close()
+        self._used = time.monotonic()
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(HOST, self._port)
         try:

@@ -9,7 +9,8 @@
   with SIGKILL and started again; every acknowledged event has to be there, none twice
 - swaps: new versions, some of them corrupt, while requests run; no request may fail, every list has
   to be that of the version it names, and corrupt versions have to be named
-- soak: some share of the largest load; no error, and memory that stays
+- soak: some share of the largest load; no error, and memory that stays once the first half minute
+  has filled what is kept
 - hostile: requests drawn from the description of the service, most of them nonsense; no 5xx
 
 All of it on loopback, bounded in number and time. Without a word all are run, in short.
@@ -330,7 +331,7 @@ def soak(minutes: float, share: float) -> dict[str, Any]:
                 sizes.append(_resident(process.pid))
     return {
         "largest rate": largest, "minutes": minutes, "requests": done, "failed": bad,
-        "by status": dict(statuses), "growth": sizes[-1] / sizes[0] - 1,
+        "by status": dict(statuses), "growth": sizes[-1] / sizes[min(2, len(sizes) - 1)] - 1,
         "MiB every 15 seconds": [round(size, 1) for size in sizes],
     }  # fmt: skip
 
@@ -391,7 +392,7 @@ def _by_description(port: int, requests: int) -> Counter[int]:
             def send(case: Any) -> None:
                 try:
                     answer = case.call(base_url=f"http://{HOST}:{port}")
-                except requests_library.ConnectionError as error:
+                except requests_library.RequestException as error:
                     # More than the parser of HTTP takes in: it hangs up. Worth a look.
                     print(
                         f"hung up on {len(str(case.as_curl_command())):,} characters: {error}"[:200]

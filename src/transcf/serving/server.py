@@ -25,6 +25,8 @@ from transcf.serving.sharing import FOLDER as VECTORS
 _ENVIRONMENT = "TRANSCF_SERVICE"
 #: Connections that may be open at once, and seconds for what has begun when a service ends.
 _CONNECTIONS, _GRACE = 2048, 15
+#: Seconds that a connection may be idle: longer than clients and balancers keep them.
+_IDLE = 75
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def run(
         "access_log": False,
         "limit_concurrency": _CONNECTIONS,
         "timeout_graceful_shutdown": _GRACE,
+        "timeout_keep_alive": _IDLE,
         "server_header": False,
         "date_header": False,
     }
