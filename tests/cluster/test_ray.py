@@ -85,13 +85,14 @@ def test_two_workers_one_of_whom_is_killed(log: Interactions, alone: Recommender
 
 DRIVER = """
 import sys
-from transcf import create, load, synthesize
+from pathlib import Path
+from transcf import create, synthesize
 from transcf.cluster import Cluster
 from transcf.training import FitOptions
 
 log = synthesize(users=600, items=900, interactions=12000, seed=3)
 options = FitOptions(
-    checkpoint=sys.argv[1], resume=True, checkpoint_seconds=0,
+    checkpoint=Path(sys.argv[1]), resume=True, checkpoint_seconds=0,
     cluster=Cluster(workers=3, threads=1), on_epoch=lambda epoch: print(epoch.number, flush=True),
 )
 model = create("transcf-translation", dim=16, epochs=4, recency=2.0).fit(log, options=options)

@@ -42,7 +42,7 @@ def searched(split: Split, tmp_path_factory: pytest.TempPathFactory) -> Tuning:
 
 
 def test_the_grid_finds_what_brute_force_finds(split: Split) -> None:
-    values = ([50, 100, 200, 400, 1000], [0.0, 10.0, 20.0, 50.0, 100.0])
+    values = ([20, 50, 100, 200, 400, 1000], [0.0, 3.0, 10.0, 20.0, 50.0, 100.0])
     judge = Validation.of(split, "strict", metric="H@5")
     untimed = {"recency": 0.0, "history_recency": None, "trend": 0.0, "half_life": None}
     figures = {
@@ -53,7 +53,7 @@ def test_the_grid_finds_what_brute_force_finds(split: Split) -> None:
         for s in values[1]
     }
     found = tune(split, "itemknn", metric="H@5", protocol="strict", sampler="grid", params=untimed)
-    assert len(found.trials) == 25 + ((100, 20.0) not in figures)
+    assert len(found.trials) == 36 + ((100, 20.0) not in figures)
     assert found.best.figure == max(figures.values())
     best = create("itemknn", **found.best_params)
     assert judge(best.fit(split.train)) == found.best.figure

@@ -128,7 +128,7 @@ def solver_of(
         bias_regularization=0, rank_share=0.3,
     )  # fmt: skip
     room = -(-len(problem.active_items) // blocks) * LANES * 4
-    solver = kind(problem, settings, block_bytes=room)
+    solver = kind(problem, settings, outline=kind.outline(problem, settings, room))
     assert len(solver._dealer.strata.starts) == blocks + 1
     return solver
 

@@ -64,7 +64,7 @@ def test_nothing_is_tried_twice_and_a_small_space_ends() -> None:
         while (setting := search.ask()) is not None:
             numbers.append(setting.get("n_neighbors", 100))
             search.tell(Tried(setting, "complete", 0.0))
-        assert sorted(numbers) == [50, 100, 200, 400, 1000]
+        assert sorted(numbers) == [20, 50, 100, 200, 400, 1000]
     budget = {"trials": 100, "sampler": "tpe", "space": "paper"}
     search = Search("cml", budget, fixed={"dim": 8, "margin": 1.0, "learning_rate": 0.1})
     asked = list(iter(search.ask, None))

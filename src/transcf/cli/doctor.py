@@ -15,13 +15,15 @@ from transcf.threads import thread_count
 #: Packages that the library itself needs, and modules that each extra brings.
 _PACKAGES = ("numpy", "scipy", "polars", "numba", "safetensors", "typer", "rich")
 EXTRAS = {
+    "cluster": ("ray",),
     "hdf5": ("h5py",),
     "index": ("faiss",),
-    "serve": ("fastapi", "uvicorn", "prometheus_client", "psycopg"),
     "lancedb": ("lancedb",),
     "neural": ("torch",),
     "pgvector": ("psycopg", "pgvector"),
-    "plots": ("matplotlib",),
+    "plots": ("matplotlib", "sklearn"),
+    "serve": ("fastapi", "uvicorn", "prometheus_client", "psycopg", "plotly", "httpx"),
+    "tune": ("optuna", "psycopg", "sklearn"),
 }
 
 

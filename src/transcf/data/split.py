@@ -99,14 +99,7 @@ class Split:
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from other splits: all three parts and the candidates.
-
-        Example:
-            >>> from transcf import leave_one_out, synthesize
-            >>> log = synthesize()
-            >>> leave_one_out(log).digest == leave_one_out(log).digest
-            True
-        """
+        """What tells it from other splits: all three parts and the candidates."""
         from transcf.data.digests import digest_of_candidates
 
         parts = [part.digest for part in (self.train, self.validation, self.test)]

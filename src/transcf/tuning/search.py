@@ -61,7 +61,7 @@ class Search:
         >>> while (setting := search.ask()) is not None:
         ...     search.tell(Tried(setting, "complete", -setting.get("regularization", 500.0)))
         >>> search.best.setting
-        {'regularization': 50.0}
+        {'regularization': 3.0}
     """
 
     def __init__(

@@ -93,9 +93,9 @@ def tune(
     Example:
         >>> from transcf import synthesize, tune
         >>> log = synthesize(users=200, items=60, interactions=3000, seed=1)
-        >>> found = tune(log, "ease", trials=4, sampler="grid")
+        >>> found = tune(log, "ease", trials=6, sampler="grid")
         >>> found.best_params["regularization"], found.table()["regularization"].to_list()
-        (100.0, [300.0, 50.0, 100.0, 300.0])
+        (100.0, [300.0, 3.0, 10.0, 30.0, 100.0, 300.0])
     """
     _check_numbers(jobs, minutes)
     budget = Budget(trials, sampler, space)
