@@ -110,7 +110,7 @@ def test_help_of_studies_names_them_and_shows_a_file_that_is_one(command: Comman
     text = command("study", "--help").stdout
     assert ",".join(STUDIES) in "".join(text.split())  # lines may end at a hyphen
     lines = [line.strip() for line in text.splitlines()]
-    assert all(line in lines for line in FORMAT.splitlines() if line)
+    assert all(line.strip() in lines for line in FORMAT.splitlines() if line)
     study = Study.from_dict(tomllib.loads(FORMAT))
     assert study.models[0].choices() == [{"learning_rate": 0.02}, {"learning_rate": 0.05}]
     known = set(re.findall(r"^\[?\[?([a-z_]+)", FORMAT, re.MULTILINE))
