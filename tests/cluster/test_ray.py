@@ -53,7 +53,6 @@ def check_same(found: Recommender[Any], expected: Recommender[Any]) -> None:
     assert arrays.keys() == found.learned_.arrays().keys()
     for name, array in found.learned_.arrays().items():
         assert np.array_equal(array, arrays[name]), name
-    assert found.history_["loss"].equals(expected.history_["loss"])
 
 
 def workers() -> list[int]:
@@ -78,6 +77,7 @@ def test_two_workers_one_of_whom_is_killed(log: Interactions, alone: Recommender
     options = FitOptions(cluster=Cluster(workers=2, threads=1), on_epoch=kill_one)
     found = create("transcf-translation", **SETTINGS).fit(log, options=options)
     check_same(found, alone)
+    assert found.history_["loss"].equals(alone.history_["loss"])
     report = found.report_["cluster"]
     assert (report["workers"], report["restarts"]) == (2, 1)
     assert report["sent_bytes"] > 0

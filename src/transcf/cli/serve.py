@@ -71,9 +71,9 @@ def serve(
         _run(ServiceSettings(shop.model, events, shop.items, token_file), address)
 
 
-def _run(settings: ServiceSettings, address: Address) -> None:
+def _run(service: ServiceSettings, address: Address) -> None:
     from transcf.serving import server
 
     name = f"[{address.host}]" if ":" in address.host else address.host
-    words = f"Serving {settings.model} at http://{name}:{address.port}/ (Ctrl-C ends it)"
-    server.run(settings, address, lambda: typer.echo(words))
+    words = f"Serving {service.model} at http://{name}:{address.port}/ (Ctrl-C ends it)"
+    server.run(service, address, lambda: typer.echo(words))
