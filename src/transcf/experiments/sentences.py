@@ -12,6 +12,8 @@ from transcf.experiments.results import Entry, Outcome, Results
 
 #: How a figure of ours stands to a published one.
 Verdict: TypeAlias = Literal["reached", "within two standard errors", "below"]
+#: Figures that a sentence names one by one.
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,9 @@ def _shortfalls(beside: Sequence[Beside]) -> str:
 
 
 def _named(beside: Sequence[Beside]) -> str:
+    """Name a few figures one by one, more of them by their models; a table has them all."""
+    if len(beside) > _FEW:
+        return "of " + listed(list(dict.fromkeys(one.model for one in beside)))
     return "; ".join(
         f"{one.model}, {one.metric} on {one.outcome}: {one.ours:.4f} against {one.published:.4f}"
         for one in beside
