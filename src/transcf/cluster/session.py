@@ -48,14 +48,28 @@ class Session:
                     "(`ray start --head`), or leave the address out."
                 ) from problem
             return
-        self.ray.init(
-            address="local",
-            num_cpus=processors,
-            include_dashboard=False,
-            _node_ip_address=LOOPBACK,
-            log_to_driver=False,
-            logging_level="error",
-        )
+        self._start_here(processors)
+
+    def _start_here(self, processors: int, attempts: int = 2) -> None:
+        """Start a cluster on loopback; a busy machine may need more than Ray's patience."""
+        for attempt in range(1, attempts + 1):
+            try:
+                self.ray.init(
+                    address="local",
+                    num_cpus=processors,
+                    include_dashboard=False,
+                    _node_ip_address=LOOPBACK,
+                    log_to_driver=False,
+                    logging_level="error",
+                )
+                return
+            except Exception as problem:  # Ray raises nothing more telling
+                self.ray.shutdown()
+                if attempt == attempts:
+                    raise UnsupportedError(
+                        f"Ray does not start on this machine ({problem}): see its log in /tmp/ray, "
+                        "or train without a cluster."
+                    ) from problem
 
     def close(self) -> None:
         """Leave the cluster, and end it if it was started here."""
