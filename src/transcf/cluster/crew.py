@@ -10,9 +10,9 @@ import numpy as np
 from transcf.cluster.post import Post
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import average_users
-from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
+from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
-from transcf.learning.crew import Crew
+from transcf.learning.crew import Crew, RunRounds
 
 #: Parts of the items for each worker, so that all work while sums pass from one to the next.
 _CHUNKS = 4
@@ -59,21 +59,13 @@ class ClusterCrew(Crew):
                 part[:] = post.receive((exchange, "mean", c))
 
     def run_rounds(
-        self,
-        rates: Any,
-        rows: PackedRows[Any],
-        dim: int,
-        strata: Strata,
-        user_samples: Array,
-        rounds: Rounds,
-        totals: Array,
+        self, run: RunRounds, rows: PackedRows[Any], strata: Strata, rounds: Rounds
     ) -> None:
         """Run rounds one by one; a block goes on to the worker whose group meets it next."""
         travel = _Travel(self._post, self._shares, rows, strata, rounds, self._next())
         for r in range(rounds.begin, rounds.end):
             travel.receive(r)
-            one = rounds._replace(begin=r, end=r + 1)
-            run_rounds(rates, rows, dim, strata, user_samples, one, totals)
+            run(rounds._replace(begin=r, end=r + 1))
             travel.send(r)
         travel.share_all()
 

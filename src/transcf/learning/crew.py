@@ -6,14 +6,18 @@ alone; that of a cluster (`transcf.cluster`) gives the same answers to the last 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import average_users, clear_means
-from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
+from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
+
+#: Runs some rounds with the groups that a process has.
+RunRounds: TypeAlias = Callable[[Rounds], None]
 
 
 class Crew:
@@ -27,17 +31,17 @@ class Crew:
         average_users(rows.users, rows.items, dim, strata, item_share)
 
     def run_rounds(
-        self,
-        rates: Any,
-        rows: PackedRows[Any],
-        dim: int,
-        strata: Strata,
-        user_samples: Array,
-        rounds: Rounds,
-        totals: Array,
+        self, run: RunRounds, rows: PackedRows[Any], strata: Strata, rounds: Rounds
     ) -> None:
-        """Run rounds, after which all item rows are those that everybody left behind."""
-        run_rounds(rates, rows, dim, strata, user_samples, rounds, totals)
+        """Run rounds, after which all item rows are those that everybody left behind.
+
+        Args:
+            run: Runs some of them with the own groups, and changes the rows.
+            rows: What it changes.
+            strata: Whose blocks are in the rows.
+            rounds: Which ones.
+        """
+        run(rounds)
 
     def all_of(self, own: Array) -> tuple[Array, slice]:
         """Put together what every process has, in the order of their groups.

@@ -10,6 +10,7 @@ are dealt anew in every epoch, each pair of items still meets as often as any ot
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.pairwise import HingeExtra, HingeRates, LogisticRates, NoExtra
 from transcf.kernels.ranked_draws import RankedRates, Rankings
-from transcf.kernels.rounds import PackedRows, Rounds
+from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import padded_width, unpadded
 from transcf.learning.crew import Crew, sums_of
 from transcf.learning.families import TripleSettings
@@ -99,12 +100,15 @@ class PairwiseSolver(ABC, Generic[S]):
             rounds = Rounds(
                 self._settings.random_state, number, begin, end, self._outline.first_group
             )
-            self._crew.run_rounds(
-                rates, rows, self._dim, strata, self._samples_per_item, rounds, totals
-            )
+            run = partial(self._run, rates, rows, totals)
+            self._crew.run_rounds(run, rows, strata, rounds)
         loss, triples = sums_of(self._crew.all_of(totals)[0])
         self._unpack(order, triples)
         return EpochStats(loss / max(1, triples), triples)
+
+    def _run(self, rates: Any, rows: PackedRows[Any], totals: Array, rounds: Rounds) -> None:
+        strata, samples = self._dealer.strata, self._samples_per_item
+        run_rounds(rates, rows, self._dim, strata, samples, rounds, totals)
 
     # -- what a subclass decides -------------------------------------------------------------
 

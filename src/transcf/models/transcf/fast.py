@@ -15,7 +15,7 @@ import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import average_items, push_to_users
-from transcf.kernels.rounds import PackedRows, Rounds
+from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
 from transcf.learning.crew import Crew, sums_of
@@ -124,12 +124,16 @@ class FastSolver(Solver):
         n_blocks = len(strata.starts) - 1
         totals = np.zeros((len(strata.visits) - 1, 3))
         cuts = np.unique(np.linspace(0, n_blocks, self._renewals + 1).astype(np.int64))
+
+        def run(some: Rounds) -> None:
+            run_rounds(rates, rows, dim, strata, user_samples, some, totals)
+
         for begin, end in pairwise(cuts.tolist()):
             average_items(rows.users, rows.items, dim, problem.user_indptr, places, user_share)
             self._crew.average_users(rows, dim, strata, item_share)
             mixed.renew(rows)
             rounds = Rounds(settings.random_state, number, begin, end, self._outline.first_group)
-            self._crew.run_rounds(rates, rows, dim, strata, user_samples, rounds, totals)
+            self._crew.run_rounds(run, rows, strata, rounds)
             mixed.push(rows)
             push_to_users(
                 rows.users, rows.items, dim, problem.user_indptr, places, item_share, rates.bound
