@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
 from transcf.errors import DataError, MissingExtraError, ParameterError
+from transcf.experiments.tuning.seats import seat
 from transcf.tuning.search import Search, Tried
 from transcf.tuning.tpe import distributions, frozen, quietly
 
@@ -29,20 +31,19 @@ class Record:
         storage: Name of a SQLite file, or a URL.
         name: Of the study.
         about: All that figures depend on; a study of another kind is refused.
-        search: Whose space it is.
 
     Raises:
         ParameterError: A study of this name is about something else.
         DataError: The database does not answer.
     """
 
-    def __init__(self, storage: str, name: str, about: Mapping[str, Any], search: Search) -> None:
+    def __init__(self, storage: str, name: str, about: Mapping[str, Any]) -> None:
         """Open the database, and the study in it."""
-        self._distributions = distributions(search.space, search.usual)
-        self._usual = search.usual
+        self._read, self._own = 0, list[Tried]()
         with quietly():
             try:
                 database = RDBStorage(_url(storage))
+                self._engine = database.engine
                 self._study = optuna.create_study(
                     storage=database, study_name=name, direction="maximize", load_if_exists=True
                 )
@@ -61,17 +62,30 @@ class Record:
                 "study (--study), or another database."
             )
 
-    def add(self, tried: Tried) -> None:
-        """Write a finished trial down."""
+    @contextmanager
+    def seat(self) -> Iterator[int]:
+        """Give the number of this process among those at the study, for the length of the block."""
+        with seat(self._engine, self._study.study_name) as place:
+            yield place
+
+    def add(self, tried: Tried, search: Search) -> None:
+        """Write a finished trial of a search down."""
+        whole = distributions(search.space, search.usual)
         # One attribute: Optuna writes several, and figures of epochs, by some queries for each.
-        trial = frozen(replace(tried, curve={}), self._usual, self._distributions)
+        trial = frozen(replace(tried, curve={}), search.usual, whole)
         trial.user_attrs = {_ABOUT: {**asdict(tried), "curve": list(tried.curve.items())}}
+        self._own.append(tried)
         with quietly():
             self._study.add_trial(trial)
 
-    def trials(self) -> list[Tried]:
-        """Return what was finished, in order."""
-        return [_tried(trial) for trial in self._study.get_trials(deepcopy=False)]
+    def news(self) -> list[Tried]:
+        """Return what others finished since the last time, in order; first, all that is there."""
+        trials = self._study.get_trials(deepcopy=False)
+        fresh = [_tried(trial) for trial in trials[self._read :]]
+        self._read = len(trials)
+        found = [tried for tried in fresh if tried not in self._own]
+        self._own = [tried for tried in self._own if tried not in fresh]
+        return found
 
 
 def _tried(trial: FrozenTrial) -> Tried:
