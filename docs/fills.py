@@ -9,7 +9,7 @@ What is filled stands in a comment, and what comes of it behind the comment:
     -->
     <!-- end -->
 
-`{FILE:PATH:FORMAT}` is a figure of docs/results/FILE.json. The steps of a path are keys, places from
+`{FILE:PATH:FORMAT}` is a figure of docs/results/FILE.json. Steps of a path are keys, places from
 0 on, or key=value (several with & between them), which finds the only entry of a list that has
 them. The format is Python's; figures below 1 lose the 0 before the point, as in all tables.
 """
