@@ -11,6 +11,7 @@ from typing import Any
 import optuna
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial
+from sqlalchemy import event, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from transcf.errors import DataError, MissingExtraError, ParameterError
@@ -20,6 +21,10 @@ from transcf.tuning.tpe import distributions, frozen, quietly
 
 #: Where the record says what a study is about, and all about a trial.
 _ABOUT = "transcf"
+#: How many trials a study has.
+_COUNT = text(
+    "SELECT COUNT(*) FROM trials JOIN studies USING (study_id) WHERE studies.study_name = :name"
+)
 
 
 class Record:
@@ -43,6 +48,9 @@ class Record:
         with quietly():
             try:
                 database = RDBStorage(_url(storage))
+                if database.engine.dialect.name == "sqlite":
+                    event.listen(database.engine, "connect", _write_ahead)
+                    database.engine.dispose()  # connections of before
                 self._engine = database.engine
                 self._study = optuna.create_study(
                     storage=database, study_name=name, direction="maximize", load_if_exists=True
@@ -80,12 +88,23 @@ class Record:
 
     def news(self) -> list[Tried]:
         """Return what others finished since the last time, in order; first, all that is there."""
+        # Optuna asks six times where one question will mostly do.
+        with self._engine.connect() as link:
+            count = link.execute(_COUNT, {"name": self._study.study_name}).scalar()
+        if count == self._read + len(self._own):
+            return []
         trials = self._study.get_trials(deepcopy=False)
         fresh = [_tried(trial) for trial in trials[self._read :]]
         self._read = len(trials)
         found = [tried for tried in fresh if tried not in self._own]
         self._own = [tried for tried in self._own if tried not in fresh]
         return found
+
+
+def _write_ahead(link: Any, _: object) -> None:
+    """Let SQLite write what is new to a log: several times as fast, and as safe from kills."""
+    link.execute("PRAGMA journal_mode=WAL")
+    link.execute("PRAGMA synchronous=NORMAL")
 
 
 def _tried(trial: FrozenTrial) -> Tried:
