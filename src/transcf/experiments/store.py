@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from math import nan
 from pathlib import Path
@@ -214,7 +215,12 @@ def _checksum(content: bytes) -> str:
 
 
 def _versions() -> dict[str, str]:
-    return {name: version(name) for name in _LIBRARIES if name in sys.modules}
+    return {name: _version(name) for name in _LIBRARIES if name in sys.modules}
+
+
+@cache
+def _version(library: str) -> str:
+    return version(library)  # reads a file
 
 
 def _read_table(path: Path, checksum: str) -> pl.DataFrame:
