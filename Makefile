@@ -91,7 +91,7 @@ study-times: $(CORE)  ## What weights of events and trend give to EASE, ItemKNN 
 	$(BIN)/transcf study times
 
 study-mixture: $(CORE)  ## The mixture with its defaults, and without translations, three seeds.
-	$(TRANSCF) study mixture
+	$(BIN)/transcf study mixture
 
 study-translations: $(CORE)  ## Every form of TransCF, with and without translations, five seeds.
 	$(BIN)/transcf study translations
