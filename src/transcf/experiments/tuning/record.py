@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -12,7 +13,7 @@ import optuna
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial
 from sqlalchemy import event, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from transcf.errors import DataError, MissingExtraError, ParameterError
 from transcf.experiments.tuning.seats import seat
@@ -21,6 +22,8 @@ from transcf.tuning.tpe import distributions, frozen, quietly
 
 #: Where the record says what a study is about, and all about a trial.
 _ABOUT = "transcf"
+#: Seconds in which somebody else has made the tables of a database.
+_PAUSE = 1.0
 #: How many trials a study has.
 _COUNT = text(
     "SELECT COUNT(*) FROM trials JOIN studies USING (study_id) WHERE studies.study_name = :name"
@@ -47,10 +50,7 @@ class Record:
         self._read, self._own = 0, list[Tried]()
         with quietly():
             try:
-                database = RDBStorage(_url(storage))
-                if database.engine.dialect.name == "sqlite":
-                    event.listen(database.engine, "connect", _write_ahead)
-                    database.engine.dispose()  # connections of before
+                database = _opened(_url(storage))
                 self._engine = database.engine
                 self._study = optuna.create_study(
                     storage=database, study_name=name, direction="maximize", load_if_exists=True
@@ -99,6 +99,19 @@ class Record:
         found = [tried for tried in fresh if tried not in self._own]
         self._own = [tried for tried in self._own if tried not in fresh]
         return found
+
+
+def _opened(url: str) -> RDBStorage:
+    """Open a database, which makes its tables; where others do so at the same time, once more."""
+    try:
+        database = RDBStorage(url)
+    except (IntegrityError, OperationalError):
+        time.sleep(_PAUSE)
+        database = RDBStorage(url)
+    if database.engine.dialect.name == "sqlite":
+        event.listen(database.engine, "connect", _write_ahead)
+        database.engine.dispose()  # connections of before
+    return database
 
 
 def _write_ahead(link: Any, _: object) -> None:
