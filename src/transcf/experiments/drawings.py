@@ -80,7 +80,7 @@ def curves_of(outcome: Outcome) -> list[Drawing]:
     drawn = []
     parts = -(-len(able) // SERIES)
     for start in range(0, len(able), SERIES):
-        part = f" ({start // SERIES + 1} of {parts})" if parts > 1 else ""
+        part = f", {start // SERIES + 1} of {parts}" if parts > 1 else ""
         series = {
             entry.name: (
                 [step["epoch"] for step in entry.curve],
@@ -95,7 +95,7 @@ def curves_of(outcome: Outcome) -> list[Drawing]:
         drawn.append(
             lines(
                 series,
-                title=f"Validation by epoch on {outcome.title}, first seed; the kept one ringed{part}",
+                title=f"Validation by epoch on {outcome.title}, first seed{part}; kept ones ringed",
                 x_axis="epoch",
                 y_axis="validation metric",
                 chosen=best,
