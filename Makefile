@@ -11,7 +11,7 @@ endif
 
 .PHONY: demo demo-serve test coverage fuzz browser docs-tables setup lint bench bench-baselines clean \
 	study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times \
-	study-translations study-side-information study-sparse study-defaults
+	study-mixture study-translations study-side-information study-sparse study-defaults
 .DEFAULT_GOAL := demo
 
 $(CORE): pyproject.toml
@@ -89,6 +89,9 @@ study-full-ranking: $(DEV)  ## Full ranking in time order, all with the same bud
 
 study-times: $(CORE)  ## What weights of events and trend give to EASE, ItemKNN and TransCF on MovieTweetings.
 	$(BIN)/transcf study times
+
+study-mixture: $(CORE)  ## The mixture with its defaults, and without translations, three seeds.
+	$(BIN)/transcf study mixture
 
 study-translations: $(CORE)  ## Every form of TransCF, with and without translations, five seeds.
 	$(BIN)/transcf study translations

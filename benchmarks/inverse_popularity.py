@@ -6,12 +6,13 @@ on the same log with a random event of each user held out in place of the author
 counts are broken at random, in expectation. The last column is the share of a held-out item's
 events that the split took out of training, mean over users.
 
-Run: python benchmarks/inverse_popularity.py [--datasets delicious ciao bookcrossing amazon]
+Run: python benchmarks/inverse_popularity.py [--datasets NAME ...] [--json]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 
 import numpy as np
 
@@ -40,29 +41,40 @@ def hit_rate(scores: Array, split: Split) -> float:
     return float(np.mean(hits))
 
 
+def measure(name: str) -> dict[str, float]:
+    """H@10 of counts on one dataset, and what the split took."""
+    split = open_split(name, "paper")
+    log = Interactions.joined(split.train, split.validation, split.test)
+    train, whole = (part.by_item.counts.astype(float) for part in (split.train, log))
+    random = draw_candidates(leave_one_out(log, "random"))
+    counts = random.train.by_item.counts.astype(float)
+    held = split.test.item_rows
+    return {
+        "rarest in train": hit_rate(-train, split),
+        "rarest in all": hit_rate(-whole, split),
+        "popularity": hit_rate(train, split),
+        "random: rarest": hit_rate(-counts, random),
+        "random: popularity": hit_rate(counts, random),
+        "events held out": float(np.mean(1 - train[held] / whole[held])),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     every = ["delicious", "ciao", "bookcrossing", "amazon"]
     parser.add_argument("--datasets", nargs="+", default=every, metavar="NAME")
-    columns = ("rarest in train", "rarest in all", "popularity")
-    print(f"{'H@10':14}" + "".join(f"{name:>17}" for name in columns), end="")
-    print(f"{'random: rarest':>17}{'popularity':>17}{'events held out':>17}")
-    for name in parser.parse_args().datasets:
-        split = open_split(name, "paper")
-        log = Interactions.joined(split.train, split.validation, split.test)
-        train, whole = (part.by_item.counts.astype(float) for part in (split.train, log))
-        random = draw_candidates(leave_one_out(log, "random"))
-        counts = random.train.by_item.counts.astype(float)
-        held = split.test.item_rows
-        figures = [
-            hit_rate(-train, split),
-            hit_rate(-whole, split),
-            hit_rate(train, split),
-            hit_rate(-counts, random),
-            hit_rate(counts, random),
-            float(np.mean(1 - train[held] / whole[held])),
-        ]
-        print(f"{name:14}" + "".join(f"{figure:17.4f}" for figure in figures), flush=True)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = {}
+    for name in options.datasets:
+        figures = found[name] = measure(name)
+        if options.json:
+            continue
+        if len(found) == 1:
+            print(f"{'H@10':14}" + "".join(f"{column:>20}" for column in figures))
+        print(f"{name:14}" + "".join(f"{value:20.4f}" for value in figures.values()), flush=True)
+    if options.json:
+        print(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ several, with + between them, are put together. What may follow, all of it optio
     best         yes marks the best of each column
     digits       behind the point; 4 unless given
 
+What is between `<!-- fill:` and `<!-- end -->` is filled with single figures: see docs/fills.py.
 With `--check` nothing is written: it ends with code 1 and names the files that differ.
 """
 
@@ -33,6 +34,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
+
+from fills import filled, shown
 
 from transcf.errors import ParameterError, TransCFError
 from transcf.experiments.results import Entry, Outcome, Results
@@ -191,11 +194,7 @@ def _published(spec: Spec, entry: Entry, metric: str) -> str:
 
 
 def _number(spec: Spec, value: float | None) -> str:
-    """Without the 0 before the point, as the documentation has it."""
-    if value is None:
-        return ""
-    text = f"{value:.{spec.options.get('digits', '4')}f}"
-    return re.sub(r"^(-?)0\.", r"\1.", text)
+    return "" if value is None else shown(value, f".{spec.options.get('digits', '4')}f")
 
 
 def _title(spec: Spec, dataset: str, protocol: str) -> str:
@@ -214,7 +213,7 @@ def _entries(outcomes: Sequence[Outcome], dataset: str, protocol: str) -> dict[s
 
 
 def renewed(text: str, folder: Path) -> str:
-    """Return a page with its tables made anew, each with the command that it comes from."""
+    """Return a page with its tables made anew, each with its command, and its figures filled in."""
 
     def table(found: re.Match[str]) -> str:
         spec = Spec.parse(found["spec"])
@@ -225,7 +224,7 @@ def renewed(text: str, folder: Path) -> str:
 
     if len(_BLOCK.findall(text)) != text.count(_BEGIN):
         raise ParameterError("A table has no <!-- end -->, or more than one line at its beginning.")
-    return _BLOCK.sub(table, text)
+    return filled(_BLOCK.sub(table, text), folder)
 
 
 def main(words: Sequence[str]) -> int:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def tables() -> ModuleType:
+    __import__("sys").path.append(str(ROOT / "docs"))  # as for a program that is run there
     spec = importlib.util.spec_from_file_location("docs_tables", ROOT / "docs" / "tables.py")
     module = importlib.util.module_from_spec(spec)
     __import__("sys").modules["docs_tables"] = module  # its dataclass looks itself up there
@@ -73,3 +74,20 @@ def test_figures_of_a_table_can_stand_in_one_cell(tables, folder: Path) -> None:
 def test_what_there_is_not_is_named(tables, folder: Path, spec: str, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         tables.renewed(page(spec), folder)
+
+
+def fill(text: str, content: str) -> str:
+    return f"Before.\n\n<!-- fill:\n{text}\n-->\n{content}<!-- end -->\n"
+
+
+def test_figures_are_filled_into_text(tables, folder: Path) -> None:
+    facts = {"speed": [{"what": "a b", "at": 2, "ratio": 0.512}, {"what": "a b", "at": 3}]}
+    (folder / "facts.json").write_text(json.dumps(facts))
+    text = "| so | {facts:speed/what=a b&at=2/ratio:.2f} | {facts:speed/1/at:} |"
+    made = tables.renewed(fill(text, "| old |\n"), folder)
+    assert made == fill(text, "| so | .51 | 3 |\n")
+    for path in ("speed/what=c", "speed/what=a b", "speed/7", "slow", "speed/0/at/more"):
+        with pytest.raises(ParameterError, match=r"facts.json has no"):
+            tables.renewed(fill(f"{{facts:{path}:}}", ""), folder)
+    with pytest.raises(ParameterError, match="no --> on a line"):
+        tables.renewed("<!-- fill:\nsomething\n", folder)

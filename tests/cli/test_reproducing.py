@@ -53,6 +53,8 @@ def test_a_table_is_run_once_and_its_runs_can_be_looked_at(
     content = json.loads(command(*words, "--json").stdout)
     assert content["datasets"][0]["published"] == small.published(small.datasets[0].name)
     assert [entry["tried"] for entry in content["datasets"][0]["models"]] == [1, 1, 4]
+    some = json.loads(command(*words, "--models", "ease,bpr", "--json").stdout)["datasets"][0]
+    assert some["models"] == content["datasets"][0]["models"][1:]
 
     listed = json.loads(command("runs", "list", *kept, "--json").stdout)
     assert sorted(entry["model"] for entry in listed) == ["bpr"] * 2 + ["ease"] * 5 + ["popularity"]

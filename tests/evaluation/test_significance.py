@@ -9,7 +9,7 @@ from scipy import stats
 
 from transcf.errors import EvaluationError
 from transcf.evaluation import Evaluation, paired_tests, summarize_seeds
-from transcf.evaluation.significance import holm, paired_bootstrap
+from transcf.evaluation.significance import bootstrap, holm, resampled_means
 
 
 def evaluation(name: str, values: np.ndarray, **changes: str) -> Evaluation:
@@ -20,7 +20,8 @@ def evaluation(name: str, values: np.ndarray, **changes: str) -> Evaluation:
 
 def test_the_bootstrap_interval_is_the_normal_one_for_many_users() -> None:
     difference = np.random.default_rng(0).normal(0.1, 1.0, 4000)
-    low, high, p = paired_bootstrap(difference, 4000, seed=1)
+    drawn = resampled_means(difference[:, None], 4000, seed=1)[:, 0]
+    low, high, p = bootstrap(drawn, difference.mean())
     error = stats.sem(difference)
     assert low == pytest.approx(difference.mean() - 1.96 * error, abs=0.1 * error)
     assert high == pytest.approx(difference.mean() + 1.96 * error, abs=0.1 * error)
@@ -96,11 +97,12 @@ def test_the_seed_decides_the_bootstrap_and_nothing_else_does() -> None:
     assert table["model_a"].to_list() == ["a (1)", "a (1)", "a (2)"]
 
 
-def test_drawing_distinct_values_is_drawing_users() -> None:
+def test_drawing_distinct_lines_is_drawing_users() -> None:
     """The quick way of resampling has the mean and spread of the plain one."""
-    values = np.random.default_rng(0).integers(-1, 2, 300).astype(float)
-    low, high, _ = paired_bootstrap(values, 20_000, seed=3)
+    values = np.random.default_rng(0).integers(-1, 2, (300, 2)).astype(float)
+    drawn = resampled_means(values, 20_000, seed=3)
     rng = np.random.default_rng(7)
     plain = values[rng.integers(300, size=(20_000, 300))].mean(axis=1)
-    spread = values.std() / np.sqrt(300)
-    assert [low, high] == pytest.approx(np.percentile(plain, [2.5, 97.5]), abs=0.06 * spread)
+    for quick, slow in ((drawn[:, 0], plain[:, 0]), (drawn @ [1, -1], plain @ [1, -1])):
+        asked = np.percentile(slow, [2.5, 97.5])
+        assert np.percentile(quick, [2.5, 97.5]) == pytest.approx(asked, abs=0.06 * slow.std())

@@ -51,6 +51,9 @@ def reproduce(
     datasets: Annotated[
         str | None, typer.Option(help="Only these of its datasets, with commas between them.")
     ] = None,
+    models: Annotated[
+        str | None, typer.Option(help="Only these of its models, by the names in its table.")
+    ] = None,
     budget: Annotated[str, typer.Option(help="quick or full.")] = "full",
     protocols: Annotated[
         str | None,
@@ -94,7 +97,12 @@ def reproduce(
 
     check_files(report, results)
     plan = load_table(
-        table, budget, datasets=_listed(datasets), protocols=_listed(protocols), seeds=seeds
+        table,
+        budget,
+        datasets=_listed(datasets),
+        models=_listed(models),
+        protocols=_listed(protocols),
+        seeds=seeds,
     )
     kept = open_store(store)
     total = sum(len(plan.under(by, data)) for data in plan.datasets for by in plan.by(data))

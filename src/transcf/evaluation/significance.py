@@ -19,6 +19,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 LEVEL = 0.05
 #: Numbers that bootstrap draws may take up at once.
 _DRAWS_AT_ONCE = 4_000_000
+#: Drawing how often a line comes up costs as much as drawing so many users.
+_COST_OF_A_KIND = 10
+#: What means of equal figures may differ by.
+_SLACK = 1e-12
 
 
 def paired_tests(
@@ -34,7 +38,7 @@ def paired_tests(
     Args:
         results: Evaluations under the same rules on the same users.
         metric: A metric that each user has a value of.
-        resamples: Bootstrap samples of users for each pair.
+        resamples: Bootstrap samples of users, the same for all pairs.
         confidence: Level of the interval.
         random_state: Seed of the bootstrap.
 
@@ -56,23 +60,25 @@ def paired_tests(
         ('ease', 'popularity', True)
     """
     _check(results, metric, resamples, confidence)
-    values = [result.per_user[metric].to_numpy().astype(np.float64) for result in results]
+    columns = [result.per_user[metric].to_numpy().astype(np.float64) for result in results]
+    values = np.stack(columns, axis=1)
     names = number_repeats(result.model for result in results)
+    means = values.mean(axis=0)
+    drawn = resampled_means(values, resamples, random_state)
     lines = []
     for a, b in combinations(range(len(results)), 2):
-        differences = values[a] - values[b]
-        low, high, p_bootstrap = paired_bootstrap(
-            differences, resamples, confidence=confidence, seed=random_state
-        )
+        differences = columns[a] - columns[b]
+        difference = float(differences.mean())
+        low, high, p_bootstrap = bootstrap(drawn[:, a] - drawn[:, b], difference, confidence)
         lines.append(
             {
                 "model_a": names[a],
                 "model_b": names[b],
                 "metric": metric,
                 "users": len(differences),
-                "mean_a": float(values[a].mean()),
-                "mean_b": float(values[b].mean()),
-                "difference": float(differences.mean()),
+                "mean_a": float(means[a]),
+                "mean_b": float(means[b]),
+                "difference": difference,
                 "ci_low": low,
                 "ci_high": high,
                 "p_bootstrap": p_bootstrap,
@@ -101,36 +107,50 @@ def holm(p_values: npt.ArrayLike) -> Floats:
     return corrected
 
 
-def paired_bootstrap(
-    differences: Floats, resamples: int, *, confidence: float = 0.95, seed: int = 0
-) -> tuple[float, float, float]:
-    """Interval of the mean difference and a two-sided p-value, by drawing users anew.
+def bootstrap(drawn: Floats, mean: float, confidence: float = 0.95) -> tuple[float, float, float]:
+    """Interval of a mean difference and a two-sided p-value, of samples of users drawn anew.
 
     The p-value is the share of samples whose mean, moved to be centred at zero, is at least as
     far from it as the mean that was found (the found one counts as a sample, so it is never 0).
+
+    Args:
+        drawn: (resamples,) differences of means in the samples.
+        mean: The difference that was found.
+        confidence: Level of the interval.
     """
-    mean = float(differences.mean())
-    means = _resampled_means(differences, resamples, np.random.default_rng(seed))
     tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(means, [tail, 100 - tail])
+    low, high = np.percentile(drawn, [tail, 100 - tail])
     # A hair of slack: equal sums may differ in their last bits.
-    far = np.abs(means - mean) >= abs(mean) * (1 - 1e-12)
-    return float(low), float(high), float((1 + far.sum()) / (1 + resamples))
+    far = np.abs(drawn - mean) >= abs(mean) - _SLACK
+    return float(low), float(high), float((1 + far.sum()) / (1 + len(drawn)))
 
 
-def _resampled_means(values: Floats, resamples: int, rng: np.random.Generator) -> Floats:
-    """Means of samples of users drawn with replacement: (resamples,).
+def resampled_means(values: Floats, resamples: int, seed: int = 0) -> Floats:
+    """Means of samples of users drawn with replacement, the same users for all models.
 
-    Users with the same value are interchangeable, so it is enough to draw how often each distinct
-    value comes up; metrics at N have few of them.
+    Users with the same values are interchangeable, so that it is enough to draw how often each
+    distinct line comes up; of a few models at N there are few of them.
+
+    Args:
+        values: (users, models).
+        resamples: How many samples.
+        seed: Of the draws.
+
+    Returns:
+        (resamples, models).
     """
-    distinct, counts = np.unique(values, return_counts=True)
-    n = len(values)
-    means = np.empty(resamples)
-    step = max(1, _DRAWS_AT_ONCE // len(distinct))
+    distinct, kind, counts = np.unique(values, axis=0, return_inverse=True, return_counts=True)
+    rng, n, kinds = np.random.default_rng(seed), len(values), len(distinct)
+    means = np.empty((resamples, values.shape[1]))
+    step = max(1, _DRAWS_AT_ONCE // n)
     for start in range(0, resamples, step):
         size = min(step, resamples - start)
-        means[start : start + size] = rng.multinomial(n, counts / n, size) @ distinct / n
+        if kinds * _COST_OF_A_KIND < n:
+            times = rng.multinomial(n, counts / n, size)
+        else:
+            users = kind[rng.integers(n, size=(size, n))] + kinds * np.arange(size)[:, None]
+            times = np.bincount(users.ravel(), minlength=size * kinds).reshape(size, kinds)
+        means[start : start + size] = times @ distinct / n
     return means
 
 

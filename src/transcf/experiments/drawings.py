@@ -78,7 +78,9 @@ def curves_of(outcome: Outcome) -> list[Drawing]:
     """Validation by epoch of every model that has several; a few models in each figure."""
     able = [entry for entry in outcome.entries if len(entry.curve) > 1]
     drawn = []
+    parts = -(-len(able) // SERIES)
     for start in range(0, len(able), SERIES):
+        part = f", {start // SERIES + 1} of {parts}" if parts > 1 else ""
         series = {
             entry.name: (
                 [step["epoch"] for step in entry.curve],
@@ -93,7 +95,7 @@ def curves_of(outcome: Outcome) -> list[Drawing]:
         drawn.append(
             lines(
                 series,
-                title=f"Validation by epoch on {outcome.title}, first seed; the kept one ringed",
+                title=f"Validation by epoch on {outcome.title}, first seed{part}; kept ones ringed",
                 x_axis="epoch",
                 y_axis="validation metric",
                 chosen=best,

@@ -34,6 +34,7 @@ def load_table(
     budget: str = "full",
     *,
     datasets: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
     protocols: Sequence[str] | None = None,
     seeds: int | None = None,
 ) -> Study:
@@ -43,6 +44,7 @@ def load_table(
         name: One of `TABLES`.
         budget: One of `BUDGETS`.
         datasets: Which of its datasets; all unless given.
+        models: Which of its models, by the names in its table; all unless given.
         protocols: By which protocols; those of the study unless given.
         seeds: How many, where not as many as the budget says.
 
@@ -54,7 +56,7 @@ def load_table(
     for what, word, words in (("table", name, TABLES), ("budget", budget, BUDGETS)):
         if not is_word(word, words):
             raise ParameterError(f"There is no {what} {shown(word)}: use {', '.join(words)}.")
-    study = load_study(f"reproduce-{name}").only(datasets, None)
+    study = load_study(f"reproduce-{name}").only(datasets, models)
     trials, usual_seeds = BUDGETS[budget]
     return replace(
         study,

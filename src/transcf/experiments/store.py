@@ -10,7 +10,6 @@ An entry takes its name when it is whole, so that a kill loses at most the cell 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from math import nan
 from pathlib import Path
@@ -35,6 +35,7 @@ from transcf.data.locations import user_cache
 from transcf.errors import DataError, DivergenceError, ParameterError
 from transcf.evaluation import Evaluation
 from transcf.experiments.cells import Cell, Result
+from transcf.experiments.locks import locked
 
 _FORMAT = 1
 _HEAD, _USERS, _FULL = "run.json", "users.parquet", "full.parquet"
@@ -129,18 +130,8 @@ class Store:
         The system ends a claim with the process that has it, however that ends. Where files cannot
         be locked, everything is ours: two processes may run the same cell then, with one result.
         """
-        path = self.folder / _CLAIMS / f"{cell.key}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
-        try:
-            is_ours = _lock(handle, path)
-            try:
-                yield is_ours
-            finally:
-                if is_ours:
-                    path.unlink(missing_ok=True)  # while it is locked: nobody can hold it
-        finally:
-            os.close(handle)
+        with locked(self.folder / _CLAIMS / f"{cell.key}.lock") as is_ours:
+            yield is_ours
 
     def all_keys(self, prefix: str = "") -> list[str]:
         """Return the keys of all entries that begin with a text, sorted."""
@@ -219,26 +210,17 @@ def default_folder() -> Path:
     return Path(named) if named else user_cache() / "runs"
 
 
-def _lock(handle: int, path: Path) -> bool:
-    """Lock a file unless somebody else holds it, or has removed it meanwhile."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # no locks on this file system
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
-
-
 def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
 def _versions() -> dict[str, str]:
-    return {name: version(name) for name in _LIBRARIES if name in sys.modules}
+    return {name: _version(name) for name in _LIBRARIES if name in sys.modules}
+
+
+@cache
+def _version(library: str) -> str:
+    return version(library)  # reads a file
 
 
 def _read_table(path: Path, checksum: str) -> pl.DataFrame:

@@ -232,6 +232,7 @@ def scatter(
     y_axis: str,
     alt: str,
     labels: Sequence[tuple[float, float, str]] = (),
+    steps: Mapping[str, Points] | None = None,
     square: bool = False,
     size: float = 9.0,
 ) -> Drawing:
@@ -244,6 +245,7 @@ def scatter(
         y_axis: What goes up.
         alt: What the figure shows.
         labels: Text beside places: along, up, text.
+        steps: Lines that keep their height up to the next place, such as the best so far.
         square: Whether a unit is as long up as along, as maps need it.
         size: Of a point.
     """
@@ -259,12 +261,14 @@ def scatter(
                 alpha=0.75,
                 label=name,
             )
+        for name, (along, up) in (steps or {}).items():
+            axes.step(along, up, where="post", color=color("ink"), linewidth=1.2, label=name)
         for x, y, text in labels:
             axes.annotate(text, (x, y), xytext=(3, 3), textcoords="offset points", fontsize=7)
         if square:
             axes.set_aspect("equal", adjustable="datalim")
         _finish_axes(axes, x_axis, y_axis)
-        if len(groups) > 1:
+        if len(groups) + len(steps or {}) > 1:
             figure.legend(loc="outside lower center", ncols=3, markerscale=1.6)
         return finish(figure, title, alt)
 

@@ -55,6 +55,8 @@ class Search:
         start: Settings that stand in the place of the defaults.
         seed: Of the draws.
         timed: Whether events have times.
+        stream: Draws from 1 on are other ones, and leave the defaults to those of 0: for several
+            processes that search together.
 
     Example:
         >>> search = Search("ease", {"trials": 3, "sampler": "grid"})
@@ -73,6 +75,7 @@ class Search:
         start: Mapping[str, Any] | None = None,
         seed: int = 0,
         timed: bool = False,
+        stream: int = 0,
     ) -> None:
         """Find out what may be tried."""
         self.budget = Budget.of(budget)
@@ -82,11 +85,13 @@ class Search:
         self.usual = {name: usual[name] for name in self.space}
         self.history: list[Tried] = []
         self._pending: list[Mapping[str, Any]] = []
-        self._seed = seed
+        self._seed, self._stream = seed, stream
         self._known = set[str]()
         listed = self.budget.sampler == "grid"
         self._others: Iterator[dict[str, Any]] = (
-            grid_of(self.space) if listed else draws(self.space, seed)
+            grid_of(self.space, (seed, stream) if stream else None)
+            if listed
+            else draws(self.space, (seed, stream))
         )
         self._propose = _tpe() if self.budget.sampler == "tpe" and self.space else None
 
@@ -107,7 +112,7 @@ class Search:
         return setting
 
     def tell(self, tried: Tried) -> None:
-        """Take note of what came of a setting, proposed here or known from before."""
+        """Take note of what came of a setting, proposed here or known from elsewhere."""
         if tried.setting in self._pending:
             self._pending.remove(tried.setting)
         self._known.add(self._key(tried.setting))
@@ -119,11 +124,11 @@ class Search:
         self._known.discard(self._key(setting))
 
     def _next(self) -> dict[str, Any] | None:
-        if self._key({}) not in self._known:
+        if not self._stream and self._key({}) not in self._known:
             return {}
         for attempt in range(_ATTEMPTS) if self._propose is not None else ():
             number = len(self.history) + len(self._pending)
-            seed = [self._seed, number, attempt]
+            seed = [self._seed, number, attempt, self._stream]
             assert self._propose is not None
             setting = self._propose(self.space, self.usual, self.history, self._pending, seed)
             if self._key(setting) not in self._known:

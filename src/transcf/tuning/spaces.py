@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -152,8 +152,10 @@ def free_space(
     return {name: values for name, values in found.items() if name not in fixed}
 
 
-def grid_of(space: Space) -> Iterator[dict[str, Any]]:
-    """Yield every combination of values; ranges stand with their points.
+def grid_of(space: Space, seed: int | Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield every combination of values, in random order if there is a seed.
+
+    Ranges stand with their points.
 
     Example:
         >>> list(grid_of({"a": [1, 2], "b": Range(0.0, 1.0, points=(0.5,))}))
@@ -161,23 +163,20 @@ def grid_of(space: Space) -> Iterator[dict[str, Any]]:
     """
     listed = {name: _listed(values) for name, values in space.items()}
     total = math.prod(map(len, listed.values())) if listed else 0
-    return (_combination(listed, number) for number in range(total))
+    order = range(total) if seed is None else np.random.default_rng(seed).permutation(total)
+    return (_combination(listed, int(number)) for number in order)
 
 
-def draws(space: Space, seed: int) -> Iterator[dict[str, Any]]:
+def draws(space: Space, seed: int | Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yield random settings without repeats, until there are no others.
 
     Where all parameters have listed values (or points), these are the combinations of the grid in
     random order; else each parameter is drawn by itself.
     """
-    rng = np.random.default_rng(seed)
-    if not space:
-        return
     if all(isinstance(values, list) or values.points for values in space.values()):
-        listed = {name: _listed(values) for name, values in space.items()}
-        for number in rng.permutation(math.prod(map(len, listed.values()))).tolist():
-            yield _combination(listed, number)
+        yield from grid_of(space, seed)
         return
+    rng = np.random.default_rng(seed)
     drawn, repeats = set[tuple[Any, ...]](), 0
     while repeats < _PATIENCE:
         setting = {name: _draw(values, rng) for name, values in space.items()}

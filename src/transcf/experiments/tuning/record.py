@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,22 @@ from typing import Any
 import optuna
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import event, text
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from transcf.errors import DataError, MissingExtraError, ParameterError
+from transcf.experiments.tuning.seats import seat
 from transcf.tuning.search import Search, Tried
 from transcf.tuning.tpe import distributions, frozen, quietly
 
 #: Where the record says what a study is about, and all about a trial.
 _ABOUT = "transcf"
+#: Seconds in which somebody else has made the tables of a database.
+_PAUSE = 1.0
+#: How many trials a study has.
+_COUNT = text(
+    "SELECT COUNT(*) FROM trials JOIN studies USING (study_id) WHERE studies.study_name = :name"
+)
 
 
 class Record:
@@ -29,20 +39,19 @@ class Record:
         storage: Name of a SQLite file, or a URL.
         name: Of the study.
         about: All that figures depend on; a study of another kind is refused.
-        search: Whose space it is.
 
     Raises:
         ParameterError: A study of this name is about something else.
         DataError: The database does not answer.
     """
 
-    def __init__(self, storage: str, name: str, about: Mapping[str, Any], search: Search) -> None:
+    def __init__(self, storage: str, name: str, about: Mapping[str, Any]) -> None:
         """Open the database, and the study in it."""
-        self._distributions = distributions(search.space, search.usual)
-        self._usual = search.usual
+        self._read, self._own = 0, list[Tried]()
         with quietly():
             try:
-                database = RDBStorage(_url(storage))
+                database = _opened(_url(storage))
+                self._engine = database.engine
                 self._study = optuna.create_study(
                     storage=database, study_name=name, direction="maximize", load_if_exists=True
                 )
@@ -61,17 +70,54 @@ class Record:
                 "study (--study), or another database."
             )
 
-    def add(self, tried: Tried) -> None:
-        """Write a finished trial down."""
+    @contextmanager
+    def seat(self) -> Iterator[int]:
+        """Give the number of this process among those at the study, for the length of the block."""
+        with seat(self._engine, self._study.study_name) as place:
+            yield place
+
+    def add(self, tried: Tried, search: Search) -> None:
+        """Write a finished trial of a search down."""
+        whole = distributions(search.space, search.usual)
         # One attribute: Optuna writes several, and figures of epochs, by some queries for each.
-        trial = frozen(replace(tried, curve={}), self._usual, self._distributions)
+        trial = frozen(replace(tried, curve={}), search.usual, whole)
         trial.user_attrs = {_ABOUT: {**asdict(tried), "curve": list(tried.curve.items())}}
+        self._own.append(tried)
         with quietly():
             self._study.add_trial(trial)
 
-    def trials(self) -> list[Tried]:
-        """Return what was finished, in order."""
-        return [_tried(trial) for trial in self._study.get_trials(deepcopy=False)]
+    def news(self) -> list[Tried]:
+        """Return what others finished since the last time, in order; first, all that is there."""
+        # Optuna asks six times where one question will mostly do.
+        with self._engine.connect() as link:
+            count = link.execute(_COUNT, {"name": self._study.study_name}).scalar()
+        if count == self._read + len(self._own):
+            return []
+        trials = self._study.get_trials(deepcopy=False)
+        fresh = [_tried(trial) for trial in trials[self._read :]]
+        self._read = len(trials)
+        found = [tried for tried in fresh if tried not in self._own]
+        self._own = [tried for tried in self._own if tried not in fresh]
+        return found
+
+
+def _opened(url: str) -> RDBStorage:
+    """Open a database, which makes its tables; where others do so at the same time, once more."""
+    try:
+        database = RDBStorage(url)
+    except (IntegrityError, OperationalError):
+        time.sleep(_PAUSE)
+        database = RDBStorage(url)
+    if database.engine.dialect.name == "sqlite":
+        event.listen(database.engine, "connect", _write_ahead)
+        database.engine.dispose()  # connections of before
+    return database
+
+
+def _write_ahead(link: Any, _: object) -> None:
+    """Let SQLite write what is new to a log: several times as fast, and as safe from kills."""
+    link.execute("PRAGMA journal_mode=WAL")
+    link.execute("PRAGMA synchronous=NORMAL")
 
 
 def _tried(trial: FrozenTrial) -> Tried:

@@ -79,7 +79,8 @@ def tune(
         minutes: After so many no trial is started any more.
         prune: Whether to give up trials that are behind half of the others after as many epochs.
         storage: Database of what was tried: a SQLite file or a URL; None keeps no record. What is
-            on record is not tried again.
+            on record is not tried again; several processes may work on the same trials at a time,
+            each with proposals of its own.
         study: Name of the trials in it; unless given, one that follows from all they depend on.
         store: Folder of stored runs: trials that were run before are taken from there, whoever ran
             them, and those that run to their end are kept there; None runs everything.
@@ -108,18 +109,20 @@ def tune(
     bench = Bench(task, split, None if store is None else Store(store), name)
     bench.validation  # noqa: B018 - a metric that there is not is refused before the first fit
     timed = split.train.timestamps is not None
-    search = Search(task.model, budget, fixed=params, start=start, seed=seed, timed=timed)
-    record = None
-    if storage is not None:
-        about = _about(bench, budget)
-        study = study or f"{task.model}-{_digest(about)[:10]}"
-        record = _record(str(storage), study, about, search)
-    known = Tuning(
-        task.model, fixed, task.metric, search.history, search.space, search.usual, sampler,
-        study or "", str(storage or ""),
-    )  # fmt: skip
-    loop = _Loop(search, record, known, prune, minutes, on_trial)
-    interrupted = loop.run(bench, jobs)
+    about = _about(bench, budget)
+    study = "" if storage is None else study or f"{task.model}-{_digest(about)[:10]}"
+    record = None if storage is None else _record(str(storage), study, about)
+    with ExitStack() as stack:
+        stream = 0 if record is None else stack.enter_context(record.seat())
+        search = Search(
+            task.model, budget, fixed=params, start=start, seed=seed, timed=timed, stream=stream
+        )
+        known = Tuning(
+            task.model, fixed, task.metric, search.history, search.space, search.usual, sampler,
+            study, str(storage or ""),
+        )  # fmt: skip
+        loop = _Loop(search, record, known, prune, minutes, on_trial)
+        interrupted = loop.run(bench, jobs)
     return replace(known, trials=tuple(search.history), is_interrupted=interrupted)
 
 
@@ -142,8 +145,7 @@ class _Loop:
 
     def run(self, bench: Bench, jobs: int) -> bool:
         """Run trials until nothing is left to do; returns whether somebody ended it."""
-        for tried in [] if self._record is None else self._record.trials():
-            self._search.tell(tried)
+        self._catch_up()
         self._tell(self._known)
         try:
             if jobs == 1:
@@ -175,6 +177,7 @@ class _Loop:
     def _work(self, runner: Bench | Worker) -> None:
         while not self._is_over and (self._end is None or time.monotonic() < self._end):
             with self._lock:
+                self._catch_up()
                 setting = self._search.ask()
             if setting is None:
                 return
@@ -190,9 +193,14 @@ class _Loop:
     def _note(self, tried: Tried) -> None:
         with self._lock:
             if self._record is not None:
-                self._record.add(tried)
+                self._record.add(tried, self._search)
             self._search.tell(tried)
             self._tell(self._known)
+
+    def _catch_up(self) -> None:
+        """Take note of what is on record, and what other processes put there."""
+        for tried in [] if self._record is None else self._record.news():
+            self._search.tell(tried)
 
     def _is_behind(self, curve: Mapping[int, float]) -> bool:
         with self._lock:
@@ -206,12 +214,12 @@ def _saved(split: Split) -> Iterator[Path]:
         yield split.save(Path(folder) / "split")
 
 
-def _record(storage: str, study: str, about: Mapping[str, Any], search: Search) -> Record:
+def _record(storage: str, study: str, about: Mapping[str, Any]) -> Record:
     try:
         from transcf.experiments.tuning.record import Record
     except ImportError as error:
         raise MissingExtraError("A record of trials", "tune") from error
-    return Record(storage, study, about, search)
+    return Record(storage, study, about)
 
 
 def _about(bench: Bench, budget: Budget) -> dict[str, Any]:
