@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,22 +31,14 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-class Neighbours:
-    """Workers in threads of one process."""
+class Neighbour:
+    """A worker in a thread of the same process."""
 
-    def __init__(self, boxes: Sequence[Mailbox]) -> None:
-        self.peers = [_Neighbour(box) for box in boxes]
-
-    def wrap(self, array: Array) -> Array:
-        return array.copy()
-
-
-class _Neighbour:
     def __init__(self, box: Mailbox) -> None:
         self._box = box
 
-    def send(self, tag: Tag, message: Array) -> None:
-        self._box.put(tag, message.copy())
+    def send(self, tag: Tag, array: Array) -> None:
+        self._box.put(tag, array.copy())
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +70,7 @@ def train(name: str, log: Interactions, workers: int) -> dict[str, Array]:
             problem.part(users.start, users.stop),
             settings,
             outline=outline.part(shares[w], shares[w + 1]),
-            crew=ClusterCrew(Post(w, boxes[w], Neighbours(boxes)), shares),
+            crew=ClusterCrew(Post(w, boxes[w], [Neighbour(box) for box in boxes]), shares),
         )
         own.load_tensors(first | {"user_vectors": first["user_vectors"][users]})
         stats = [own.run_epoch(number) for number in (1, 2, 3)]

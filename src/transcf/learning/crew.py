@@ -1,4 +1,4 @@
-"""Who trains in rounds: one process with all groups of users, or several that pass blocks on.
+"""Who trains: one process with all groups of users, or several that pass blocks on.
 
 Solvers ask their crew for whatever needs users of other processes. `Crew` is the process that works
 alone; that of a cluster (`transcf.cluster`) gives the same answers to the last bit.
@@ -7,7 +7,7 @@ alone; that of a cluster (`transcf.cluster`) gives the same answers to the last 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,8 +20,31 @@ from transcf.kernels.sampling import Strata
 RunRounds: TypeAlias = Callable[[Rounds], None]
 
 
+class Progress(NamedTuple):
+    """How far an epoch is.
+
+    Attributes:
+        done: Steps that are done.
+        steps: Steps of the epoch.
+        unit: What they are, in the plural.
+    """
+
+    done: int = 0
+    steps: int = 0
+    unit: str = "steps"
+
+
 class Crew:
-    """One process, which has all groups of users."""
+    """One process, which has all groups of users.
+
+    Attributes:
+        number: Of this process, from 0.
+        size: How many processes there are.
+        progress: How far the epoch is, for whoever wants to know.
+    """
+
+    number, size = 0, 1
+    progress = Progress()
 
     def average_users(
         self, rows: PackedRows[Any], dim: int, strata: Strata, item_share: Array
@@ -43,6 +66,10 @@ class Crew:
         """
         run(rounds)
 
+    def from_all(self, own: Array) -> list[Array]:
+        """Return what every process has, in the order of their groups; what it has is sent."""
+        return [own]
+
     def all_of(self, own: Array) -> tuple[Array, slice]:
         """Put together what every process has, in the order of their groups.
 
@@ -52,7 +79,9 @@ class Crew:
         Returns:
             All of it, and where the own rows are in it.
         """
-        return own, slice(0, len(own))
+        parts = self.from_all(own)
+        begin = sum(map(len, parts[: self.number]))
+        return own if self.size == 1 else np.concatenate(parts), slice(begin, begin + len(own))
 
 
 def sums_of(totals: Array) -> tuple[float, int]:
