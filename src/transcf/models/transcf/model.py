@@ -152,6 +152,11 @@ class TransCF(Recommender[TransCFSettings]):
     __init__ = made_from(TransCFSettings)
 
     @property
+    def revision(self) -> int:
+        """The mixture has moved since."""
+        return 1 if self.settings.form in FORMS else 2
+
+    @property
     def name(self) -> str:
         """Name in tables: that of the form."""
         settings = self.settings_ if self.is_fitted else self.settings

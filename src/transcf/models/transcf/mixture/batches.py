@@ -6,30 +6,33 @@ import numpy as np
 
 from transcf.data.histories import Histories
 from transcf.kernels import Array
-from transcf.kernels.mixture_batches import Dealt, Log
+from transcf.kernels.mixture_batches import SHARDS, Dealt, Log
 from transcf.learning.forms.base import TINY
 
 
 class Dealer:
     """Deals users into batches of whole histories, anew in every epoch.
 
+    Neighbouring users belong to a shard, and every batch has about as many events of each shard: so
+    whoever has the users of a shard never needs those of another.
+
     Args:
         histories: Whose; those of one event teach nothing and are left out.
         weights: How much events count as targets, (n_events,) float32 in the same order.
-        size: Events of a batch; a longer history has one of its own.
+        size: Events of a batch on average, at most.
         n_drawn: Negatives of a batch, at most.
         power: Items are drawn in proportion to this power of their popularity.
 
     Attributes:
         log: What kernels see of it.
         n_drawn: Negatives of a batch.
+        shards: Rows of the users of each shard.
     """
 
     def __init__(
         self, histories: Histories, weights: Array, size: int, n_drawn: int, power: float
     ) -> None:
         """Look at lengths and popularity."""
-        self._histories = histories
         counts = np.bincount(histories.items, minlength=histories.n_items)
         active = np.flatnonzero(counts).astype(np.int32)
         self.n_drawn = min(n_drawn, len(active))
@@ -37,28 +40,43 @@ class Dealer:
         stand_for = np.zeros(len(counts), np.float32)
         stand_for[active] = -np.log(self._chances)
         self.log = Log(histories.indptr, histories.items, weights, active, stand_for)
-        self._size = min(size, len(histories.items))
-        self._users = np.flatnonzero(histories.counts > 1).astype(np.int32)
-
-    @property
-    def most_events(self) -> int:
-        """Events of the largest batch there can be."""
-        return max(self._size, int(self._histories.counts.max(initial=0)))
+        users = np.flatnonzero(histories.counts > 1).astype(np.int32)
+        self._lengths, before = histories.counts, _before(histories.counts[users])
+        self._n_batches = max(1, -(-int(before[-1]) // size))
+        cuts = np.searchsorted(before, np.linspace(0, before[-1], SHARDS + 1)[1:-1])
+        self.shards = np.split(users, cuts)
 
     def deal(self, seed: int, epoch: int) -> Dealt:
         """Return the batches of an epoch."""
-        generator = np.random.default_rng((seed, epoch))
-        users = generator.permutation(self._users)
-        ends = np.cumsum(self._histories.counts[users])
-        cuts = [0]
-        while cuts[-1] < len(users):
-            before = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
-            fitting = int(np.searchsorted(ends, before + self._size, side="right"))
-            cuts.append(max(cuts[-1] + 1, fitting))
-        order = generator.permutation(len(self.log.active))
+        order = np.random.default_rng((seed, epoch)).permutation(len(self.log.active))
         reach = np.cumsum(self._chances[order])
         reach[-1:] = self.n_drawn
-        return Dealt(users, np.array(cuts), self.log.active[order], reach, seed, epoch)
+        users, cuts, n_before = [], [], 0
+        for number, shard in enumerate(self.shards, start=1):
+            users.append(np.random.default_rng((seed, epoch, number)).permutation(shard))
+            before = _before(self._lengths[users[-1]])
+            starts = np.arange(self._n_batches + 1) * before[-1] / self._n_batches
+            cuts.append(n_before + np.searchsorted(before[:-1], starts))
+            n_before += len(shard)
+        return Dealt(
+            np.concatenate(users), np.stack(cuts), self.log.active[order], reach, seed, epoch
+        )
+
+    def most_events(self, dealt: Dealt) -> int:
+        """Return the events of the largest batch."""
+        before = _before(self._lengths[dealt.users])
+        return int(np.diff(before[dealt.cuts], axis=1).sum(axis=0).max())
+
+
+def users_of(dealt: Dealt, number: int) -> Array:
+    """Return the rows of the users of a batch, (n,) int32."""
+    shards = [slice(*cuts[number : number + 2]) for cuts in dealt.cuts]
+    return np.concatenate([dealt.users[shard] for shard in shards])
+
+
+def _before(lengths: Array) -> Array:
+    """Events of all users before each, and of all, (n + 1,)."""
+    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def chances(counts: Array, n_drawn: int, power: float) -> Array:

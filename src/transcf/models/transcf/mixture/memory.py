@@ -13,7 +13,7 @@ from transcf.kernels.rows import padded_width
 
 
 class Memory(NamedTuple):
-    """Enough for any batch."""
+    """Enough for the largest batch so far."""
 
     batch: Batch
     negatives: Negatives
@@ -33,6 +33,16 @@ class Memory(NamedTuple):
         negatives = Negatives(_zeros(places, width), _zeros(places))
         touched = places + min(events, n_items)
         return cls(_batch(events, touched, n_items), negatives, _work(events, places, width))
+
+    @property
+    def most_events(self) -> int:
+        """Events of a batch that there is room for."""
+        return len(self.batch.items)
+
+    def for_events(self, events: int) -> Memory:
+        """Return room for a larger batch; what is in this one is left behind."""
+        drawn, width = self.negatives.vectors.shape
+        return self.of(events, drawn, len(self.batch.place_of), width)
 
 
 def _zeros(*shape: int) -> Array:

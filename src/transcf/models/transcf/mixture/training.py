@@ -72,7 +72,7 @@ class MixtureTraining:
         )
         longest = int(histories.counts.max(initial=0))
         self._kernel = kernel_of(settings, train.timestamps is not None, longest)
-        self._memory = Memory.of(self._dealer.most_events, n_drawn, train.n_items, self._width)
+        self._memory = Memory.of(size, n_drawn, train.n_items, self._width)
         sizes = {"user_vectors": train.n_users, "item_vectors": train.n_items}
         generator = np.random.default_rng(settings.random_state)
         drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
@@ -88,7 +88,9 @@ class MixtureTraining:
     def run_epoch(self, number: int) -> EpochStats:
         """Let every event be a target once."""
         dealt = self._dealer.deal(self._settings.random_state, number)
-        batches = len(dealt.cuts) - 1
+        batches, most = dealt.cuts.shape[1] - 1, self._dealer.most_events(dealt)
+        if most > self._memory.most_events:
+            self._memory = self._memory.for_events(most)
         rates = [self._settings.rate_at(number + place / batches) for place in range(batches)]
         sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
         losses, points = np.zeros((batches, SHARDS)), self._points
