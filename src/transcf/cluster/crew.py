@@ -30,7 +30,7 @@ class ClusterCrew(Crew):
 
     def __init__(self, post: Post, shares: Sequence[int]) -> None:
         """Count exchanges from 0."""
-        self._post, self._shares, self._exchange = post, shares, 0
+        self._post, self.shares, self._exchange = post, shares, 0
         self.number, self.size = post.number, post.size
 
     def average_users(
@@ -63,7 +63,7 @@ class ClusterCrew(Crew):
         self, run: RunRounds, rows: PackedRows[Any], strata: Strata, rounds: Rounds
     ) -> None:
         """Run rounds one by one; a block goes on to the worker whose group meets it next."""
-        travel = _Travel(self._post, self._shares, rows, strata, rounds, self._next())
+        travel = _Travel(self._post, self.shares, rows, strata, rounds, self._next())
         for r in range(rounds.begin, rounds.end):
             travel.receive(r)
             run(rounds._replace(begin=r, end=r + 1))

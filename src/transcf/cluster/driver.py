@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from transcf.cluster.session import Session
 from transcf.cluster.worker import Done, Share, Worker, is_of_users
 from transcf.errors import ParameterError, TransCFError
+from transcf.learning.crew import Divisible, Groups, SpreadSolver
 from transcf.storage.tensors import Arrays
 from transcf.threads import thread_count
 from transcf.training.checkpoint import PART, PartFile
@@ -57,7 +58,7 @@ class Cluster:
             if not isinstance(value, int) or value < 1:
                 raise ParameterError(f"Cluster({name}={value!r}): give a number from 1 on.")
 
-    def spread(self, solver: Any, problem: Any, settings: Any) -> SpreadTraining:
+    def spread(self, solver: SpreadSolver, problem: Divisible, settings: Any) -> SpreadTraining:
         """Share a problem out; see `SpreadTraining`."""
         return SpreadTraining(self, solver, problem, settings)
 
@@ -97,7 +98,9 @@ class SpreadTraining:
         settings: The model's.
     """
 
-    def __init__(self, cluster: Cluster, solver: Any, problem: Any, settings: Any) -> None:
+    def __init__(
+        self, cluster: Cluster, solver: SpreadSolver, problem: Divisible, settings: Any
+    ) -> None:
         """Share the users out and start the workers."""
         outline = solver.outline(problem, settings)
         workers = min(cluster.workers, outline.n_groups)
@@ -275,8 +278,8 @@ class SpreadTraining:
 
 
 def share_of(
-    solver: Any, problem: Any, settings: Any, outline: Any, shares: list[int], number: int,
-    threads: int,
+    solver: SpreadSolver, problem: Divisible, settings: Any, outline: Groups, shares: list[int],
+    number: int, threads: int,
 ) -> Share:  # fmt: skip
     """Return what a worker is given: its groups of users, and all that it has to know of others."""
     first, end = shares[number], shares[number + 1]

@@ -14,7 +14,7 @@ from transcf.cluster.crew import ClusterCrew
 from transcf.cluster.lines import Address, Exchange
 from transcf.cluster.post import Mailbox, Post
 from transcf.cluster.session import import_ray
-from transcf.learning.crew import Progress
+from transcf.learning.crew import Divisible, Groups, Progress, SpreadSolver
 from transcf.storage.tensors import Arrays
 from transcf.threads import use_threads
 from transcf.training.checkpoint import PartFile, write_part
@@ -45,10 +45,10 @@ class Share:
 
     number: int
     shares: Sequence[int]
-    solver: Any
-    problem: Any
+    solver: SpreadSolver
+    problem: Divisible
     settings: Any
-    outline: Any
+    outline: Groups
     threads: int
 
 
