@@ -16,10 +16,15 @@ from transcf.cluster.post import Mailbox, Post, Tag
 from transcf.cluster.worker import is_of_users
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.kernels import Array
+from transcf.learning.alternation import Pairs
 from transcf.learning.triples import Outline, Problem
+from transcf.learning.weights import EventWeights
+from transcf.models import eals, ials
 from transcf.models.aobpr import AdaptiveSolver
 from transcf.models.bpr import LogisticSolver
 from transcf.models.cml import HingeSolver
+from transcf.models.eals import EALSTraining
+from transcf.models.ials import IALSSettings, IALSTraining
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.mixture.batches import Events
 from transcf.models.transcf.mixture.training import MixtureTraining
@@ -33,6 +38,8 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "aobpr": (AdaptiveSolver, {}),
     "cml": (HingeSolver, {"recency": 2.0, "samples_per_user": 7}),
     "transcf": (MixtureTraining, {"recency": 2.0, "shared_negatives": 100, "batch_events": 500}),
+    "ials": (IALSTraining, {"recency": 2.0}),
+    "eals": (EALSTraining, {}),
 }
 EPOCHS = range(1, 6)
 
@@ -60,13 +67,24 @@ def few_in_a_block(solver: Any, problem: Problem, settings: Any) -> Outline:
     return outline
 
 
+def pairs_of(log: Interactions, settings: Any) -> Pairs:
+    """All pairs; events weigh alike or not, as settings say."""
+    events = EventWeights.of(log, settings)
+    if isinstance(settings, IALSSettings):
+        goal = ials.objective(settings, events.sums_of_items, events.sums_of_users)
+    else:
+        weights = eals.weights_of_items(settings, log.by_item.counts)
+        goal = eals.objective(settings.regularization, weights, log.by_user.counts)
+    return Pairs(log.by_user, log.by_item, goal, (events.overall, events.of_item_entries))
+
+
 def task_of(name: str, log: Interactions) -> tuple[Any, Any, Any, Any]:
     """Solver, problem, settings and outline of a model."""
     solver, params = SOLVERS[name]
     settings = create(name, dim=16, **params).settings
-    if solver is MixtureTraining:
-        events = Events.of(log, settings)
-        return solver, events, settings, solver.outline(events, settings)
+    if solver in (MixtureTraining, IALSTraining, EALSTraining):
+        problem = Events.of(log, settings) if solver is MixtureTraining else pairs_of(log, settings)
+        return solver, problem, settings, solver.outline(problem, settings)
     problem = Problem.of(log, settings)
     return solver, problem, settings, few_in_a_block(solver, problem, settings)
 
