@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -153,17 +153,6 @@ class SpreadTraining:
         others = put({name: t for name, t in tensors.items() if name not in of_users})
         return State(tuple(users), others, self._write)
 
-    def _collect(self) -> State:
-        """Let the workers put what they have into Ray's store, where it outlives them."""
-        asked = [
-            worker.tensors.options(num_returns=2).remote(of_users)
-            for of_users, workers in ((True, self._actors), (False, self._actors[:1]))
-            for worker in workers
-        ]
-        self._wait([is_done for is_done, _ in asked])
-        *users, others = [tensors for _, tensors in asked]
-        return State(tuple(users), others, self._write)
-
     def _write(self, state: State, folder: Path) -> list[PartFile]:
         """Let every worker write its part of a checkpoint; the first one what all share, too."""
         name = secrets.token_hex(4)
@@ -185,7 +174,12 @@ class SpreadTraining:
         """Train one epoch; when workers are lost, new ones train it again from its beginning."""
 
         def run() -> tuple[list[Done], State]:
-            return self._everybody("run_epoch", number), self._collect()
+            """Tensors stay in Ray's store, on the machines of their workers, and outlive them."""
+            asked = [
+                worker.run_epoch.options(num_returns=3).remote(number) for worker in self._actors
+            ]
+            done, users, others = zip(*asked, strict=True)
+            return self._wait(done), State(users, others[0], self._write)
 
         done, self._state = self._insist(run, f"in epoch {number}")
         self._done.append(done)
@@ -265,7 +259,7 @@ class SpreadTraining:
         """Let all workers do something."""
         return self._wait([getattr(worker, method).remote(*arguments) for worker in self._actors])
 
-    def _wait(self, asked: list[Any]) -> list[Any]:
+    def _wait(self, asked: Sequence[Any]) -> list[Any]:
         """Wait for answers; the first who fails ends the waiting."""
         ray, waiting = self._session.ray, list(asked)
         while waiting:
@@ -274,7 +268,7 @@ class SpreadTraining:
             if not ready and self._show is not None:
                 done, steps, unit = ray.get(self._actors[0].progress.remote())
                 self._show(f"{done}/{steps} {unit}")
-        return list(ray.get(asked))
+        return list(ray.get(list(asked)))
 
 
 def share_of(

@@ -97,36 +97,33 @@ class Worker:
 
     def load(self, users: Arrays, others: Arrays) -> None:
         """Go on from these tensors, which Ray gives as they are in its store: read-only."""
-        tensors = users | others
-        self._solver.load_tensors({name: np.array(tensor) for name, tensor in tensors.items()})
+        self._solver.load_tensors(users | others)
 
-    def run_epoch(self, number: int) -> Done:
-        """Train one epoch together with the others."""
+    def run_epoch(self, number: int) -> tuple[Done, Arrays, Arrays]:
+        """Train one epoch together with the others.
+
+        Returns:
+            What there is to say of it, the tensors of the own users, and what everybody has: that
+            of the first worker stands for all.
+        """
         started, waited, sent = time.perf_counter(), self._post.waited, self._post.sent_bytes
         stats = self._solver.run_epoch(number)
-        tensors = self._solver.tensors().values()
-        is_finite = all(np.isfinite(tensor).all() for tensor in tensors)
-        return Done(
+        tensors = self._solver.tensors()
+        is_finite = all(np.isfinite(tensor).all() for tensor in tensors.values())
+        users = {name: tensor for name, tensor in tensors.items() if is_of_users(name)}
+        others = {name: tensor for name, tensor in tensors.items() if name not in users}
+        done = Done(
             stats.loss if is_finite else float("nan"),
             stats.samples,
             time.perf_counter() - started,
             self._post.waited - waited,
             self._post.sent_bytes - sent,
         )
+        return done, users, others if self._post.number == 0 else {}
 
     def progress(self) -> Progress:
         """Say how far the epoch is; asked while it goes on."""
         return self._crew.progress
-
-    def tensors(self, of_users: bool) -> tuple[None, Arrays]:
-        """Return the tensors of the own users, or all that everybody has.
-
-        The first of both says that it worked, whoever leaves the second one where it is.
-        """
-        found = self._solver.tensors()
-        return None, {
-            name: tensor for name, tensor in found.items() if is_of_users(name) == of_users
-        }
 
     def write(self, path: Path, tensors: Arrays) -> PartFile:
         """Write a part of a checkpoint."""

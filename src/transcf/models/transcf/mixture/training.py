@@ -55,7 +55,7 @@ class MixtureTraining:
         outline: Shards | None = None,
         crew: Crew | None = None,
     ) -> None:
-        """Draw the first vectors."""
+        """Draw the first vectors, unless a crew is going to be given some."""
         self._beneath, self._crew = beneath, crew or Crew()
         self._settings, self._width = settings, padded_width(settings.dim)
         self._shards = outline or self.outline(events, settings)
@@ -71,15 +71,8 @@ class MixtureTraining:
         self._kernel = kernel_of(settings, events.timed, longest)
         self._memory = Memory.of(0, n_drawn, histories.n_items, self._width)
         self._whole = self._memory  # of all processes; this one may be alone
-        sizes = {"user_vectors": len(histories), "item_vectors": histories.n_items}
-        generator = np.random.default_rng(settings.random_state)
-        drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
-        tensors = dict(zip(sizes, drawn, strict=True))
-        if not settings.tied:  # where the items are: what is taken together draws both near
-            tensors["history_vectors"] = tensors["item_vectors"]
-        tensors["item_bias"] = popularity(events, settings)
-        empty = {name + part: 0 * tensors[name] for name in tensors for part in _PARTS[1:]}
-        self.load_tensors(tensors | empty | {"steps": np.zeros(1, np.int64)})
+        if crew is None:  # else somebody has vectors for all
+            self.load_tensors(_first_tensors(events, settings))
 
     @classmethod
     def outline(cls, events: Events, settings: TransCFSettings) -> Shards:
@@ -139,6 +132,19 @@ class MixtureTraining:
         bias = Moving(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
         self._points = Points(users, items, history, bias)
         self._steps = tensors["steps"].copy()
+
+
+def _first_tensors(events: Events, settings: TransCFSettings) -> Arrays:
+    """Draw vectors, as `MixtureTraining.tensors` returns them."""
+    sizes = {"user_vectors": len(events.histories), "item_vectors": events.histories.n_items}
+    generator = np.random.default_rng(settings.random_state)
+    drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
+    tensors = dict(zip(sizes, drawn, strict=True))
+    if not settings.tied:  # where the items are: what is taken together draws both near
+        tensors["history_vectors"] = tensors["item_vectors"]
+    tensors["item_bias"] = popularity(events, settings)
+    empty = {name + part: 0 * tensors[name] for name in tensors for part in _PARTS[1:]}
+    return tensors | empty | {"steps": np.zeros(1, np.int64)}
 
 
 def popularity(events: Events, settings: TransCFSettings) -> Array:
