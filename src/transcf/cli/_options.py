@@ -197,7 +197,7 @@ ClusterAddress: TypeAlias = Annotated[
 
 
 def parse_cluster(workers: int | None, address: str | None) -> Cluster | None:
-    """Say where to train; None trains in this process."""
+    """Say where to work; None works in this process."""
     if workers is None and address is None:
         return None
     from transcf.cluster import Cluster
