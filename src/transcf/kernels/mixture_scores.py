@@ -50,13 +50,16 @@ def score_people(people: People, items: Array, heights: Array) -> Array:
     last = np.pad(items[whole:], (empty, (0, 0))), np.pad(heights[whole:], empty)
     with one_blas_thread():
         for at, some, high in ((0, items[:whole], heights[:whole]), (whole, *last)):
-            # Arrays of files cannot be written to, and kernels are compiled for one kind alone.
-            work = partial(_score, people, _read_only(some), high, groups, scores, at)
+            work = partial(_score, people, read_only(some), high, groups, scores, at)
             share(len(groups) - 1 if len(some) else 0, work)
     return scores
 
 
-def _read_only(array: Array) -> Array:
+def read_only(array: Array) -> Array:
+    """Return an array as kernels get it here, whether it is one of a file or not.
+
+    Those of files cannot be written to, and kernels would be compiled for both kinds.
+    """
     view = array.view()
     view.flags.writeable = False
     return view
@@ -143,7 +146,7 @@ def add_reach(
 
 
 class Taste(NamedTuple):
-    """What the scores of pairs are made of.
+    """What the scores of pairs are made of; all arrays are `read_only`.
 
     Attributes:
         starts: Where each user's events start, (n_users + 1,) int64.

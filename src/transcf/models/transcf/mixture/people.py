@@ -12,7 +12,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import Array
-from transcf.kernels.mixture_scores import People, Taste, score_pairs, score_people
+from transcf.kernels.mixture_scores import People, Taste, read_only, score_pairs, score_people
 from transcf.kernels.rows import padded
 from transcf.models.transcf.mixture.best import find_best
 from transcf.models.transcf.mixture.table import squares
@@ -68,11 +68,18 @@ class Placed:
     @cached_property
     def _taste(self) -> Taste:
         learned, histories = self.learned, self.histories
+        logs = learned.log_weights(histories).astype(np.float64)
         return Taste(
-            histories.indptr, histories.items, learned.log_weights(histories).astype(np.float64),
-            self.homes, learned.items, learned.history, learned.bias,
-            float(learned.settings.tau), float(learned.settings.beta),
-        )  # fmt: skip
+            starts=read_only(histories.indptr),
+            past=read_only(histories.items),
+            logs=read_only(logs),
+            users=read_only(self.homes),
+            items=read_only(learned.items),
+            history=read_only(learned.history),
+            bias=read_only(learned.bias),
+            tau=float(learned.settings.tau),
+            beta=float(learned.settings.beta),
+        )
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
