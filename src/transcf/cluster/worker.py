@@ -13,7 +13,7 @@ from transcf.cluster.crew import ClusterCrew
 from transcf.cluster.post import Mailbox, Peer, Post, Tag
 from transcf.cluster.session import import_ray
 from transcf.kernels import Array
-from transcf.learning.triples import Outline, Problem
+from transcf.learning.triples import Outline, Readable
 from transcf.storage.tensors import Arrays
 from transcf.threads import use_threads
 from transcf.training.trainable import Trainable
@@ -30,7 +30,7 @@ class Share:
         number: Of the worker, from 0.
         shares: Where each worker's groups begin, and where the last one's end.
         solver: Class of a solver in rounds.
-        problem: The worker's users, all items counted.
+        problem: The worker's users, all items counted; where they lie, if they are on disk.
         settings: The model's.
         outline: The worker's groups.
         threads: How many the worker has.
@@ -39,7 +39,7 @@ class Share:
     number: int
     shares: Sequence[int]
     solver: Any
-    problem: Problem
+    problem: Readable
     settings: Any
     outline: Outline
     threads: int
@@ -77,7 +77,7 @@ class Worker:
         self._post = Post(share.number, self._mailbox, _RayOffice(peers))
         crew = ClusterCrew(self._post, share.shares)
         self._solver: Trainable = share.solver(
-            share.problem, share.settings, outline=share.outline, crew=crew
+            share.problem.read(), share.settings, outline=share.outline, crew=crew
         )
 
     def deliver(self, tag: Tag, array: Array) -> None:

@@ -51,6 +51,16 @@ def as_interactions(data: Any) -> Interactions:
     return read_interactions(data)
 
 
+def as_parted(data: Any) -> PartedLog | None:
+    """Return a log in parts, or the path of one, without reading its events; None for all else."""
+    if isinstance(data, PartedLog):
+        return data
+    if not isinstance(data, str | PathLike):
+        return None
+    source = resolve(data)
+    return open_parts(source) if isinstance(source, Path) and is_parted(source) else None
+
+
 def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interactions:
     """Open a log.
 

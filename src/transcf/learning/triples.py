@@ -4,9 +4,11 @@
 the interactions into the strata of an epoch. A process may have some of the groups only (`part`).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +23,13 @@ SMALLEST_BLOCK = 64  # items, so that negatives stay varied
 STRATUM_TRIPLES = 4000  # enough work to pay for loading a block into the cache
 FEWEST_BLOCKS = 8  # unless they would be too small
 FEWEST_GROUPS, MOST_GROUPS = 16, 64  # many small shares of a round keep all threads busy
+
+
+class Readable(Protocol):
+    """Some users of a problem, whose interactions are here or on disk."""
+
+    def read(self) -> Problem:
+        """Return them with their interactions."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class Problem:
         users = found.of_users if found.between_users else np.empty(0)
         return cls(*views, weights=found.within_users, users=users)
 
-    def part(self, first: int, end: int) -> Self:
+    def part(self, first: int, end: int) -> Readable:
         """Keep the users first..end-1, who are counted from 0 then; items count as before."""
         begin, stop = self.user_indptr[[first, end]]
         return replace(
@@ -75,6 +84,10 @@ class Problem:
             weights=self.weights[begin:stop] if len(self.weights) else self.weights,
             users=self.users[first:end] if len(self.users) else self.users,
         )
+
+    def read(self) -> Problem:
+        """Return it with its interactions: they are here."""
+        return self
 
     @property
     def n_users(self) -> int:
@@ -143,7 +156,8 @@ class Outline:
         n_groups = int(np.clip(triples / (n_blocks * STRATUM_TRIPLES), FEWEST_GROUPS, MOST_GROUPS))
         n_groups = min(n_groups, n_blocks)
         groups = np.arange(n_groups + 1) * problem.n_users // n_groups
-        return cls(groups, n_blocks, samples, float(triples), len(problem.user_indices))
+        interactions = int(problem.user_indptr[-1])
+        return cls(groups, n_blocks, samples, float(triples), interactions)
 
     @property
     def n_groups(self) -> int:

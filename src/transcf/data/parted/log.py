@@ -55,19 +55,17 @@ class _Folder:
     manifest: Manifest
 
     @cached_property
-    def users(self) -> pl.DataFrame:
-        """Table `id, train, validation, test` of the users: their events in each part."""
-        return self.manifest.table(self.path, USERS)
-
-    @cached_property
-    def items(self) -> pl.DataFrame:
-        """The same of the items."""
-        return self.manifest.table(self.path, ITEMS)
-
-    @cached_property
     def ids(self) -> tuple[IdMap, IdMap]:
         """Ids of users and items."""
-        return IdMap(self.users["id"]), IdMap(self.items["id"])
+        tables = (self.manifest.table(self.path, name, ["id"]) for name in (USERS, ITEMS))
+        users, items = (IdMap(table["id"]) for table in tables)
+        return users, items
+
+    @cached_property
+    def counts(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Events of users and items in each part of the split; workers do without ids."""
+        users, items = (self.manifest.table(self.path, name, PARTS) for name in (USERS, ITEMS))
+        return users, items
 
     @cached_property
     def categories(self) -> pl.DataFrame | None:
@@ -132,17 +130,17 @@ class PartedLog:
     @property
     def n_items(self) -> int:
         """Number of items, of all parts."""
-        return len(self.source.items)
+        return len(self.source.counts[1])
 
     @cached_property
     def user_counts(self) -> Counts:
         """(n_users,) events of each user."""
-        return _summed(self.source.users, self.parts)
+        return _summed(self.source.counts[0], self.parts)
 
     @cached_property
     def item_counts(self) -> Counts:
         """(n_items,) events of each item."""
-        return _summed(self.source.items, self.parts)
+        return _summed(self.source.counts[1], self.parts)
 
     @property
     def timed(self) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -81,8 +82,8 @@ class Manifest:
         except (OSError, KeyError, ValueError, TypeError, AttributeError) as problem:
             raise _damaged(folder / NAME) from problem
 
-    def table(self, folder: Path, name: str) -> pl.DataFrame:
-        """Read a table of the folder, if it is the one that was written.
+    def table(self, folder: Path, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Read a table of the folder, or some of its columns, if it is the one that was written.
 
         Raises:
             DataError: It is missing or damaged.
@@ -90,7 +91,9 @@ class Manifest:
         try:
             if self.files[name] != digest_of(folder / name):
                 raise _damaged(folder / name)
-            return pl.read_parquet(folder / name)
+            return pl.read_parquet(
+                folder / name, columns=None if columns is None else list(columns)
+            )
         except (PolarsError, PanicException, OSError, KeyError) as problem:
             raise _damaged(folder / name) from problem
 

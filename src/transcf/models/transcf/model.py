@@ -19,7 +19,6 @@ from transcf.learning.forms import FORMS
 from transcf.learning.growth import merged
 from transcf.learning.neural.library import find_device
 from transcf.learning.settings import rules_of
-from transcf.learning.triples import Problem
 from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
 from transcf.models.transcf.choosing import CHOICE, choose, keep
@@ -182,7 +181,7 @@ class TransCF(Recommender[TransCFSettings]):
                 return self._restore(arrays | {"item_bias": bias}, known, settings)
 
             return fit.run(training, settings, unbiased)
-        problem = Problem.of(fit.train, settings)
+        problem = fit.problem(settings)
         if settings.parts:
             device = find_device(self.name, settings.device)
             from transcf.models.transcf.neural.training import NeuralTraining
