@@ -132,6 +132,11 @@ class PartedLog:
         """Number of items, of all parts."""
         return len(self.source.counts[1])
 
+    @property
+    def n_partitions(self) -> int:
+        """Number of partitions of the users."""
+        return len(self.source.manifest.starts) - 1
+
     @cached_property
     def user_counts(self) -> Counts:
         """(n_users,) events of each user."""
@@ -151,6 +156,11 @@ class PartedLog:
     def report(self) -> Report:
         """What was merged or left out on the way here."""
         return Report.from_list(self.source.manifest.log_report)
+
+    @property
+    def whole_report(self) -> Report:
+        """The same, and how large the parts of the split are."""
+        return Report.from_list(self.source.manifest.report)
 
     @property
     def how(self) -> str:
@@ -188,9 +198,8 @@ class PartedLog:
     def split(self) -> Split:
         """Return the split with all of its events in memory."""
         train, validation, test = (self.only(part).read() for part in PARTS)
-        about = self.source.manifest
-        report = Report.from_list(about.report)
-        return Split(train, validation, test, recipe=about.recipe, report=report)
+        recipe = self.source.manifest.recipe
+        return Split(train, validation, test, recipe=recipe, report=self.whole_report)
 
     # -- events ----------------------------------------------------------------------------------
 
