@@ -55,8 +55,9 @@ def prepare_in_parts(
         )
     other = next((name for name in reading if name not in _READING), None)
     if other is not None:
+        option = "no-header" if other == "header" else other
         raise ParameterError(
-            f"--{other} does not go with --partitions, which reads Parquet alone: leave one out."
+            f"--{option} does not go with --partitions, which reads Parquet alone: leave one out."
         )
     with nullcontext(one_by_one) if cluster is None else _tasks(cluster) as run:
         log = prepare_parts(

@@ -50,6 +50,10 @@ from transcf.threads import check_unforked
 #: From this size on arrays are mapped unless the caller says otherwise; smaller ones are copied.
 LARGE_BYTES = 256 * 2**20
 
+#: Users whose histories are put in another order at once: all of them would take several times the
+#: room of the table.
+_USERS_AT_ONCE = 1 << 16
+
 _CARD = "README.md"
 _TENSORS, _USERS, _ITEMS, _SEEN = (
     "model.safetensors",
@@ -257,9 +261,12 @@ def _read_ids(path: Path, content: tensors.Bytes) -> IdMap:
 
 def _seen_table(model: StoredModel) -> pl.DataFrame:
     """User and item rows of each interaction, and its place in the user's history, from 0."""
-    owners = model.seen.entry_rows
-    by_item = np.lexsort((model.histories.items, owners))
-    places = (model.histories.places[by_item] - 1).astype(np.int32)
+    indptr, owners = model.seen.indptr, model.seen.entry_rows
+    places = np.empty(len(owners), np.int32)
+    for first in range(0, model.seen.n_rows, _USERS_AT_ONCE):
+        users = np.arange(first, min(first + _USERS_AT_ONCE, model.seen.n_rows))
+        some = model.histories.take(users)
+        places[indptr[first] : indptr[users[-1] + 1]] = some.places[some.by_item] - 1
     return pl.DataFrame({"user": owners, "item": model.seen.indices, "place": places})
 
 

@@ -77,7 +77,7 @@ def find_pieces(
     specs = [source] if isinstance(source, str | PathLike) else list(source)
     paths = [path for spec in specs for path in files_of(spec)]
     other = next((path for path in paths if path.suffix.lower() not in PARQUET), None)
-    if other is not None:
+    if other is not None and other.exists():
         raise DataError(
             f"{other} is no Parquet file: only Parquet is prepared in parts; write the log as "
             f"Parquet, or prepare it without partitions."
