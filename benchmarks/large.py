@@ -3,11 +3,11 @@
     python benchmarks/large.py [--events 5000000] [--model bpr] [--dim 32] [--workers 2]
         [--partitions 32] [--folder DIR] [--json]
 
-Four steps, each in a process of its own: events are made up to Parquet files, a piece at a time; the
-files are prepared by partitions (5-core, leave one out) and one epoch is trained, both by workers of
-a Ray cluster of this machine; the model is loaded and asked. The figure of a step is the largest
-peak of resident memory (VmHWM) among all of its processes, those of Ray included; pages of Ray's
-object store count for everybody who has them mapped. The bar is 3 GB. Linux only.
+Four steps, each in a process of its own: events are made up to Parquet files, a piece at a time;
+the files are prepared by partitions (5-core, leave one out) and one epoch is trained, both by
+workers of a Ray cluster of this machine; the model is loaded and asked. The figure of a step is the
+largest peak of resident memory (VmHWM) among all of its processes, those of Ray included; pages of
+Ray's object store count for everybody who has them mapped. The bar is 3 GB. Linux only.
 """
 
 from __future__ import annotations
@@ -116,11 +116,10 @@ def family(root: int, known: set[int]) -> set[int]:
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                parents[int(entry)] = int(
-                    Path(f"/proc/{entry}/stat").read_text().rsplit(")")[-1].split()[1]
-                )
+                stat = Path(f"/proc/{entry}/stat").read_text()
             except OSError:
                 continue
+            parents[int(entry)] = int(stat.rpartition(")")[2].split()[1])
     found, size = {root} | (known & parents.keys()), 0
     while len(found) > size:
         size = len(found)
@@ -171,9 +170,7 @@ def main() -> None:
             }
             rows.append(row)
             if not arguments.json:
-                print(
-                    f"{step}: {row['seconds']} s, peaks {row['peak_gb']} GB, ratio {row['ratio']}"
-                )
+                print(f"{step}: {seconds:.1f} s, peaks {row['peak_gb']} GB, ratio {row['ratio']}")
                 print(printed, end="", flush=True)
     if arguments.json:
         print(json.dumps(rows, indent=2))
