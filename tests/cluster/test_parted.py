@@ -106,7 +106,7 @@ def test_shares_on_disk_are_those_in_memory(
     assert (outline.triples, outline.interactions) == (other.triples, other.interactions)
     cuts = share_out(np.diff(counted.user_indptr), range(counted.n_users + 1), 3)
     for first, end in pairwise(cuts):
-        found, expected = counted.part(first, end).read(), whole.part(first, end).read()
+        found, expected = counted.part(first, end).read(), whole.part(first, end)
         for field in ("user_indptr", "user_indices", "item_indptr", "weights"):
             assert np.array_equal(getattr(found, field), getattr(expected, field)), field
 

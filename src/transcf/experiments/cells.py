@@ -26,9 +26,6 @@ from transcf.learning.settings import values_of
 from transcf.learning.weights import WeightSettings
 from transcf.models.recommender import Recommender
 
-#: Raised by every change that moves results: what was stored before is not found any more.
-GENERATION = 1
-
 Kind: TypeAlias = Literal["trial", "judged"]
 
 
@@ -43,7 +40,8 @@ class Cell:
         model: Class of the model.
         settings: All of its settings, the seed among them.
         version: Of the library.
-        generation: `GENERATION` when it was run.
+        generation: `Recommender.revision` when it was run: what was stored before a change that
+            moves results is not found any more.
     """
 
     kind: Kind
@@ -52,7 +50,7 @@ class Cell:
     model: str
     settings: Mapping[str, Any]
     version: str = __version__
-    generation: int = GENERATION
+    generation: int = 1
 
     @classmethod
     def trial(cls, model: Recommender[Any], train: Interactions, validation: Validation) -> Self:
@@ -69,7 +67,7 @@ class Cell:
             (True, False)
         """
         rules = {"metric": validation.metric, "validation": validation.fingerprint}
-        return cls("trial", train.digest, rules, type(model).__name__, values_of(model.settings))
+        return cls("trial", train.digest, rules, *_told_of(model))
 
     @classmethod
     def judged(
@@ -92,7 +90,7 @@ class Cell:
             "split": split.how,
             "validated": validated,
         }
-        return cls("judged", split.digest, rules, type(model).__name__, values_of(model.settings))
+        return cls("judged", split.digest, rules, *_told_of(model))
 
     @cached_property
     def key(self) -> str:
@@ -109,6 +107,11 @@ class Cell:
         """JSON form; the same for numbers that mean the same, such as 50 and 50.0."""
         content = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {name: _plain(value) for name, value in content.items()}
+
+
+def _told_of(model: Recommender[Any]) -> tuple[str, dict[str, Any], str, int]:
+    """Return what a cell says of its model and of the library."""
+    return type(model).__name__, values_of(model.settings), __version__, model.revision
 
 
 def _plain(value: Any) -> Any:

@@ -1,18 +1,19 @@
 """Batches of the mixture: whose events are looked at, against which items, and who touches what.
 
-A batch is a run of events, whole users one after the other, cut into shards of whole users. The
-items that it touches have places, negatives first, and the events of each are listed, so that
-gradients can be added up item by item, in a fixed order, whoever does it.
+Users belong to shards for good, and a batch is made of some users of each: events, whole users one
+after the other. The items that it touches have places, negatives first, and the events of each are
+listed, so that gradients can be added up item by item, in a fixed order, whoever does it.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from . import Array, inlined, inner
+from . import Array, compiled, inlined, inner
 from .rng import advance, mix, stream, uniform
 
-#: Parts of a batch that threads may work on; part of what is computed, whoever does it.
+#: Parts of the users, and of every batch, that threads or machines may work on; part of what is
+#: computed, whoever does it.
 SHARDS = 4
 #: No item at this place, no place of this item.
 NOWHERE = -1
@@ -42,8 +43,8 @@ class Dealt(NamedTuple):
     """The batches of an epoch.
 
     Attributes:
-        users: Rows of users in the order in which they come, (n,) int32.
-        cuts: Where batches start among them, (n_batches + 1,) int64.
+        users: Rows of users in the order in which they come, shard by shard, (n,) int32.
+        cuts: Where the batches of each shard start among them, (SHARDS, n_batches + 1) int64.
         candidates: Rows of the items to draw from, in an order of the epoch's own, (n,) int32.
         reach: Cumulated chances of these to be drawn for a batch, up to `n_drawn`, (n,) float64.
         seed: Of the run.
@@ -101,31 +102,21 @@ def deal(log: Log, dealt: Dealt, number: int, batch: Batch, n_drawn: int, n_plac
         n_drawn: Negatives to draw.
         n_places: Places for them.
     """
-    begin, stop = dealt.cuts[number], dealt.cuts[number + 1]
-    events = 0
-    for n in range(begin, stop):
-        user = dealt.users[n]
-        batch.users[n - begin], batch.starts[n - begin] = user, events
-        for event in range(log.indptr[user], log.indptr[user + 1]):
-            batch.items[events], batch.weights[events] = log.items[event], log.weights[event]
-            events += 1
-    batch.starts[stop - begin] = events
-    _cut(batch, stop - begin, events)
+    users, events = 0, 0
+    for shard in range(SHARDS):
+        batch.shards[shard] = users
+        for n in range(dealt.cuts[shard, number], dealt.cuts[shard, number + 1]):
+            user = dealt.users[n]
+            batch.users[users], batch.starts[users] = user, events
+            users += 1
+            for event in range(log.indptr[user], log.indptr[user + 1]):
+                batch.items[events], batch.weights[events] = log.items[event], log.weights[event]
+                events += 1
+    batch.shards[SHARDS], batch.starts[users] = users, events
     found = _draw(dealt, stream(dealt.seed, dealt.epoch, _DRAWING, number), batch, n_drawn)
     for place in range(found, n_places):
         batch.touched[place] = NOWHERE
     _find_places(batch, events, n_places)
-
-
-@inlined
-def _cut(batch: Batch, users: int, events: int) -> None:
-    """Cut a batch into shards with about the same number of events."""
-    user = 0
-    for shard in range(SHARDS):
-        while user < users and batch.starts[user] * SHARDS < events * shard:
-            user += 1
-        batch.shards[shard] = user
-    batch.shards[SHARDS] = users
 
 
 @inlined
@@ -181,3 +172,21 @@ def _find_places(batch: Batch, events: int, n_places: int) -> None:
         place = batch.places[r]
         batch.firsts[place] -= 1
         batch.order[batch.firsts[place]] = r
+
+
+@compiled
+def join(own: Batch, whole: Batch, events: int, n_places: int) -> None:
+    """Give the items of a whole batch places, of which this process dealt some shards alone.
+
+    Args:
+        own: What it dealt: the negatives are the same everywhere.
+        whole: Out; the items of all events are there already.
+        events: How many.
+        n_places: Places for negatives.
+    """
+    for place in range(n_places):
+        item = own.touched[place]
+        whole.touched[place] = item
+        if item != NOWHERE:
+            whole.place_of[item] = place
+    _find_places(whole, events, n_places)

@@ -15,6 +15,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.parted.log import PartedLog
 from transcf.errors import UnsupportedError
 from transcf.learning.beneath import Beneath
+from transcf.learning.crew import Divisible, SpreadSolver
 from transcf.learning.families import IterationSettings
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
@@ -148,18 +149,18 @@ class Fit:
                 self.report |= self.outcome.facts()
         return learned(trainable.tensors())
 
-    def run_in_rounds(
+    def run_spread(
         self,
-        solver: Any,
-        problem: Problem,
+        solver: SpreadSolver,
+        problem: Divisible,
         settings: S,
         snapshot: Callable[[Arrays, Known, S], Learned],
     ) -> Learned:
-        """Train a solver in rounds, here or on the cluster of the options; otherwise as `run`.
+        """Train a solver here, or spread over the cluster of the options; otherwise as `run`.
 
         Args:
-            solver: Its class.
-            problem: What to learn from.
+            solver: Its class, `learning.crew.SpreadSolver`.
+            problem: What to learn from, `learning.crew.Divisible`.
             settings: How.
             snapshot: As for `run`.
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
+from transcf.learning.crew import OnDisk
 from transcf.learning.weights import EventWeights, WeightSettings
 
 BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
@@ -23,13 +24,6 @@ SMALLEST_BLOCK = 64  # items, so that negatives stay varied
 STRATUM_TRIPLES = 4000  # enough work to pay for loading a block into the cache
 FEWEST_BLOCKS = 8  # unless they would be too small
 FEWEST_GROUPS, MOST_GROUPS = 16, 64  # many small shares of a round keep all threads busy
-
-
-class Readable(Protocol):
-    """Some users of a problem, whose interactions are here or on disk."""
-
-    def read(self) -> Problem:
-        """Return them with their interactions."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ class Problem:
         users = found.of_users if found.between_users else np.empty(0)
         return cls(*views, weights=found.within_users, users=users)
 
-    def part(self, first: int, end: int) -> Readable:
+    def part(self, first: int, end: int) -> Problem | OnDisk:
         """Keep the users first..end-1, who are counted from 0 then; items count as before."""
         begin, stop = self.user_indptr[[first, end]]
         return replace(
@@ -84,10 +78,6 @@ class Problem:
             weights=self.weights[begin:stop] if len(self.weights) else self.weights,
             users=self.users[first:end] if len(self.users) else self.users,
         )
-
-    def read(self) -> Problem:
-        """Return it with its interactions: they are here."""
-        return self
 
     @property
     def n_users(self) -> int:

@@ -139,6 +139,11 @@ class Recommender(Answers, ABC, Generic[S]):
         """Whether `fit` chooses something on validation data: the epoch, or what is its own."""
         return cls.has_epochs()
 
+    @property
+    def revision(self) -> int:
+        """Raised by every change that moves what such a model learns: its stored runs are old."""
+        return 1
+
     def check_params(self) -> None:
         """Raise a `ParameterError` for the first parameter with a value that is not allowed."""
         check(type(self).__name__, self.settings)

@@ -90,6 +90,11 @@ class Blend(Recommender[BlendSettings]):
     name = BLEND
     __init__ = made_from(BlendSettings)
 
+    @property
+    def revision(self) -> int:
+        """A mixture may be among the parts."""
+        return 2
+
     @classmethod
     def chooses(cls) -> bool:
         """Weights are chosen on validation data, whatever the parts choose."""

@@ -16,6 +16,7 @@ from scipy.spatial.distance import cdist
 from transcf.kernels import Array
 from transcf.kernels.adam import EPSILON, FIRST, SECOND, Moving, step_sizes
 from transcf.kernels.mixture import Kernel
+from transcf.models.transcf.mixture.batches import users_of
 from transcf.models.transcf.mixture.training import MixtureTraining
 from transcf.models.transcf.parameters import bound
 from transcf.models.transcf.settings import Bound
@@ -93,18 +94,18 @@ class ExactMixtureTraining(MixtureTraining):
         moving = [Moving(*(part.astype(np.float64) for part in each)) for each in self._points]
         if settings.tied:
             moving[2] = moving[1]
-        batches, loss = len(dealt.cuts) - 1, 0.0
+        batches, loss = dealt.cuts.shape[1] - 1, 0.0
         for place in range(batches):
             points = Vectors(*(each.values for each in moving))
             slopes = Vectors(*(np.zeros_like(values) for values in points))
-            users = dealt.users[dealt.cuts[place] : dealt.cuts[place + 1]]
+            users = users_of(dealt, place)
             events = [slice(*log.indptr[user : user + 2]) for user in users]
             for user, own in zip(users, events, strict=True):
                 history, weights, at = log.items[own], log.weights[own], points
                 if self._beneath is not None:  # it counts as c does, and stays as it is
                     at = points._replace(bias=points.bias + self._beneath.of(user))
                 loss += add_gradient(self._kernel, at, user, history, weights, log.active, slopes)
-            seen = np.unique(np.concatenate([log.items[own] for own in events]))
+            seen = np.unique(np.concatenate([log.items[:0], *(log.items[own] for own in events)]))
             self._steps += 1
             rate = np.array([settings.rate_at(number + place / batches)])
             self._step(moving, slopes, users, seen, float(step_sizes(rate, self._steps)[0]))

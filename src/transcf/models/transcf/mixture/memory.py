@@ -13,7 +13,7 @@ from transcf.kernels.rows import padded_width
 
 
 class Memory(NamedTuple):
-    """Enough for any batch."""
+    """Enough for the largest batch so far."""
 
     batch: Batch
     negatives: Negatives
@@ -33,6 +33,13 @@ class Memory(NamedTuple):
         negatives = Negatives(_zeros(places, width), _zeros(places))
         touched = places + min(events, n_items)
         return cls(_batch(events, touched, n_items), negatives, _work(events, places, width))
+
+    def for_events(self, events: int) -> Memory:
+        """Return room for a batch: this one, or a larger one with nothing in it."""
+        if events <= len(self.batch.items):
+            return self
+        drawn, width = self.negatives.vectors.shape
+        return self.of(events, drawn, len(self.batch.place_of), width)
 
 
 def _zeros(*shape: int) -> Array:
