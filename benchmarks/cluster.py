@@ -2,12 +2,14 @@
 
     python benchmarks/cluster.py [--models bpr transcf-translation transcf ials]
         [--events 8000000] [--mixture-events 1000000] [--dim 64] [--epochs 3] [--json]
+    python benchmarks/cluster.py --exchange    # 0.8 MB to each other: by lines, by calls of Ray
 
 Generated events at Flixster's size (69,482 users x 25,687 items). Both sides train the same epochs
 in turn, after one that warms up, and have to come to the same loss; medians. The mixture takes
 seconds for what others do in one, so it gets fewer events. At most 1.25 times is wanted, and of a
-worker's peak memory at most its share of the users (vectors and interactions), one item side and
-300 MB. Linux only; it asks for two quiet cores.
+worker's peak memory, without the code of libraries that processes of a machine share, at most its
+share of the users (vectors and interactions), one item side and 300 MB. Linux only; it asks for two
+quiet cores.
 """
 
 from __future__ import annotations
@@ -21,10 +23,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from transcf import Interactions, create, synthesize
 from transcf.cluster import Cluster
 from transcf.cluster.driver import SpreadTraining, share_out
+from transcf.cluster.lines import Address, Exchange
+from transcf.cluster.post import Mailbox, Post, Tag
+from transcf.cluster.session import LOOPBACK, Session
 from transcf.cluster.worker import is_of_users
+from transcf.kernels import Array
 from transcf.threads import use_threads
 from transcf.training import FitOptions
 from transcf.training.trainable import EpochStats
@@ -36,15 +44,18 @@ class Race:
     """A cluster, and beside it one process, which train the same epochs in turn."""
 
     def __init__(self) -> None:
+        """Begin without any."""
         self.rows: list[tuple[float, float]] = []
 
     def spread(self, solver: Any, problem: Any, settings: Any) -> Race:
+        """Start both."""
         self._spread = SpreadTraining(Cluster(workers=2, threads=1), solver, problem, settings)
         self._alone = solver(problem, settings)
         self.bound = bound_of(solver, problem, settings, self._alone.tensors())
         return self
 
     def run_epoch(self, number: int) -> EpochStats:
+        """Train an epoch here, and the same one there."""
         with use_threads(2):
             started = time.perf_counter()
             alone = self._alone.run_epoch(number)
@@ -55,9 +66,11 @@ class Race:
         return found
 
     def facts(self) -> dict[str, Any]:
+        """Those of the cluster."""
         return self._spread.facts()
 
     def close(self) -> None:
+        """Look how much memory workers had, and end them."""
         self.peak = max(peak_of(process) for process in workers())
         self._spread.close()
 
@@ -103,10 +116,58 @@ def parent(process: int) -> int:
 
 
 def peak_of(process: int) -> int:
-    """The most memory that a process ever had, in bytes."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert found is not None, "the system does not tell"
-    return 1024 * int(found[1])
+    """The most memory that a process ever had but for files that it maps, in bytes."""
+    status = Path(f"/proc/{process}/status").read_text()
+    peak, files = (int(found[1]) for found in re.finditer(r"(?:VmHWM|RssFile):\s+(\d+) kB", status))
+    return 1024 * (peak - files)
+
+
+class Talker:
+    """One of two actors that send each other as much as a batch of the mixture takes."""
+
+    def __init__(self) -> None:
+        """Have a mailbox."""
+        self._mailbox = Mailbox()
+
+    def open(self) -> Address:
+        """Listen."""
+        self._exchange = Exchange(self._mailbox, LOOPBACK, b"secret")
+        return self._exchange.address
+
+    def deliver(self, tag: Tag, array: Array) -> None:
+        """Let a call of Ray arrive."""
+        self._mailbox.put(tag, array)
+
+    def talk(self, number: int, addresses: list[Address], other: Any, rounds: int) -> list[float]:
+        """Return milliseconds of an exchange: by lines, and by calls of Ray."""
+        post = Post(number, self._mailbox, self._exchange.call(number, addresses))
+        array, found = np.ones(200_000, np.float32), []
+        sides = {
+            "lines": lambda tag: post.send_all(tag, array),
+            "ray": lambda tag: other.deliver.remote(tag, array),
+        }
+        for side, send in sides.items():
+            seconds = []
+            for n in range(rounds):
+                started = time.perf_counter()
+                send((n, side, number))
+                self._mailbox.take((n, side, 1 - number))
+                seconds.append(time.perf_counter() - started)
+            found.append(1e3 * statistics.median(seconds[rounds // 10 :]))
+        return found
+
+
+def exchange() -> dict[str, Any]:
+    """Let two actors talk."""
+    session = Session(None, processors=2)
+    ray = session.ray
+    actors = [ray.remote(max_concurrency=2)(Talker).remote() for _ in range(2)]
+    addresses = ray.get([actor.open.remote() for actor in actors])
+    asked = [actors[w].talk.remote(w, addresses, actors[1 - w], 200) for w in range(2)]
+    lines, calls = np.median(ray.get(asked), axis=0).tolist()
+    session.close()
+    case = "0.8 MB to each other, lines against calls of Ray"
+    return {"case": case, "ours": lines, "peer": calls, "unit": "ms", "ratio": lines / calls}
 
 
 def measure(name: str, log: Interactions, dim: int, epochs: int) -> dict[str, Any]:
@@ -137,8 +198,14 @@ def main() -> None:
     parser.add_argument("--mixture-events", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--exchange", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.exchange:
+        case = exchange()
+        text = "{case}: {ours:.2f} {unit}, {peer:.2f}, ratio {ratio:.2f}"
+        print(json.dumps([case], indent=2) if options.json else text.format(**case))
+        return
     cases = []
     for name in options.models:
         events = options.mixture_events if name == "transcf" else options.events

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import pytest
 from transcf import Interactions, create, load, synthesize
 from transcf.cluster import Cluster
 from transcf.cluster.scoring import recommend_all
-from transcf.errors import DataError
+from transcf.errors import DataError, UnsupportedError
 from transcf.models.recommender import Recommender
 from transcf.training import FitOptions
 from transcf.training.trainable import Epoch
@@ -71,6 +72,14 @@ def workers() -> list[int]:
 def parent(process: int) -> int:
     stat = Path(f"/proc/{process}/stat").read_text()
     return int(stat.rpartition(")")[2].split()[1])
+
+
+def test_where_nobody_answers_there_is_no_cluster(log: Interactions) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    options = FitOptions(cluster=Cluster(address=f"127.0.0.1:{port}"))
+    with pytest.raises(UnsupportedError, match="There is no Ray cluster at"):
+        create("bpr", epochs=1).fit(log, options=options)
 
 
 @pytest.mark.usefixtures("session")

@@ -182,7 +182,8 @@ Threads: TypeAlias = Annotated[
 Workers: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Spread the training over so many processes, for models that train in rounds."
+        min=1,
+        help="Spread the work over so many processes; not all models can be trained like that.",
     ),
 ]
 ClusterAddress: TypeAlias = Annotated[

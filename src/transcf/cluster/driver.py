@@ -188,7 +188,7 @@ class SpreadTraining:
         working = [one.seconds - one.waited for one in done]
         slowest = int(np.argmax(working))
         moved = sum(one.sent_bytes for one in done) / 1e6
-        remark = f"{moved:,.1f} MB moved  slowest worker {slowest}: {working[slowest]:.2f} s"
+        remark = f"{moved:,.0f} MB moved  slowest #{slowest} {working[slowest]:.1f} s"
         return EpochStats(loss, done[0].samples, remark)
 
     def watch(self, show: Callable[[str], None]) -> None:

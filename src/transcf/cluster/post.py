@@ -30,6 +30,10 @@ class Mailbox:
         self._arrived: dict[Tag, Array] = {}
         self._news = threading.Condition()
 
+    def __len__(self) -> int:
+        """Return how many arrays nobody has asked for."""
+        return len(self._arrived)
+
     def put(self, tag: Tag, array: Array) -> None:
         """Let an array arrive."""
         with self._news:

@@ -166,7 +166,7 @@ class TransCF(Recommender[TransCFSettings]):
         """All forms do, unless they look at more than users and items."""
         settings = self.settings
         looks_aside = settings.parts or settings.friends or settings.category
-        return settings.form != AUTO and settings.solver == "fast" and not looks_aside
+        return settings.solver == "fast" and not looks_aside
 
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
