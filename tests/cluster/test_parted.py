@@ -70,7 +70,8 @@ def test_what_a_task_raises_comes_out_as_it_was(tasks: ClusterTasks, source: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [("bpr", {}), ("transcf-translation", {"recency": 2.0})]
+    ("name", "settings"),
+    [("bpr", {}), ("transcf-translation", {"recency": 2.0}), ("transcf", {"batch_events": 200})],
 )
 def test_a_fit_is_that_of_one_process(
     name: str, settings: dict[str, Any], parted: PartedLog, split: Split, tmp_path: Path

@@ -159,11 +159,13 @@ def as_validation(
         return validation
     if isinstance(train, PartedLog) and isinstance(validation, PartedLog):
         return validation_in_parts(train, validation, users)
-    if isinstance(train, PartedLog) or isinstance(validation, PartedLog):
+    if isinstance(train, PartedLog):
         raise EvaluationError(
-            "A log in parts is judged by another part of it: give both train and validation of one "
-            "PartedLog, and a cluster to fit on."
+            "A log in parts is judged by another part of it: give train and validation of one "
+            "PartedLog."
         )
+    if isinstance(validation, PartedLog):
+        validation = validation.read()
     if validation.users != train.users or validation.items != train.items:
         raise EvaluationError(
             "Validation interactions have other users or items than the training data: take both "

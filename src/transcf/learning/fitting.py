@@ -87,8 +87,7 @@ class Fit:
         if isinstance(self.log, PartedLog):
             raise UnsupportedError(
                 f"{self.name} cannot be fitted on a log in parts, as it looks at all events at "
-                "once: fit it without a cluster, or take BPR, AoBPR, CML or TransCF such as "
-                'form="translation".'
+                "once: fit it without a cluster, or take TransCF, BPR, AoBPR or CML."
             )
         return self.log
 

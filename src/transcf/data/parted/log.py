@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -233,9 +234,7 @@ class PartedLog:
         about = self.source.manifest
         end = self.n_users if end is None else end
         items = IdMap(pl.int_range(self.n_items, dtype=pl.Int64, eager=True))
-        for number, (start, stop) in enumerate(
-            zip(about.starts[:-1], about.starts[1:], strict=True)
-        ):
+        for number, (start, stop) in enumerate(pairwise(about.starts)):
             begin, until = max(first, start), min(end, stop)
             if begin < until:
                 yield self._partition(number, begin, until, items)

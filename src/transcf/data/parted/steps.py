@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -69,15 +70,13 @@ class Steps:
         users.select("id").write_parquet(self._scratch / USERS)
         items.write_parquet(self._scratch / ITEMS)
         self._users, self._items = users["id"], items["id"]
-        ends = users["events"].cum_sum().to_numpy()
+        ends = users["events"].cast(pl.Int64).cum_sum().to_numpy()
         wanted = np.arange(1, partitions) * ends[-1] / partitions
         cuts = np.unique([0, *(np.searchsorted(ends, wanted) + 1), len(ends)])
         self._bounds = cuts.astype(np.int64)
         self.shares = [
             Share(number, self._scratch / f"share-{number:06}.npz", first, end, len(items))
-            for number, (first, end) in enumerate(
-                zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
-            )
+            for number, (first, end) in enumerate(pairwise(cuts.tolist()))
         ]
 
     def deal(self, rule: RatingRule) -> None:
@@ -147,11 +146,8 @@ class Steps:
             )
             for share, users, first in zip(self.shares, left.users, starts[:-1], strict=True)
         ]
-        files, of_users, of_items = (
-            dict[str, str](),
-            list[Counts](),
-            np.zeros((3, left.n_items), int),
-        )
+        files, of_users = dict[str, str](), list[Counts]()
+        of_items = np.zeros((len(PARTS), left.n_items), np.int64)
         for number, written in enumerate(self._run("writing partitions", write, tasks)):
             files[partition_name(number)] = written.digest
             of_users.append(written.users)

@@ -11,6 +11,7 @@ import polars as pl
 
 from transcf.answers import tables
 from transcf.data.logs import as_interactions
+from transcf.data.parted.log import PartedLog
 from transcf.data.readers import linked, open_source
 from transcf.data.side import category_table
 from transcf.errors import ParameterError
@@ -30,6 +31,7 @@ from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.mixture.batches import Events
 from transcf.models.transcf.mixture.exact import ExactMixtureTraining
 from transcf.models.transcf.mixture.learned import Mixture
+from transcf.models.transcf.mixture.parted import PartedEvents
 from transcf.models.transcf.mixture.training import MixtureTraining, popularity
 from transcf.models.transcf.neural.learned import Extended
 from transcf.models.transcf.neural.settings import (
@@ -200,7 +202,10 @@ class TransCF(Recommender[TransCFSettings]):
         return fit.run(solver(problem, settings, mixing), settings, restore, side.arrays())
 
     def _learn_mixture(self, fit: Fit, settings: TransCFSettings) -> Learned:
-        events = Events.of(fit.train, settings)
+        if isinstance(fit.log, PartedLog):
+            events: Events = PartedEvents.of_log(fit.log, settings)
+        else:
+            events = Events.of(fit.log, settings)
         added = popularity(events, settings)
 
         def unbiased(arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
