@@ -16,11 +16,13 @@ from transcf.cluster.driver import share_out
 from transcf.cluster.tasks import ClusterTasks
 from transcf.data import PartedLog, prepare_parts, read_interactions
 from transcf.errors import DataError, EvaluationError, UnsupportedError
-from transcf.evaluation.validation import Validation, validation_in_parts
+from transcf.evaluation.validation import Validation, as_validation, validation_in_parts
 from transcf.learning.known import KnownInParts
 from transcf.learning.parted import PartedProblem
 from transcf.learning.triples import Problem
 from transcf.models.bpr import LogisticSolver
+from transcf.models.transcf.mixture.batches import Events, Shards
+from transcf.models.transcf.mixture.parted import PartedEvents
 from transcf.training import FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
@@ -45,11 +47,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def parted(
-    tasks: ClusterTasks, source: Path, tmp_path_factory: pytest.TempPathFactory
-) -> PartedLog:
-    folder = tmp_path_factory.mktemp("prepared") / "parts"
-    return prepare_parts(source, folder, partitions=5, piece_rows=700, k_core=5, run=tasks)
+def parted(source: Path) -> PartedLog:
+    return prepare_parts(source, source.parent / "parts", partitions=5, k_core=5)
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +56,13 @@ def split(source: Path) -> Split:
     return leave_one_out(k_core(read_interactions(source), 5, 5))
 
 
-def test_workers_prepare_what_one_process_does(parted: PartedLog, split: Split) -> None:
-    assert parted.split().digest == split.digest
-    assert parted.n_partitions == 5
+def test_workers_prepare_what_one_process_does(
+    tasks: ClusterTasks, source: Path, parted: PartedLog, split: Split, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"partitions": 5, "piece_rows": 700, "k_core": 5}
+    found = prepare_parts(source, tmp_path / "parts", run=tasks, **options)
+    assert found.digest == parted.digest  # checksums of all files
+    assert found.split().digest == split.digest
 
 
 def test_what_a_task_raises_comes_out_as_it_was(tasks: ClusterTasks, source: Path) -> None:
@@ -69,6 +72,7 @@ def test_what_a_task_raises_comes_out_as_it_was(tasks: ClusterTasks, source: Pat
     assert "a rating is a number" in str(found.value)
 
 
+@pytest.mark.usefixtures("tasks")
 @pytest.mark.parametrize(
     ("name", "settings"),
     [("bpr", {}), ("transcf-translation", {"recency": 2.0}), ("transcf", {"batch_events": 200})],
@@ -112,6 +116,24 @@ def test_shares_on_disk_are_those_in_memory(
             assert np.array_equal(getattr(found, field), getattr(expected, field)), field
 
 
+def test_histories_on_disk_are_those_in_memory(parted: PartedLog, split: Split) -> None:
+    settings = create("transcf").settings
+    whole, counted = Events.of(split.train, settings), PartedEvents.of_log(parted.train, settings)
+    shards, other = Shards.of(whole), Shards.of(counted)
+    assert np.array_equal(shards.groups, other.groups)
+    sizes = [(one.n_batches, one.samples, one.weight) for one in (shards, other)]
+    assert sizes[0] == sizes[1]
+    for first, end in ((0, 100), (100, whole.histories.indptr.size - 1)):
+        found, expected = counted.part(first, end).read(), whole.part(first, end)
+        assert isinstance(expected, Events)
+        assert np.array_equal(found.histories.indptr, expected.histories.indptr)
+        assert np.array_equal(found.histories.items, expected.histories.items)
+        assert np.array_equal(found.weights, expected.weights)
+        assert np.array_equal(found.item_counts, expected.item_counts)
+    with pytest.raises(UnsupportedError, match="recency weighs events by the mean of all"):
+        PartedEvents.of_log(parted.train, create("transcf", recency=1.0).settings)
+
+
 def test_weights_that_differ_nowhere_are_none(tmp_path: Path) -> None:
     single = synthesize(users=9, items=30, interactions=45).to_frame().unique("user_id")
     single.write_parquet(tmp_path / "log.parquet")
@@ -137,7 +159,9 @@ def test_what_needs_all_events_says_so(parted: PartedLog, split: Split) -> None:
         with pytest.raises(UnsupportedError, match=f"{name} compares events of different users"):
             create("bpr", **setting).fit(parted, options=options)
     with pytest.raises(EvaluationError, match="judged by another part of it"):
-        create("bpr").fit(parted.train, split.validation, options)
+        as_validation(parted.train, split.validation)
+    with pytest.raises(UnsupportedError, match="iALS cannot be fitted on a log in parts"):
+        create("ials").fit(parted, options=options)
 
 
 def test_without_a_cluster_all_events_are_read(parted: PartedLog) -> None:
