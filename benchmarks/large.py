@@ -7,7 +7,8 @@ Four steps, each in a process of its own: events are made up to Parquet files, a
 the files are prepared by partitions (5-core, leave one out) and one epoch is trained, both by
 workers of a Ray cluster of this machine; the model is loaded and asked. The figure of a step is the
 largest peak of resident memory (VmHWM) among all of its processes, those of Ray included; pages of
-Ray's object store count for everybody who has them mapped. The bar is 3 GB. Linux only.
+Ray's object store count for everybody who has them mapped. The bar is 3 GB. Steps that were done in
+--folder are not done again: a run that was ended goes on. Linux only.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def make_up(folder: Path, events: int, seed: int = 0) -> None:
     users = max(100, events // EVENTS_PER_USER)
     items = max(100, users // USERS_PER_ITEM)
     names = np.random.default_rng(seed).permutation(items)  # ids tell nothing of popularity
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for number, first in enumerate(range(0, events, PIECE)):
         size = min(PIECE, events - first)
         random = np.random.default_rng([seed, number])
@@ -156,9 +157,12 @@ def main() -> None:
         steps[arguments.step](arguments.folder)
         return
     rows = []
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.folder or Path(scratch)
         for step in steps:
-            command = [sys.executable, *sys.argv, "--step", step, "--folder", folder]
+            if (folder / f"{step}.done").exists():
+                continue
+            command = [sys.executable, *sys.argv, "--step", step, "--folder", str(folder)]
             seconds, peaks, printed = watch(command)
             row = {
                 "step": step,
@@ -169,6 +173,7 @@ def main() -> None:
                 "report": json.loads(printed) if printed.strip() else None,
             }
             rows.append(row)
+            (folder / f"{step}.done").touch()
             if not arguments.json:
                 print(f"{step}: {seconds:.1f} s, peaks {row['peak_gb']} GB, ratio {row['ratio']}")
                 print(printed, end="", flush=True)
