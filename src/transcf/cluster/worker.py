@@ -14,7 +14,7 @@ from transcf.cluster.crew import ClusterCrew
 from transcf.cluster.lines import Address, Exchange
 from transcf.cluster.post import Mailbox, Post
 from transcf.cluster.session import import_ray
-from transcf.learning.crew import Divisible, Groups, Progress, SpreadSolver
+from transcf.learning.crew import Crew, Divisible, Groups, Progress, SpreadSolver
 from transcf.storage.tensors import Arrays
 from transcf.threads import use_threads
 from transcf.training.checkpoint import PartFile, write_part
@@ -76,7 +76,7 @@ class Worker:
 
     def __init__(self) -> None:
         """Have a mailbox before anybody writes."""
-        self._mailbox = Mailbox()
+        self._mailbox, self._crew = Mailbox(), Crew()
 
     def open(self, secret: bytes) -> Address:
         """Listen where the other workers' machines find this one; on loopback if Ray does."""
