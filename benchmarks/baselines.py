@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from _peers import Timed, implicit_als, implicit_bpr
 from _sets import ciao, interactions, long_tail
 from _turns import use_one_thread
-from transcf.learning.alternation import Alternation, cholesky
+from transcf.learning.alternation import Alternation, Pairs, cholesky
 from transcf.learning.first_vectors import first_vectors
 from transcf.models.bpr import BPR
 from transcf.models.eals import EALS, EALSSettings, objective, weights_of_items
@@ -47,7 +47,7 @@ def exact_eals(data: sp.csr_matrix, dim: int, epochs: int) -> Timed:
 
     def run() -> float:
         start = first_vectors(data.shape, dim, 0.01, np.random.default_rng(0))
-        solver, seconds = Alternation(log.by_user, log.by_item, goal, cholesky(), *start), []
+        solver, seconds = Alternation(Pairs(log.by_user, log.by_item, goal), cholesky(), *start), []
         for number in range(1, epochs + 1):
             begun = time.perf_counter()
             solver.run_epoch(number)

@@ -37,6 +37,7 @@ from transcf.kernels.lanes import LANES, load, store
 from transcf.kernels.rows import padded_width
 from transcf.learning import Known
 from transcf.models.transcf import TransCFSettings
+from transcf.models.transcf.mixture.batches import Events
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.models.transcf.mixture.training import MixtureTraining
 from transcf.retrieval import Scorer, top_k
@@ -76,7 +77,7 @@ def arithmetic(events: int, settings: TransCFSettings) -> Callable[[], None]:
 
 def epochs(log: Interactions, settings: TransCFSettings, threads: int) -> Callable[[], None]:
     """One epoch after the other."""
-    training, number = MixtureTraining(log, settings), iter(range(1, 1000))
+    training, number = MixtureTraining(Events.of(log, settings), settings), iter(range(1, 1000))
 
     def run() -> None:
         with use_threads(threads):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,23 @@ import pytest
 
 from transcf import Interactions, create, synthesize
 from transcf.cluster.crew import ClusterCrew
-from transcf.cluster.driver import share_out
+from transcf.cluster.driver import share_of, share_out
 from transcf.cluster.post import Mailbox, Post, Tag
+from transcf.cluster.worker import is_of_users
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.kernels import Array
+from transcf.learning.alternation import Pairs
 from transcf.learning.triples import Outline, Problem
+from transcf.learning.weights import EventWeights
+from transcf.models import eals, ials
 from transcf.models.aobpr import AdaptiveSolver
 from transcf.models.bpr import LogisticSolver
 from transcf.models.cml import HingeSolver
+from transcf.models.eals import EALSTraining
+from transcf.models.ials import IALSSettings, IALSTraining
 from transcf.models.transcf.fast import FastSolver
+from transcf.models.transcf.mixture.batches import Events
+from transcf.models.transcf.mixture.training import MixtureTraining
 from transcf.threads import use_threads
 from transcf.training import FitOptions
 
@@ -29,25 +37,21 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "bpr": (LogisticSolver, {"samples_per_user": 7}),
     "aobpr": (AdaptiveSolver, {}),
     "cml": (HingeSolver, {"recency": 2.0, "samples_per_user": 7}),
+    "transcf": (MixtureTraining, {"recency": 2.0, "shared_negatives": 100, "batch_events": 500}),
+    "ials": (IALSTraining, {"recency": 2.0}),
+    "eals": (EALSTraining, {}),
 }
+EPOCHS = range(1, 6)
 
 
-class Neighbours:
-    """Workers in threads of one process."""
+class Neighbour:
+    """A worker in a thread of the same process."""
 
-    def __init__(self, boxes: Sequence[Mailbox]) -> None:
-        self.peers = [_Neighbour(box) for box in boxes]
-
-    def wrap(self, array: Array) -> Array:
-        return array.copy()
-
-
-class _Neighbour:
     def __init__(self, box: Mailbox) -> None:
         self._box = box
 
-    def send(self, tag: Tag, message: Array) -> None:
-        self._box.put(tag, message.copy())
+    def send(self, tag: Tag, array: Array) -> None:
+        self._box.put(tag, array.copy())
 
 
 @pytest.fixture(scope="module")
@@ -55,55 +59,74 @@ def log() -> Interactions:
     return synthesize(users=400, items=1100, interactions=8000, seed=3)
 
 
-def few_in_a_block(solver: Any, problem: Problem, settings: Any, width: int) -> Outline:
+def few_in_a_block(solver: Any, problem: Problem, settings: Any) -> Outline:
     """Blocks of about fifty items: there are more of them than groups."""
+    width = 48 if solver is FastSolver else 16
     outline: Outline = solver.outline(problem, settings, 50 * width * 4)
     assert outline.n_blocks > outline.n_groups
     return outline
 
 
-def train(name: str, log: Interactions, workers: int) -> dict[str, Array]:
-    """Train three epochs with workers in threads."""
+def pairs_of(log: Interactions, settings: Any) -> Pairs:
+    """All pairs; events weigh alike or not, as settings say."""
+    events = EventWeights.of(log, settings)
+    if isinstance(settings, IALSSettings):
+        goal = ials.objective(settings, events.sums_of_items, events.sums_of_users)
+    else:
+        weights = eals.weights_of_items(settings, log.by_item.counts)
+        goal = eals.objective(settings.regularization, weights, log.by_user.counts)
+    return Pairs(log.by_user, log.by_item, goal, (events.overall, events.of_item_entries))
+
+
+def task_of(name: str, log: Interactions) -> tuple[Any, Any, Any, Any]:
+    """Solver, problem, settings and outline of a model."""
     solver, params = SOLVERS[name]
     settings = create(name, dim=16, **params).settings
+    if solver in (MixtureTraining, IALSTraining, EALSTraining):
+        problem = Events.of(log, settings) if solver is MixtureTraining else pairs_of(log, settings)
+        return solver, problem, settings, solver.outline(problem, settings)
     problem = Problem.of(log, settings)
-    outline = few_in_a_block(solver, problem, settings, 48 if solver is FastSolver else 16)
+    return solver, problem, settings, few_in_a_block(solver, problem, settings)
+
+
+def train(name: str, log: Interactions, workers: int) -> dict[str, Array]:
+    """Train with workers in threads."""
+    solver, problem, settings, outline = task_of(name, log)
     first = solver(problem, settings, outline=outline).tensors()
     shares = share_out(np.diff(problem.user_indptr), outline.groups, workers)
-    cuts = [int(outline.groups[g]) for g in shares]
     boxes = [Mailbox() for _ in range(workers)]
+    peers = [Neighbour(box) for box in boxes]
 
     def work(w: int) -> dict[str, Array]:
-        users = slice(cuts[w], cuts[w + 1])
-        own = solver(
-            problem.part(users.start, users.stop),
-            settings,
-            outline=outline.part(shares[w], shares[w + 1]),
-            crew=ClusterCrew(Post(w, boxes[w], Neighbours(boxes)), shares),
-        )
-        own.load_tensors(first | {"user_vectors": first["user_vectors"][users]})
-        stats = [own.run_epoch(number) for number in (1, 2, 3)]
+        share = share_of(solver, problem, settings, outline, shares, w, threads=1)
+        crew = ClusterCrew(Post(w, boxes[w], peers), shares)
+        own = solver(share.problem, settings, outline=share.outline, crew=crew)
+        users = slice(int(outline.groups[shares[w]]), int(outline.groups[shares[w + 1]]))
+        own.load_tensors({n: t[users] if is_of_users(n) else t for n, t in first.items()})
+        stats = [own.run_epoch(number) for number in EPOCHS]
         return own.tensors() | {"losses": np.array([one.loss for one in stats])}
 
     with ThreadPoolExecutor(workers) as pool:
         found = list(pool.map(work, range(workers)))
-    users = np.concatenate([part["user_vectors"] for part in found])
+    users = {n: np.concatenate([part[n] for part in found]) for n in found[0] if is_of_users(n)}
     for part in found[1:]:
-        assert all(np.array_equal(part[n], found[0][n]) for n in part if n != "user_vectors")
-    return found[0] | {"user_vectors": users}
+        assert all(np.array_equal(part[n], found[0][n]) for n in part if not is_of_users(n))
+    return found[0] | users
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_the_bits_do_not_depend_on_who_has_which_users(name: str, log: Interactions) -> None:
-    solver, params = SOLVERS[name]
-    settings = create(name, dim=16, **params).settings
-    problem = Problem.of(log, settings)
-    outline = few_in_a_block(solver, problem, settings, 48 if solver is FastSolver else 16)
+@pytest.mark.parametrize("timed", [True, False])
+def test_the_bits_do_not_depend_on_who_has_which_users(
+    name: str, timed: bool, log: Interactions
+) -> None:
+    if not timed:
+        log = replace(log, timestamps=None)
+    solver, problem, settings, outline = task_of(name, log)
     alone = solver(problem, settings, outline=outline)
-    losses = [alone.run_epoch(number).loss for number in (1, 2, 3)]
+    losses = [alone.run_epoch(number).loss for number in EPOCHS]
     expected = alone.tensors() | {"losses": np.array(losses)}
     with use_threads(1):
-        for workers in (1, 2, 3):
+        for workers in (1, 2, 3, 4):
             found = train(name, log, workers)
             for what, array in expected.items():
                 assert np.array_equal(array, found[what]), (what, workers)
@@ -115,11 +138,11 @@ def test_shares_have_a_group_each_and_as_many_events_as_can_be() -> None:
     assert share_out([1, 1, 1, 100], range(5), 4) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("name", ["transcf", "ease", "transcf-friends", "itemknn"])
-def test_what_does_not_train_in_rounds_says_so(name: str, log: Interactions) -> None:
+@pytest.mark.parametrize("name", ["ease", "transcf-friends", "itemknn"])
+def test_what_cannot_be_spread_says_so(name: str, log: Interactions) -> None:
     from transcf.cluster import Cluster
 
-    with pytest.raises(UnsupportedError, match="cannot be trained on a cluster"):
+    with pytest.raises(UnsupportedError, match=r"cannot be trained on a cluster .* bpr,.* transcf"):
         create(name).fit(log, options=FitOptions(cluster=Cluster()))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import pytest
 from transcf import Interactions, create, load, synthesize
 from transcf.cluster import Cluster
 from transcf.cluster.scoring import recommend_all
-from transcf.errors import DataError
+from transcf.errors import DataError, UnsupportedError
 from transcf.models.recommender import Recommender
 from transcf.training import FitOptions
 from transcf.training.trainable import Epoch
@@ -56,31 +57,63 @@ def check_same(found: Recommender[Any], expected: Recommender[Any]) -> None:
 
 
 def workers() -> list[int]:
-    """Processes of workers, by what Ray calls them."""
+    """Processes of this test's workers, by what Ray calls them and who started them."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             line = (folder / "cmdline").read_bytes()
+            if line.startswith(b"ray::Worker") and parent(parent(int(folder.name))) == os.getpid():
+                found.append(int(folder.name))
         except OSError:
             continue
-        if line.startswith(b"ray::Worker"):
-            found.append(int(folder.name))
     return found
 
 
+def parent(process: int) -> int:
+    stat = Path(f"/proc/{process}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def test_where_nobody_answers_there_is_no_cluster(log: Interactions) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    options = FitOptions(cluster=Cluster(address=f"127.0.0.1:{port}"))
+    with pytest.raises(UnsupportedError, match="There is no Ray cluster at"):
+        create("bpr", epochs=1).fit(log, options=options)
+
+
 @pytest.mark.usefixtures("session")
-def test_two_workers_one_of_whom_is_killed(log: Interactions, alone: Recommender[Any]) -> None:
+def test_two_workers_one_of_whom_is_killed(log: Interactions) -> None:
+    settings = {"dim": 16, "epochs": 3, "batch_events": 64, "shared_negatives": 100}
+    alone = create("transcf", **settings).fit(log)
+
     def kill_one(epoch: Epoch[Any]) -> None:
-        if epoch.number == 2:  # a moment later, the third is under way
-            threading.Timer(0.02, os.kill, (workers()[0], signal.SIGKILL)).start()
+        if epoch.number == 1:  # a moment later, the second is under way
+            threading.Timer(0.05, os.kill, (workers()[0], signal.SIGKILL)).start()
 
     options = FitOptions(cluster=Cluster(workers=2, threads=1), on_epoch=kill_one)
-    found = create("transcf-translation", **SETTINGS).fit(log, options=options)
+    found = create("transcf", **settings).fit(log, options=options)
     check_same(found, alone)
     assert found.history_["loss"].equals(alone.history_["loss"])
     report = found.report_["cluster"]
     assert (report["workers"], report["restarts"]) == (2, 1)
     assert report["sent_bytes"] > 0
+
+
+@pytest.mark.usefixtures("session")
+def test_workers_write_a_checkpoint_that_one_process_goes_on_from(
+    log: Interactions, tmp_path: Path
+) -> None:
+    alone = create("ials", dim=16, epochs=4).fit(log)
+    cluster = Cluster(workers=2, threads=1)
+    options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0, cluster=cluster)
+    create("ials", dim=16, epochs=2).fit(log, options=options)
+    parts = sorted(tmp_path.glob("part-*"))
+    assert len(parts) == 3, "the users of each worker and what all share, of one epoch"
+    found = create("ials", dim=16, epochs=4)
+    found.fit(log, options=FitOptions(checkpoint=tmp_path, resume=True))
+    check_same(found, alone)
+    assert not list(tmp_path.glob("part-*")), "one process needs none"
 
 
 DRIVER = """
@@ -93,7 +126,7 @@ from transcf.training import FitOptions
 log = synthesize(users=600, items=900, interactions=12000, seed=3)
 options = FitOptions(
     checkpoint=Path(sys.argv[1]), resume=True, checkpoint_seconds=0,
-    cluster=Cluster(workers=3, threads=1), on_epoch=lambda epoch: print(epoch.number, flush=True),
+    cluster=Cluster(workers=2, threads=1), on_epoch=lambda epoch: print(epoch.number, flush=True),
 )
 model = create("transcf-translation", dim=16, epochs=4, recency=2.0).fit(log, options=options)
 model.save(sys.argv[2])

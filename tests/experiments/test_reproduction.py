@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,6 +194,22 @@ def test_helpers_fill_the_store_and_end_with_their_owner(small: Study, tmp_path:
     (alone,) = run_study(small)
     assert found.summaries == alone.summaries
     assert len(store.all_keys()) == 9
+
+
+def test_a_cluster_fills_the_store(small: Study, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs the extra cluster")
+    from transcf.cluster import Cluster
+    from transcf.cluster.studies import spread_study
+
+    store = Store(tmp_path / "runs")
+    with spread_study(small, store, Cluster(workers=2, threads=1)):
+        deadline = time.monotonic() + 100
+        while len(store.all_keys()) < 9 and time.monotonic() < deadline:
+            time.sleep(0.1)
+    assert len(store.all_keys()) == 9, "the workers ran all cells, and this process none"
+    (found,) = run_study(small, store=store)
+    (alone,) = run_study(small)
+    assert found.summaries == alone.summaries
 
 
 def test_models_of_the_studies_keep_to_what_the_paper_fixes() -> None:

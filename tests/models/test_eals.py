@@ -18,7 +18,7 @@ from tests.models.test_ials import csr, matrix, random_start, vectors
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError, DivergenceError, ParameterError
-from transcf.learning.alternation import Alternation, Objective, cholesky, elementwise
+from transcf.learning.alternation import Alternation, Objective, Pairs, cholesky, elementwise
 from transcf.models import eals
 from transcf.models.eals import EALS, weights_of_items
 from transcf.models.registry import load
@@ -40,7 +40,7 @@ def alternation(
     dense = dense_eals(R, model.unobserved_weight, model.popularity_power, model.regularization)
     c = weights_of_items(model.settings, R.sum(axis=0)).astype(np.float64)
     solver = cholesky() if exact else elementwise(start[0].shape[1])
-    state = Alternation(csr(R), csr(R.T), objective_of(dense, c), solver, *start)
+    state = Alternation(Pairs(csr(R), csr(R.T), objective_of(dense, c)), solver, *start)
     # Weights are kept in float32: the oracle takes the same.
     return state, replace(dense, weights=np.where(R > 0, 1.0, c))
 

@@ -9,6 +9,7 @@ import pytest
 
 from transcf import EASE, Interactions, TransCF, synthesize
 from transcf.learning.beneath import Beneath
+from transcf.models.transcf.mixture.batches import Events
 from transcf.models.transcf.mixture.exact import ExactMixtureTraining, Vectors, add_gradient
 from transcf.models.transcf.mixture.training import MixtureTraining, kernel_of
 
@@ -68,7 +69,7 @@ def test_on_top_of_ease_the_fast_solver_learns_the_same_too(log: Interactions) -
     for kind, below in (
         (MixtureTraining, beneath), (ExactMixtureTraining, beneath), (MixtureTraining, None),
     ):  # fmt: skip
-        training = kind(log, settings, below)
+        training = kind(Events.of(log, settings), settings, below)
         loss = training.run_epoch(1).loss
         found.append(training.tensors() | {"loss": np.array(loss)})
     for name, ours in found[0].items():

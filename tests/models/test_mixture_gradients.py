@@ -15,9 +15,9 @@ from transcf.kernels.adam import FIRST, Moving
 from transcf.kernels.beneath import NO_LAYER, Layer
 from transcf.kernels.mixture import CHUNK, Points
 from transcf.kernels.mixture_batches import SHARDS
-from transcf.kernels.mixture_epochs import Rules, run_batches
+from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
-from transcf.models.transcf.mixture.batches import Dealer
+from transcf.models.transcf.mixture.batches import Dealer, Events, Shards
 from transcf.models.transcf.mixture.memory import Memory
 from transcf.models.transcf.mixture.training import kernel_of
 from transcf.models.transcf.settings import TransCFSettings
@@ -68,6 +68,13 @@ def layer_and_lifts() -> tuple[Layer, Array]:
     return Layer(weights.astype(single), diagonal, rests, starts, own.astype(single), 30.0), lifts
 
 
+def dealer_of(histories: Histories, weights: Array, n_drawn: int, power: float) -> Dealer:
+    """Deals everybody into one batch."""
+    counts = np.bincount(histories.items, minlength=histories.n_items)
+    events = Events(histories, weights.astype(np.float32), counts, timed=True)
+    return Dealer(events, Shards.of(events, 10_000), n_drawn, power)
+
+
 def step_on(oracle: Oracle, layer: Layer = NO_LAYER) -> tuple[Oracle, float, dict[str, Array]]:
     """A step of no length on one batch of everybody.
 
@@ -81,7 +88,7 @@ def step_on(oracle: Oracle, layer: Layer = NO_LAYER) -> tuple[Oracle, float, dic
     histories = Histories.of(lists, n_items)
     weights = np.ones(len(histories.items)) if oracle.weights is None else oracle.weights
     n_drawn, losses = len(oracle.negatives), np.zeros((1, SHARDS))
-    dealer = Dealer(histories, weights.astype(np.float32), 10_000, n_drawn, power=0.0)
+    dealer = dealer_of(histories, weights, n_drawn, power=0.0)
     settings = TransCFSettings(
         form="mixture", dim=dim, tau=oracle.tau, beta=oracle.beta, rho=oracle.rho,
         future=oracle.future,
@@ -97,7 +104,8 @@ def step_on(oracle: Oracle, layer: Layer = NO_LAYER) -> tuple[Oracle, float, dic
     everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
     reach = np.arange(1, n_items + 1) * (n_drawn / n_items)
     dealt = dealer.deal(seed=0, epoch=1)._replace(candidates=everything, reach=reach)
-    run_batches(kernel, rules, log, layer, dealt, np.zeros(1), points, *memory, losses, 0, 1)
+    epoch = Epoch(kernel, rules, log, layer, dealt, np.zeros(1), points)
+    run_batches(epoch, *memory, losses, 0, 1)
     found = {
         name: getattr(points, name).means[..., : getattr(oracle, name).shape[-1]] / (1 - FIRST)
         for name in ("users", "items", "bias", *([] if oracle.tied else ["history"]))
@@ -179,7 +187,7 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
     rng, n_items, n_drawn, draws = np.random.default_rng(0), 30, 8, 4000
     lists = [np.unique(rng.zipf(1.6, 12) % n_items).astype(np.int32) for _ in range(40)]
     histories = Histories.of(lists, n_items)
-    dealer = Dealer(histories, np.ones(len(histories.items), np.float32), 10_000, n_drawn, power)
+    dealer = dealer_of(histories, np.ones(len(histories.items)), n_drawn, power)
     active, counts = dealer.log.active, np.bincount(histories.items, minlength=n_items)
     expected = np.exp(-dealer.log.stand_for[active].astype(np.float64))
     assert expected.sum() == pytest.approx(n_drawn)
@@ -198,7 +206,7 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
     parts = kernel, rules, dealer.log, NO_LAYER
     for epoch in range(draws):
         dealt, losses = dealer.deal(seed=0, epoch=epoch), np.zeros((1, SHARDS))
-        run_batches(*parts, dealt, np.zeros(1), points, *memory, losses, 0, 1)
+        run_batches(Epoch(*parts, dealt, np.zeros(1), points), *memory, losses, 0, 1)
         drawn = memory.batch.touched[:n_drawn]
         assert len(set(drawn.tolist())) == n_drawn
         found[drawn] += 1 / draws

@@ -12,7 +12,7 @@ from tests.models.test_ials import csr, random_start, vectors
 
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
-from transcf.learning.alternation import Alternation, cholesky, conjugate, elementwise
+from transcf.learning.alternation import Alternation, Pairs, cholesky, conjugate, elementwise
 from transcf.learning.weights import EVEN
 from transcf.models import eals, ials
 from transcf.models.eals import EALS, weights_of_items
@@ -52,7 +52,7 @@ MODELS = pytest.mark.parametrize("model", [of_ials, of_eals])
 
 def alternation(R: np.ndarray, goal: ials.Objective, solver: str, weights: tuple) -> Alternation:
     start = random_start(R, DIM)
-    return Alternation(csr(R), csr(R.T), goal, SOLVERS[solver], *start, weights)
+    return Alternation(Pairs(csr(R), csr(R.T), goal, weights), SOLVERS[solver], *start)
 
 
 def both_ways(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -182,7 +182,8 @@ Threads: TypeAlias = Annotated[
 Workers: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Spread the training over so many processes, for models that train in rounds."
+        min=1,
+        help="Spread the work over so many processes; not all models can be trained like that.",
     ),
 ]
 ClusterAddress: TypeAlias = Annotated[
@@ -196,7 +197,7 @@ ClusterAddress: TypeAlias = Annotated[
 
 
 def parse_cluster(workers: int | None, address: str | None) -> Cluster | None:
-    """Say where to train; None trains in this process."""
+    """Say where to work; None works in this process."""
     if workers is None and address is None:
         return None
     from transcf.cluster import Cluster

@@ -10,16 +10,19 @@ import typer
 from transcf.cli._analysis import reproduce_analysis
 from transcf.cli._options import (
     INTERRUPTED,
+    ClusterAddress,
     ReportFile,
     ResultsFile,
     StorePath,
     Threads,
+    Workers,
     check_files,
     command_line,
     open_store,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table, write_results
 from transcf.cli._progress import show_steps
+from transcf.cli._sharing import Jobs, shared
 from transcf.legend import ERROR, help_text
 
 if TYPE_CHECKING:
@@ -65,9 +68,9 @@ def reproduce(
     seeds: Annotated[
         int | None, typer.Option(help="Runs of every model; as many as the budget says.", min=1)
     ] = None,
-    jobs: Annotated[
-        int, typer.Option(help="Processes that share the work, and the threads.", min=1)
-    ] = 1,
+    jobs: Jobs = 1,
+    workers: Workers = None,
+    cluster: ClusterAddress = None,
     threads: Threads = None,
     store: StorePath = None,
     report: ReportFile = None,
@@ -85,12 +88,12 @@ def reproduce(
     """Run what TransCF's paper prints again, with the printed figures beside ours.
 
     Every fit of a table is kept in the store of runs: a table that was ended in any way goes on
-    where it was, and what is there is not run again. `analysis` has options of its own.
+    where it was, and what is there is not run again. With --workers, processes of a Ray cluster
+    help; the store has to be a folder that all of them reach. `analysis` has options of its own.
     """
     if table == "analysis":
         reproduce_analysis(_listed(datasets), pairs=pairs, out=out, seed=seed, as_json=as_json)
         return
-    from transcf.experiments.helpers import helped
     from transcf.experiments.reproduction import load_table
     from transcf.experiments.results import Results
     from transcf.experiments.runner import run_study
@@ -105,12 +108,13 @@ def reproduce(
         seeds=seeds,
     )
     kept = open_store(store)
+    sharing = shared(plan, kept, jobs, workers, cluster)
     total = sum(len(plan.under(by, data)) for data in plan.datasets for by in plan.by(data))
-    with show_steps(total, "models") as steps, helped(plan, kept, jobs):
+    with show_steps(total, "models") as steps, sharing:
         found = list(run_study(plan, steps.report, steps.counted, kept))
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
-    beside = ("report", "results", "store", "jobs", "threads", "as_json")
+    beside = ("report", "results", "store", "jobs", "workers", "cluster", "threads", "as_json")
     tables = [_facts(plan, comparison) for comparison in found]
     command = command_line(context, leave_out=beside)
     outcome = Results.of_study(f"reproduce-{table}", plan, tables, command, budget=budget)

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
+    ClusterAddress,
     NoStore,
     ReportFile,
     ResultsFile,
     StorePath,
+    Workers,
     check_files,
     command_line,
     open_store_unless,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table, write_results
 from transcf.cli._progress import show_steps
+from transcf.cli._sharing import Jobs, shared
 from transcf.errors import ParameterError
 from transcf.legend import SPREAD, help_text, legend
 from transcf.protocols import protocol_named
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 STUDIES = (
     "defaults",
     "full-ranking",
+    "mixture",
     "paper-baselines",
     "paper-core",
     "paper-grid",
@@ -103,6 +107,9 @@ def study(
     seeds: Annotated[
         int | None, typer.Option(help="Runs of every model; as many as the study says.", min=1)
     ] = None,
+    jobs: Jobs = 1,
+    workers: Workers = None,
+    cluster: ClusterAddress = None,
     report: ReportFile = None,
     results: ResultsFile = None,
     store: StorePath = None,
@@ -112,7 +119,9 @@ def study(
     """Run a study: settings chosen on validation data, then test, over several seeds.
 
     What is in the store of runs is not run again, so that a study that was ended in any way goes
-    on where it was; the same study may run in several processes at a time, which share the work.
+    on where it was; the same study may run in several processes at a time, which share the work:
+    --jobs starts some, and --workers lets those of a Ray cluster help, all of which have to reach
+    the folder of the store.
     """
     from transcf.experiments import load_study, run_study
     from transcf.experiments.results import Results, facts_of
@@ -128,11 +137,12 @@ def study(
             "--models or --datasets."
         )
     kept = open_store_unless(no_store, store)
-    with show_steps(total, "models") as steps:
+    sharing = shared(plan, kept, jobs, workers, cluster)
+    with show_steps(total, "models") as steps, sharing:
         found = list(run_study(plan, steps.report, steps.counted, kept))
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
-    beside = ("report", "results", "store", "no_store", "as_json")
+    beside = ("report", "results", "store", "no_store", "jobs", "workers", "cluster", "as_json")
     facts = [facts_of(plan, comparison) for comparison in found]
     outcome = Results.of_study(name, plan, facts, command_line(context, leave_out=beside))
     if as_json:

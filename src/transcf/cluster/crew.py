@@ -12,7 +12,7 @@ from transcf.kernels import Array
 from transcf.kernels.neighborhood import average_users
 from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
-from transcf.learning.crew import Crew, RunRounds
+from transcf.learning.crew import Crew, Progress, RunRounds
 
 #: Parts of the items for each worker, so that all work while sums pass from one to the next.
 _CHUNKS = 4
@@ -30,7 +30,8 @@ class ClusterCrew(Crew):
 
     def __init__(self, post: Post, shares: Sequence[int]) -> None:
         """Count exchanges from 0."""
-        self._post, self._shares, self._exchange = post, shares, 0
+        self._post, self.shares, self._exchange = post, shares, 0
+        self.number, self.size = post.number, post.size
 
     def average_users(
         self, rows: PackedRows[Any], dim: int, strata: Strata, item_share: Array
@@ -62,22 +63,21 @@ class ClusterCrew(Crew):
         self, run: RunRounds, rows: PackedRows[Any], strata: Strata, rounds: Rounds
     ) -> None:
         """Run rounds one by one; a block goes on to the worker whose group meets it next."""
-        travel = _Travel(self._post, self._shares, rows, strata, rounds, self._next())
+        travel = _Travel(self._post, self.shares, rows, strata, rounds, self._next())
         for r in range(rounds.begin, rounds.end):
             travel.receive(r)
             run(rounds._replace(begin=r, end=r + 1))
             travel.send(r)
+            self.progress = Progress(r + 1, len(strata.starts) - 1, "rounds")
         travel.share_all()
 
-    def all_of(self, own: Array) -> tuple[Array, slice]:
-        """Send the own rows to everybody, and put all together."""
-        number, post, exchange = self._post.number, self._post, self._next()
-        post.send_all((exchange, "rows", number), own)
-        parts = [
-            own if w == number else post.receive((exchange, "rows", w)) for w in range(post.size)
+    def from_all(self, own: Array) -> list[Array]:
+        """Send what is there to everybody, and wait for theirs."""
+        number, post, exchange = self.number, self._post, self._next()
+        post.send_all((exchange, "own", number), own)
+        return [
+            own if w == number else post.receive((exchange, "own", w)) for w in range(self.size)
         ]
-        begin = sum(map(len, parts[:number]))
-        return np.concatenate(parts), slice(begin, begin + len(own))
 
     def _next(self) -> int:
         self._exchange += 1

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from transcf.cluster.session import Session
-from transcf.cluster.worker import USERS, Done, Share, Worker
+from transcf.cluster.worker import Done, Share, Worker, is_of_users
 from transcf.errors import ParameterError, TransCFError
-from transcf.learning.triples import Outline, Problem
+from transcf.learning.crew import Divisible, Groups, SpreadSolver
 from transcf.storage.tensors import Arrays
 from transcf.threads import thread_count
+from transcf.training.checkpoint import PART, PartFile
 from transcf.training.trainable import EpochStats
+
+T = TypeVar("T")
 
 #: How often workers may be lost in one epoch before the run gives up.
 _ATTEMPTS = 3
+#: How often to look how far an epoch is, for a progress bar.
+_LOOK_SECONDS = 1.0
 
 
 class LostWorkersError(TransCFError):
@@ -50,15 +58,38 @@ class Cluster:
             if not isinstance(value, int) or value < 1:
                 raise ParameterError(f"Cluster({name}={value!r}): give a number from 1 on.")
 
-    def spread(self, solver: Any, problem: Problem, settings: Any) -> SpreadTraining:
+    def spread(self, solver: SpreadSolver, problem: Divisible, settings: Any) -> SpreadTraining:
         """Share a problem out; see `SpreadTraining`."""
         return SpreadTraining(self, solver, problem, settings)
 
 
-class SpreadTraining:
-    """A solver in rounds whose users are spread over workers; the loop's `Trainable`.
+@dataclass(frozen=True, eq=False)
+class State:
+    """What workers have learned, in Ray's store; `training.checkpoint.Elsewhere`.
 
-    The state after each epoch is collected: it is what a lost worker's successor goes on from.
+    Attributes:
+        users: Where the tensors of each worker's users are.
+        others: Where all else is.
+        writer: Lets the workers write it.
+    """
+
+    users: tuple[Any, ...]
+    others: Any
+    writer: Callable[[State, Path], list[PartFile]]
+    _written: dict[Path, list[PartFile]] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> list[PartFile]:
+        """Write it in parts, once."""
+        if folder not in self._written:
+            self._written[folder] = self.writer(self, folder)
+        return self._written[folder]
+
+
+class SpreadTraining:
+    """A solver whose users are spread over workers; the loop's `SpreadTrainable`.
+
+    What workers have learned stays with them: after each epoch they put it into Ray's store, on
+    their own machines. That is what a lost worker's successor goes on from.
 
     Args:
         cluster: How many workers, and where.
@@ -67,88 +98,132 @@ class SpreadTraining:
         settings: The model's.
     """
 
-    def __init__(self, cluster: Cluster, solver: Any, problem: Problem, settings: Any) -> None:
+    def __init__(
+        self, cluster: Cluster, solver: SpreadSolver, problem: Divisible, settings: Any
+    ) -> None:
         """Share the users out and start the workers."""
-        outline: Outline = solver.outline(problem, settings)
+        outline = solver.outline(problem, settings)
         workers = min(cluster.workers, outline.n_groups)
-        self.restarts, self.done = 0, list[list[Done]]()
+        self._restarts, self._done = 0, list[list[Done]]()
+        self._show: Callable[[str], None] | None = None
         self._threads = cluster.threads or max(1, thread_count() // workers)
-        self._shares = share_out(np.diff(problem.user_indptr), outline.groups, workers)
-        self._cuts = [int(outline.groups[g]) for g in self._shares]
+        shares = share_out(np.diff(problem.user_indptr), outline.groups, workers)
+        self._cuts = [int(outline.groups[g]) for g in shares]
         self._parts = [
-            Share(
-                number=w,
-                shares=self._shares,
-                solver=solver,
-                problem=problem.part(self._cuts[w], self._cuts[w + 1]),
-                settings=settings,
-                outline=outline.part(self._shares[w], self._shares[w + 1]),
-                threads=self._threads,
-            )
-            for w in range(workers)
+            share_of(solver, problem, settings, outline, shares, number, self._threads)
+            for number in range(workers)
         ]
-        self._tensors: Arrays = solver(problem, settings).tensors()
         self._session = Session(cluster.address, workers * self._threads)
         self._actors: list[Any] = []
-        self._start()
+        self._state = self._put(solver(problem, settings).tensors())
+        self._insist(self._start, "at the beginning")
+
+    # -- what is learned ---------------------------------------------------------------------
 
     def tensors(self) -> Arrays:
-        """Return what the solver learns, of all users."""
-        return self._tensors
+        """Collect what the solver learns, of all users."""
+        users = self._session.ray.get(list(self._state.users))
+        others = self._session.ray.get(self._state.others)
+        found = {name: np.concatenate([part[name] for part in users]) for name in users[0]}
+        # What comes from the object store is read-only.
+        return found | {name: np.array(tensor) for name, tensor in others.items()}
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Go on from these."""
-        self._tensors = dict(tensors)
-        self._load()
+        self.load_state(self._put(tensors))
+
+    def state(self) -> State:
+        """Return where the tensors are."""
+        return self._state
+
+    def load_state(self, state: State) -> None:
+        """Let the workers go on from what is in Ray's store."""
+        self._state = state
+        self._insist(self._load, "while they were given vectors")
+
+    def _put(self, tensors: Arrays) -> State:
+        """Put tensors into Ray's store, in parts."""
+        put = self._session.ray.put
+        of_users = {name: tensor for name, tensor in tensors.items() if is_of_users(name)}
+        bounds = zip(self._cuts[:-1], self._cuts[1:], strict=True)
+        users = [
+            put({name: tensor[first:end] for name, tensor in of_users.items()})
+            for first, end in bounds
+        ]
+        others = put({name: t for name, t in tensors.items() if name not in of_users})
+        return State(tuple(users), others, self._write)
+
+    def _write(self, state: State, folder: Path) -> list[PartFile]:
+        """Let every worker write its part of a checkpoint; the first one what all share, too."""
+        name = secrets.token_hex(4)
+        parts = [*state.users, state.others]
+
+        def write() -> list[PartFile]:
+            writers = [*self._actors, self._actors[0]]
+            paths = [
+                folder.absolute() / f"{PART}{name}-{n:04}.safetensors" for n in range(len(parts))
+            ]
+            triples = zip(writers, paths, parts, strict=True)
+            return self._wait([worker.write.remote(path, part) for worker, path, part in triples])
+
+        return self._insist(write, "while they wrote a checkpoint")
+
+    # -- epochs ------------------------------------------------------------------------------
 
     def run_epoch(self, number: int) -> EpochStats:
         """Train one epoch; when workers are lost, new ones train it again from its beginning."""
-        for _ in range(_ATTEMPTS):
-            try:
-                done = self._everybody("run_epoch", number)
-                self._collect()
-            except self._session.ray.exceptions.RayActorError:
-                self.restarts += 1
-                self._start()
-                continue
-            self.done.append(done)
-            losses = [one.loss for one in done]
-            loss = math.nan if any(map(math.isnan, losses)) else losses[0]
-            return EpochStats(loss, done[0].samples)
-        raise LostWorkersError(
-            f"Workers were lost {_ATTEMPTS} times in epoch {number}: look for what ends them "
-            "(memory, most of all), or take fewer workers. A checkpoint lets the run go on from "
-            "the last epoch."
-        )
+
+        def run() -> tuple[list[Done], State]:
+            """Tensors stay in Ray's store, on the machines of their workers, and outlive them."""
+            asked = [
+                worker.run_epoch.options(num_returns=3).remote(number) for worker in self._actors
+            ]
+            done, users, others = zip(*asked, strict=True)
+            return self._wait(done), State(users, others[0], self._write)
+
+        done, self._state = self._insist(run, f"in epoch {number}")
+        self._done.append(done)
+        losses = [one.loss for one in done]
+        loss = math.nan if any(map(math.isnan, losses)) else losses[0]
+        working = [one.seconds - one.waited for one in done]
+        slowest = int(np.argmax(working))
+        moved = sum(one.sent_bytes for one in done) / 1e6
+        remark = f"{moved:,.0f} MB moved  slowest #{slowest} {working[slowest]:.1f} s"
+        return EpochStats(loss, done[0].samples, remark)
+
+    def watch(self, show: Callable[[str], None]) -> None:
+        """Show, now and then, how far the first worker is."""
+        self._show = show
 
     def facts(self) -> dict[str, Any]:
         """What the model's card says of the cluster."""
-        slowest = [max(one.seconds - one.waited for one in done) for done in self.done]
+        slowest = [max(one.seconds - one.waited for one in done) for done in self._done]
         return {
             "workers": len(self._parts),
             "threads_each": self._threads,
-            "restarts": self.restarts,
-            "sent_bytes": sum(one.sent_bytes for done in self.done for one in done),
-            "waited_seconds": round(sum(one.waited for done in self.done for one in done), 3),
+            "restarts": self._restarts,
+            "sent_bytes": sum(one.sent_bytes for done in self._done for one in done),
+            "waited_seconds": round(sum(one.waited for done in self._done for one in done), 3),
             "slowest_worker_seconds": round(sum(slowest), 3),
         }
+
+    # -- workers -----------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the workers, and the cluster if it was started here."""
         self._end()
         self._session.close()
 
-    # -- workers -----------------------------------------------------------------------------
-
     def _start(self) -> None:
         """Let new workers take the place of all."""
         self._end()
-        ray = self._session.ray
-        # One thread trains, another lets mail arrive.
-        actor = ray.remote(num_cpus=self._threads, max_concurrency=4)(Worker)
+        ray, secret = self._session.ray, secrets.token_bytes(32)
+        # One thread trains, another says how far it is.
+        actor = ray.remote(num_cpus=self._threads, max_concurrency=2)(Worker)
         self._actors = [actor.remote() for _ in self._parts]
+        addresses = self._everybody("open", secret)
         pairs = zip(self._actors, self._parts, strict=True)
-        ray.get([worker.begin.remote(part, self._actors) for worker, part in pairs])
+        self._wait([worker.begin.remote(part, addresses) for worker, part in pairs])
         self._load()
 
     def _end(self) -> None:
@@ -157,29 +232,60 @@ class SpreadTraining:
         self._actors = []
 
     def _load(self) -> None:
-        users = self._tensors[USERS]
-        others = self._session.ray.put({n: t for n, t in self._tensors.items() if n != USERS})
-        bounds = zip(self._actors, self._cuts[:-1], self._cuts[1:], strict=True)
-        self._session.ray.get(
-            [worker.load.remote(users[first:end], others) for worker, first, end in bounds]
+        pairs = zip(self._actors, self._state.users, strict=True)
+        self._wait([worker.load.remote(users, self._state.others) for worker, users in pairs])
+
+    def _insist(self, work: Callable[[], T], when: str) -> T:
+        """Do something with the workers; when some are lost, new ones try again."""
+        errors = self._session.ray.exceptions
+        for attempt in range(_ATTEMPTS):
+            try:
+                if attempt and work != self._start:
+                    self._start()
+                return work()
+            except errors.RayActorError:
+                self._restarts += 1
+            except errors.ObjectLostError as problem:
+                raise LostWorkersError(
+                    "A machine was lost with what its workers had learned: go on from the "
+                    "checkpoint, if the run has one (resume=True or --resume)."
+                ) from problem
+        raise LostWorkersError(
+            f"Workers were lost {_ATTEMPTS} times {when}: look for what ends them (memory, most "
+            "of all), or take fewer workers. A checkpoint lets the run go on."
         )
 
-    def _collect(self) -> None:
-        users = [found[USERS] for found in self._everybody("tensors", "users")]
-        others = self._session.ray.get(self._actors[0].tensors.remote("others"))
-        tensors = {USERS: np.concatenate(users), **others}
-        # What comes from the object store is read-only.
-        self._tensors = {name: np.array(tensor) for name, tensor in tensors.items()}
-
     def _everybody(self, method: str, *arguments: Any) -> list[Any]:
-        """Let all workers do something; the first who fails ends the waiting."""
-        ray = self._session.ray
-        asked = [getattr(worker, method).remote(*arguments) for worker in self._actors]
-        waiting = list(asked)
+        """Let all workers do something."""
+        return self._wait([getattr(worker, method).remote(*arguments) for worker in self._actors])
+
+    def _wait(self, asked: Sequence[Any]) -> list[Any]:
+        """Wait for answers; the first who fails ends the waiting."""
+        ray, waiting = self._session.ray, list(asked)
         while waiting:
-            ready, waiting = ray.wait(waiting)
+            ready, waiting = ray.wait(waiting, timeout=_LOOK_SECONDS if self._show else None)
             ray.get(ready)
-        return list(ray.get(asked))
+            if not ready and self._show is not None:
+                done, steps, unit = ray.get(self._actors[0].progress.remote())
+                self._show(f"{done}/{steps} {unit}")
+        return list(ray.get(list(asked)))
+
+
+def share_of(
+    solver: SpreadSolver, problem: Divisible, settings: Any, outline: Groups, shares: list[int],
+    number: int, threads: int,
+) -> Share:  # fmt: skip
+    """Return what a worker is given: its groups of users, and all that it has to know of others."""
+    first, end = shares[number], shares[number + 1]
+    return Share(
+        number=number,
+        shares=shares,
+        solver=solver,
+        problem=problem.part(int(outline.groups[first]), int(outline.groups[end])),
+        settings=settings,
+        outline=outline.part(first, end),
+        threads=threads,
+    )
 
 
 def share_out(events: ArrayLike, groups: ArrayLike, workers: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -16,19 +16,10 @@ Tag: TypeAlias = tuple[int, str, int]
 
 
 class Peer(Protocol):
-    """Somebody who can be sent an array; `send` does not wait until it has arrived."""
+    """Somebody who can be sent an array, which may be changed once `send` is back."""
 
-    def send(self, tag: Tag, message: Any) -> None:
-        """Send an array, or what `Office.wrap` made of one."""
-
-
-class Office(Protocol):
-    """Who reaches the other workers."""
-
-    peers: Sequence[Peer]
-
-    def wrap(self, array: Array) -> Any:
-        """Get an array ready that goes to several peers."""
+    def send(self, tag: Tag, array: Array) -> None:
+        """Send an array without waiting until anybody asks for it."""
 
 
 class Mailbox:
@@ -38,6 +29,10 @@ class Mailbox:
         """Begin empty."""
         self._arrived: dict[Tag, Array] = {}
         self._news = threading.Condition()
+
+    def __len__(self) -> int:
+        """Return how many arrays nobody has asked for."""
+        return len(self._arrived)
 
     def put(self, tag: Tag, array: Array) -> None:
         """Let an array arrive."""
@@ -55,34 +50,35 @@ class Mailbox:
 class Post:
     """Sends and receives for one worker, and counts what it takes.
 
+    Args:
+        number: Of the worker.
+        mailbox: Where what others send arrives.
+        peers: All workers in order; nobody writes to themselves.
+
     Attributes:
         sent_bytes: Sum of all arrays sent, each counted for every receiver.
         waited: Seconds spent on waiting for others.
     """
 
-    def __init__(self, number: int, mailbox: Mailbox, office: Office) -> None:
+    def __init__(self, number: int, mailbox: Mailbox, peers: Sequence[Peer]) -> None:
         """Begin with nothing sent."""
-        self.number, self._mailbox, self._office = number, mailbox, office
+        self.number, self._mailbox, self._peers = number, mailbox, peers
         self.sent_bytes, self.waited = 0, 0.0
 
     @property
     def size(self) -> int:
         """Workers in all."""
-        return len(self._office.peers)
+        return len(self._peers)
 
     def send(self, to: int, tag: Tag, array: Array) -> None:
         """Send one array; it may be changed afterwards."""
         self.sent_bytes += array.nbytes
-        self._office.peers[to].send(tag, np.ascontiguousarray(array))
+        self._peers[to].send(tag, np.ascontiguousarray(array))
 
     def send_all(self, tag: Tag, array: Array) -> None:
-        """Send an array to everybody else."""
-        others = [peer for w, peer in enumerate(self._office.peers) if w != self.number]
-        if others:
-            self.sent_bytes += array.nbytes * len(others)
-            wrapped = self._office.wrap(np.ascontiguousarray(array))
-            for peer in others:
-                peer.send(tag, wrapped)
+        """Send an array to everybody else, to the next one first: nobody gets all mail at once."""
+        for step in range(1, self.size):
+            self.send((self.number + step) % self.size, tag, array)
 
     def receive(self, tag: Tag) -> Array:
         """Wait for an array."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import Any
 
 from transcf.errors import MissingExtraError, UnsupportedError
 
 #: Nobody else on the network may use a cluster that we start.
 LOOPBACK = "127.0.0.1"
+#: How long to wait for an answer.
+_PATIENCE_SECONDS = 10.0
 
 
 def import_ray() -> Any:
@@ -18,6 +21,13 @@ def import_ray() -> Any:
     except ImportError as problem:
         raise MissingExtraError("Training on a cluster", "cluster") from problem
     return ray
+
+
+def _check_answers(address: str) -> None:
+    """Raise an `OSError` if nobody listens at host:port, which Ray would wait minutes for."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), _PATIENCE_SECONDS).close()
 
 
 class Session:
@@ -41,6 +51,7 @@ class Session:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves the machine
         if address is not None:
             try:
+                _check_answers(address)
                 self.ray.init(address=address, log_to_driver=False, logging_level="error")
             except Exception as problem:
                 raise UnsupportedError(

@@ -5,21 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from transcf.cluster.crew import ClusterCrew
-from transcf.cluster.post import Mailbox, Peer, Post, Tag
+from transcf.cluster.lines import Address, Exchange
+from transcf.cluster.post import Mailbox, Post
 from transcf.cluster.session import import_ray
-from transcf.kernels import Array
-from transcf.learning.triples import Outline, Problem
+from transcf.learning.crew import Divisible, Groups, Progress, SpreadSolver
 from transcf.storage.tensors import Arrays
 from transcf.threads import use_threads
+from transcf.training.checkpoint import PartFile, write_part
 from transcf.training.trainable import Trainable
 
-#: What each worker has of its own users; all else is the same everywhere.
-USERS = "user_vectors"
+
+def is_of_users(name: str) -> bool:
+    """Whether a tensor has a row for each user, of whom a worker has its own.
+
+    All else is the same everywhere.
+    """
+    return name.startswith("user_vectors")
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Share:
     Attributes:
         number: Of the worker, from 0.
         shares: Where each worker's groups begin, and where the last one's end.
-        solver: Class of a solver in rounds.
+        solver: Class of a solver that can be spread.
         problem: The worker's users, all items counted.
         settings: The model's.
         outline: The worker's groups.
@@ -38,10 +45,10 @@ class Share:
 
     number: int
     shares: Sequence[int]
-    solver: Any
-    problem: Problem
+    solver: SpreadSolver
+    problem: Divisible
     settings: Any
-    outline: Outline
+    outline: Groups
     threads: int
 
 
@@ -50,8 +57,8 @@ class Done:
     """What a worker says of an epoch.
 
     Attributes:
-        loss: Mean loss of a triple, of all workers together.
-        samples: Triples of all workers together.
+        loss: Mean loss of a sample, of all workers together; NaN if any of the worker's numbers is.
+        samples: Samples of all workers together.
         seconds: Time of the epoch.
         waited: How much of it was waiting for others.
         sent_bytes: What was sent.
@@ -65,67 +72,59 @@ class Done:
 
 
 class Worker:
-    """Trains its share; a Ray actor, in whose other threads mail arrives."""
+    """Trains its share; a Ray actor, which others reach by lines."""
 
     def __init__(self) -> None:
         """Have a mailbox before anybody writes."""
         self._mailbox = Mailbox()
 
-    def begin(self, share: Share, peers: Sequence[Any]) -> None:
-        """Take a share, and know the others."""
-        use_threads(share.threads)
-        self._post = Post(share.number, self._mailbox, _RayOffice(peers))
-        crew = ClusterCrew(self._post, share.shares)
+    def open(self, secret: bytes) -> Address:
+        """Listen where the other workers' machines find this one; on loopback if Ray does."""
+        host = import_ray().util.get_node_ip_address()
+        self._exchange = Exchange(self._mailbox, host, secret)
+        return self._exchange.address
+
+    def begin(self, share: Share, addresses: Sequence[Address]) -> None:
+        """Take a share, and call the others."""
+        self._threads = use_threads(share.threads)
+        self._threads.__enter__()  # for as long as the process lives
+        peers = self._exchange.call(share.number, addresses)
+        self._post = Post(share.number, self._mailbox, peers)
+        self._crew = ClusterCrew(self._post, share.shares)
         self._solver: Trainable = share.solver(
-            share.problem, share.settings, outline=share.outline, crew=crew
+            share.problem, share.settings, outline=share.outline, crew=self._crew
         )
 
-    def deliver(self, tag: Tag, array: Array) -> None:
-        """Let mail arrive."""
-        self._mailbox.put(tag, array)
+    def load(self, users: Arrays, others: Arrays) -> None:
+        """Go on from these tensors, which Ray gives as they are in its store: read-only."""
+        self._solver.load_tensors(users | others)
 
-    def load(self, users: Array, others: Arrays) -> None:
-        """Go on from these vectors."""
-        tensors = {USERS: users, **others}
-        self._solver.load_tensors({name: np.array(tensor) for name, tensor in tensors.items()})
+    def run_epoch(self, number: int) -> tuple[Done, Arrays, Arrays]:
+        """Train one epoch together with the others.
 
-    def run_epoch(self, number: int) -> Done:
-        """Train one epoch together with the others."""
+        Returns:
+            What there is to say of it, the tensors of the own users, and what everybody has: that
+            of the first worker stands for all.
+        """
         started, waited, sent = time.perf_counter(), self._post.waited, self._post.sent_bytes
         stats = self._solver.run_epoch(number)
-        return Done(
-            stats.loss,
+        tensors = self._solver.tensors()
+        is_finite = all(np.isfinite(tensor).all() for tensor in tensors.values())
+        users = {name: tensor for name, tensor in tensors.items() if is_of_users(name)}
+        others = {name: tensor for name, tensor in tensors.items() if name not in users}
+        done = Done(
+            stats.loss if is_finite else float("nan"),
             stats.samples,
             time.perf_counter() - started,
             self._post.waited - waited,
             self._post.sent_bytes - sent,
         )
+        return done, users, others if self._post.number == 0 else {}
 
-    def tensors(self, what: str) -> Arrays:
-        """Return the vectors of the own users ("users"), or all that everybody has ("others")."""
-        found = self._solver.tensors()
-        return {
-            name: tensor for name, tensor in found.items() if (name == USERS) == (what == "users")
-        }
+    def progress(self) -> Progress:
+        """Say how far the epoch is; asked while it goes on."""
+        return self._crew.progress
 
-
-class _RayPeer:
-    """Another worker."""
-
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-
-    def send(self, tag: Tag, message: Any) -> None:
-        """Hand it over to Ray, which copies it now and brings it later."""
-        self._actor.deliver.remote(tag, message)
-
-
-class _RayOffice:
-    """All workers, through Ray."""
-
-    def __init__(self, actors: Sequence[Any]) -> None:
-        self.peers: Sequence[Peer] = [_RayPeer(actor) for actor in actors]
-
-    def wrap(self, array: Array) -> Any:
-        """Put it into the object store once, whoever reads it there."""
-        return import_ray().put(array)
+    def write(self, path: Path, tensors: Arrays) -> PartFile:
+        """Write a part of a checkpoint."""
+        return write_part(path, tensors)

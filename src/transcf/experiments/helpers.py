@@ -12,9 +12,9 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from typing import Any
 
 from transcf.errors import TransCFError
 from transcf.experiments.store import Store
@@ -41,7 +41,7 @@ def helped(study: Study, store: Store, jobs: int) -> Iterator[None]:
         yield
         return
     threads = max(1, thread_count() // jobs)
-    helpers = [_start(study, store.folder, threads) for _ in range(jobs - 1)]
+    helpers = [_start(as_task(study, store, threads)) for _ in range(jobs - 1)]
     try:
         with use_threads(threads):
             yield
@@ -52,8 +52,23 @@ def helped(study: Study, store: Store, jobs: int) -> Iterator[None]:
             helper.wait()
 
 
-def _start(study: Study, folder: Path, threads: int) -> subprocess.Popen[str]:
-    limits = {name: str(threads) for name in _THREADS}
+def as_task(study: Study, store: Store, threads: int) -> dict[str, Any]:
+    """Say what to work on, with how many threads, in JSON values."""
+    return {"study": study.to_dict(), "store": str(store.folder.resolve()), "threads": threads}
+
+
+def work_on(task: Mapping[str, Any]) -> None:
+    """Run what is left of a study; whoever asked for it tells what is wrong."""
+    from transcf.experiments.runner import run_study
+
+    warnings.simplefilter("ignore")  # the owner says the same
+    with use_threads(task["threads"]), suppress(TransCFError):  # of which the owner tells
+        for _ in run_study(Study.from_dict(task["study"]), store=Store(task["store"])):
+            pass
+
+
+def _start(task: Mapping[str, Any]) -> subprocess.Popen[str]:
+    limits = {name: str(task["threads"]) for name in _THREADS}
     helper = subprocess.Popen(
         [sys.executable, "-m", "transcf.experiments.helpers"],
         stdin=subprocess.PIPE,
@@ -63,7 +78,6 @@ def _start(study: Study, folder: Path, threads: int) -> subprocess.Popen[str]:
         start_new_session=True,  # Ctrl-C is for the owner, who closes the input
     )
     assert helper.stdin is not None
-    task = {"study": study.to_dict(), "store": str(folder.resolve()), "threads": threads}
     helper.stdin.write(json.dumps(task) + "\n")
     helper.stdin.flush()
     return helper
@@ -77,14 +91,9 @@ def _end_with_owner() -> None:
 
 def _help() -> None:
     """Work on the study that the input names."""
-    from transcf.experiments.runner import run_study
-
     task = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_owner, daemon=True).start()
-    warnings.simplefilter("ignore")  # the owner says the same
-    with use_threads(task["threads"]), suppress(TransCFError):  # of which the owner tells
-        for _ in run_study(Study.from_dict(task["study"]), store=Store(task["store"])):
-            pass
+    work_on(task)
 
 
 if __name__ == "__main__":

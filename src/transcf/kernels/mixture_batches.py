@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import Array, inlined, inner
+from . import Array, compiled, inlined, inner
 from .rng import advance, mix, stream, uniform
 
 #: Parts of the users, and of every batch, that threads or machines may work on; part of what is
@@ -172,3 +172,21 @@ def _find_places(batch: Batch, events: int, n_places: int) -> None:
         place = batch.places[r]
         batch.firsts[place] -= 1
         batch.order[batch.firsts[place]] = r
+
+
+@compiled
+def join(own: Batch, whole: Batch, events: int, n_places: int) -> None:
+    """Give the items of a whole batch places, of which this process dealt some shards alone.
+
+    Args:
+        own: What it dealt: the negatives are the same everywhere.
+        whole: Out; the items of all events are there already.
+        events: How many.
+        n_places: Places for negatives.
+    """
+    for place in range(n_places):
+        item = own.touched[place]
+        whole.touched[place] = item
+        if item != NOWHERE:
+            whole.place_of[item] = place
+    _find_places(whole, events, n_places)

@@ -48,14 +48,10 @@ class Rules(NamedTuple):
     user_rate: float
 
 
-def run_batches(
-    kernel: Kernel, rules: Rules, log: Log, layer: Layer, dealt: Dealt, rates: Array,
-    points: Points, batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int,
-    end: int,
-) -> None:  # fmt: skip
-    """Take a step on each of the batches first..end-1 of an epoch.
+class Epoch(NamedTuple):
+    """What the batches of an epoch have in common.
 
-    Args:
+    Attributes:
         kernel: The numbers of the score.
         rules: What steps keep to.
         log: What is learned from.
@@ -63,6 +59,25 @@ def run_batches(
         dealt: The batches of this epoch.
         rates: Step sizes for each, see `adam.step_sizes`, (n_batches,) float64.
         points: What is learned, changed in place.
+    """
+
+    kernel: Kernel
+    rules: Rules
+    log: Log
+    layer: Layer
+    dealt: Dealt
+    rates: Array
+    points: Points
+
+
+def run_batches(
+    epoch: Epoch, batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int,
+    end: int,
+) -> None:  # fmt: skip
+    """Take a step on each of the batches first..end-1 of an epoch.
+
+    Args:
+        epoch: What they have in common.
         batch: Memory for the largest batch.
         negatives: Memory for what is drawn.
         work: Memory for the largest batch.
@@ -70,11 +85,33 @@ def run_batches(
         first: Number of a batch.
         end: Number of a batch.
     """
+    _run(epoch, batch, negatives, work, losses, first * _TICKETS, end * _TICKETS)
+
+
+def run_shards(
+    epoch: Epoch, batch: Batch, negatives: Negatives, work: Work, losses: Array, number: int
+) -> None:
+    """The first half of a step: work a batch out, and move its users; see `run_batches`."""
+    first = number * _TICKETS
+    _run(epoch, batch, negatives, work, losses, first, first + _MOVE)
+
+
+def move_batch(
+    epoch: Epoch, batch: Batch, negatives: Negatives, work: Work, losses: Array, number: int
+) -> None:
+    """The second half: move the items of a batch that has been worked out."""
+    first = number * _TICKETS
+    _run(epoch, batch, negatives, work, losses, first + _MOVE, first + _TICKETS)
+
+
+def _run(
+    epoch: Epoch, batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int,
+    end: int,
+) -> None:  # fmt: skip
+    """Do the tickets first..end-1 of an epoch."""
     is_large = len(batch.items) * len(negatives.heights) >= _WORTH_SHARING
-    work_on = partial(
-        _take_part, kernel, rules, log, layer, dealt, rates, points, batch, negatives, work,
-        losses, first, end, np.zeros(2, np.int64),
-    )  # fmt: skip
+    counters = np.full(2, first)
+    work_on = partial(_take_part, *epoch, batch, negatives, work, losses, end, counters)
     share_tickets(work_on, most=SHARDS if is_large else 1)
 
 
@@ -91,8 +128,8 @@ def _start_of(place: int) -> int:
 @compiled
 def _take_part(
     kernel: Kernel, rules: Rules, log: Log, layer: Layer, dealt: Dealt, rates: Array,
-    points: Points, batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int,
-    end: int, counters: Array, ticket: int,
+    points: Points, batch: Batch, negatives: Negatives, work: Work, losses: Array, end: int,
+    counters: Array, ticket: int,
 ) -> int:  # fmt: skip
     """Take parts of phases and do them; see `share_tickets`.
 
@@ -101,8 +138,8 @@ def _take_part(
     n_places = len(negatives.heights)
     if ticket == NONE:
         ticket = add_to(counters, 0, 1)
-    while ticket < (end - first) * _TICKETS:
-        number, place = first + ticket // _TICKETS, ticket % _TICKETS
+    while ticket < end:
+        number, place = ticket // _TICKETS, ticket % _TICKETS
         looks, before = 0, ticket - place + _start_of(place)
         while look_at(counters, 1) < before:
             looks += 1

@@ -1,11 +1,18 @@
-"""Alternating least squares over all pairs of users and items, whatever solves a row."""
+"""Alternating least squares over all pairs of users and items, whatever solves a row.
+
+A row needs the other side and its Gram matrix, and no other row of its own side. So each of several
+processes can have some of the users and improve some of the items: before items are improved they
+send each other their users' vectors and the parts of the Gram matrix, which are the same whoever
+makes them, and afterwards the items.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from itertools import pairwise
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +26,8 @@ from transcf.kernels.als import Side, conjugate_gradient
 from transcf.kernels.als_elements import descend_rows
 from transcf.kernels.als_exact import solve_rows
 from transcf.kernels.rows import padded, padded_width, unpadded
-from transcf.learning.gram import weighted_gram
+from transcf.learning.crew import Crew, Progress
+from transcf.learning.gram import gram_cuts, grams_of, sum_grams, weighted_gram
 from transcf.learning.weights import EVEN, weights_in_order
 from transcf.storage.tensors import Arrays
 from transcf.training.trainable import EpochStats
@@ -53,6 +61,10 @@ class Objective:
     user_ridges: Array
     item_ridges: Array
 
+    def part(self, users: slice) -> Self:
+        """Keep some users, and all items."""
+        return replace(self, user_ridges=self.user_ridges[users])
+
     def user_side(
         self, by_user: Csr, width: int, dtype: npt.DTypeLike, weights: Array = EVEN
     ) -> Side:
@@ -62,12 +74,18 @@ class Objective:
         return _side(by_user, width, dtype, constants)
 
     def item_side(
-        self, by_item: Csr, width: int, dtype: npt.DTypeLike, weights: Array = EVEN
+        self,
+        by_item: Csr,
+        width: int,
+        dtype: npt.DTypeLike,
+        weights: Array = EVEN,
+        items: slice = slice(None),
     ) -> Side:
-        """The quadratics of items, with the users of each; in G all users weigh 1."""
+        """The quadratics of some items, with the users of each; in G all users weigh 1."""
         ones = np.ones(by_item.n_columns)
-        constants = (self.missing, 1 - self.spared, ones, self.item_ridges, weights)
-        return _side(by_item, width, dtype, constants)
+        own = self.missing, 1 - self.spared, self.item_ridges
+        shares, factors, ridges = (values[items] for values in own)
+        return _side(by_item, width, dtype, (shares, factors, ones, ridges, weights))
 
 
 def _side(rows: Csr, width: int, dtype: npt.DTypeLike, constants: tuple[Array, ...]) -> Side:
@@ -102,65 +120,163 @@ def elementwise(dim: int) -> RowSolver:
     return solve
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """What is learned from: all pairs, or those of some users and those of some items.
+
+    Attributes:
+        by_user: Items of each of these users.
+        by_item: Users of each of these items; those of other processes count, too.
+        objective: What to minimise: these users, all items.
+        weights: How much interactions count, (nnz,) in the order of `by_user`, and again in that of
+            `by_item`; empty where all count 1.
+        first_item: How many items are before these.
+    """
+
+    by_user: Csr
+    by_item: Csr
+    objective: Objective
+    weights: tuple[Array, Array] = (EVEN, EVEN)
+    first_item: int = 0
+
+    @property
+    def user_indptr(self) -> Array:
+        """Where the interactions of users start, (n_users + 1,) int64."""
+        return self.by_user.indptr
+
+    @property
+    def items(self) -> slice:
+        """Which items these are."""
+        return slice(self.first_item, self.first_item + self.by_item.n_rows)
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the users first..end-1, and about as large a share of the items."""
+        users, items = slice(first, end), slice(self._items_beside(first), self._items_beside(end))
+        by_user, user_weights = _rows(self.by_user, self.weights[0], users)
+        by_item, item_weights = _rows(self.by_item, self.weights[1], items)
+        goal, weights = self.objective.part(users), (user_weights, item_weights)
+        return type(self)(by_user, by_item, goal, weights, items.start)
+
+    def _items_beside(self, user: int) -> int:
+        """Items with as many interactions as the users before one."""
+        if user == self.by_user.n_rows:
+            return self.by_item.n_rows
+        return int(np.searchsorted(self.by_item.indptr, self.by_user.indptr[user]))
+
+
+def _rows(matrix: Csr, weights: Array, rows: slice) -> tuple[Csr, Array]:
+    """Keep some rows of a matrix, and the weights of their entries."""
+    indptr = matrix.indptr[rows.start : rows.stop + 1]
+    entries = slice(int(indptr[0]), int(indptr[-1]))
+    kept = Csr(indptr - indptr[0], matrix.indices[entries], matrix.n_columns)
+    return kept, weights[entries] if len(weights) else weights
+
+
+@dataclass(frozen=True)
+class UserParts:
+    """Users whose outer products are summed together, whoever has them.
+
+    Attributes:
+        groups: Where parts begin, and where the last one ends, (n_parts + 1,).
+        interactions: Those of all users, of other processes included.
+    """
+
+    groups: Array
+    interactions: int
+
+    @property
+    def n_groups(self) -> int:
+        """Parts of this process."""
+        return len(self.groups) - 1
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the parts first..end-1, whose users are counted from 0 then."""
+        return replace(self, groups=self.groups[first : end + 1] - self.groups[first])
+
+
 class Alternation:
     """Users, then items, again and again: what the loop trains.
 
     Args:
-        by_user: Items of each user.
-        by_item: Users of each item.
-        objective: What to minimise.
+        pairs: What to learn from.
         solver: How to solve rows.
         users: Where to start, (n_users, dim) float32 or float64; rows without interactions
             become zero.
-        items: The same for items, (n_items, dim).
-        weights: How much interactions count, (nnz,) in the order of `by_user`, and again in that of
-            `by_item`; empty where all count 1.
+        items: The same for all items, (n_items, dim).
+        outline: Parts of the users, where a process has some of them only.
+        crew: Who trains, then.
     """
 
     def __init__(
         self,
-        by_user: Csr,
-        by_item: Csr,
-        objective: Objective,
+        pairs: Pairs,
         solver: RowSolver,
         users: Array,
         items: Array,
-        weights: tuple[Array, Array] = (EVEN, EVEN),
+        *,
+        outline: UserParts | None = None,
+        crew: Crew | None = None,
     ) -> None:
         """Copy the start into padded rows."""
         self._dim, dtype = users.shape[1], users.dtype
         self._width = padded_width(self._dim)
-        self._solver, self._objective = solver, objective
-        self._user_side = objective.user_side(by_user, self._width, dtype, weights[0])
-        self._item_side = objective.item_side(by_item, self._width, dtype, weights[1])
-        self._missing, self._ones = objective.missing.astype(dtype), np.ones(len(users), dtype)
-        self._users = padded(users * (by_user.counts > 0)[:, None])
-        self._items = padded(items * (by_item.counts > 0)[:, None])
+        self._solver, self._pairs, goal = solver, pairs, pairs.objective
+        self._parts, self._crew = outline or self.outline(pairs, None), crew or Crew()
+        self._user_side = goal.user_side(pairs.by_user, self._width, dtype, pairs.weights[0])
+        self._item_side = goal.item_side(
+            pairs.by_item, self._width, dtype, pairs.weights[1], pairs.items
+        )
+        self._missing, self._ones = goal.missing.astype(dtype), np.ones(len(users), dtype)
+        self._users = padded(users * (pairs.by_user.counts > 0)[:, None])
+        self._items = padded(items * (goal.missing > 0)[:, None])
+
+    @classmethod
+    def outline(cls, pairs: Pairs, settings: Any) -> UserParts:
+        """Lay out parts of all users."""
+        return UserParts(gram_cuts(pairs.by_user.n_rows), len(pairs.by_user.indices))
 
     def solve_users(self) -> float:
         """Improve all users; returns the whole loss."""
         gram = weighted_gram(self._items, self._width, self._missing)
-        return self._solve(self._user_side, self._items, gram, self._users) + _penalty(
-            self._items, self._width, self._objective.item_ridges
-        )
+        losses = self._solve(self._user_side, self._items, gram, self._users)
+        penalties = self._penalties(self._items, self._pairs.objective.item_ridges)
+        return self._sum_of_users(losses) + float(penalties.sum())
 
     def solve_items(self) -> float:
         """Improve all items; returns the whole loss."""
-        gram = weighted_gram(self._users, self._width, self._ones)
-        return self._solve(self._item_side, self._users, gram, self._items) + _penalty(
-            self._users, self._width, self._objective.user_ridges
-        )
+        crew, width, own = self._crew, self._width, self._pairs.items
+        cuts = self._parts.groups
+        gram = sum_grams(crew.all_of(grams_of(self._users, width, self._ones, cuts))[0])
+        users, _ = crew.all_of(self._users)
+        items = self._items[own.start * width : own.stop * width]
+        losses, _ = crew.all_of(self._solve(self._item_side, users, gram, items))
+        self._items[:], _ = crew.all_of(items)
+        penalties = self._penalties(self._users, self._pairs.objective.user_ridges)
+        return float(losses.sum()) + self._sum_of_users(penalties)
 
-    def _solve(self, side: Side, others: Array, gram: Array, vectors: Array) -> float:
+    def _solve(self, side: Side, others: Array, gram: Array, vectors: Array) -> Array:
         losses = np.zeros(len(side.ridges))
         self._solver(side, others, self._width, gram, vectors, losses)
-        return float(losses.sum())
+        return losses
+
+    def _penalties(self, flat: Array, ridges: Array) -> Array:
+        """Ridge * |row|^2 of each row."""
+        rows = flat.reshape(-1, self._width)
+        squares: Array = np.einsum("nk,nk->n", rows, rows, dtype=np.float64)
+        return ridges * squares
+
+    def _sum_of_users(self, values: Array) -> float:
+        """Add up a number of every user, part by part, those of all processes."""
+        sums = [values[first:end].sum() for first, end in pairwise(self._parts.groups.tolist())]
+        return float(self._crew.all_of(np.array(sums))[0].sum())
 
     def run_epoch(self, number: int) -> EpochStats:
         """Improve all users and all items once."""
+        self._crew.progress = Progress(0, 2, "half-steps")
         self.solve_users()
+        self._crew.progress = Progress(1, 2, "half-steps")
         loss = self.solve_items()
-        samples = len(self._user_side.indices)
+        samples = self._parts.interactions
         return EpochStats(loss / samples, samples)
 
     def tensors(self) -> Arrays:
@@ -254,9 +370,3 @@ class LeastSquaresGuests:
                 "squares; fit with a larger one."
             ) from error
         return terms
-
-
-def _penalty(flat: Array, width: int, ridges: Array) -> float:
-    """Sum of ridge * |row|^2."""
-    rows = flat.reshape(-1, width)
-    return float(ridges @ np.einsum("nk,nk->n", rows, rows, dtype=np.float64))

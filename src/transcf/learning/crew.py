@@ -1,4 +1,4 @@
-"""Who trains in rounds: one process with all groups of users, or several that pass blocks on.
+"""Who trains: one process with all groups of users, or several that pass blocks on.
 
 Solvers ask their crew for whatever needs users of other processes. `Crew` is the process that works
 alone; that of a cluster (`transcf.cluster`) gives the same answers to the last bit.
@@ -6,8 +6,8 @@ alone; that of a cluster (`transcf.cluster`) gives the same answers to the last 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -15,13 +15,81 @@ from transcf.kernels import Array
 from transcf.kernels.neighborhood import average_users, clear_means
 from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
+from transcf.training.trainable import Trainable
 
 #: Runs some rounds with the groups that a process has.
 RunRounds: TypeAlias = Callable[[Rounds], None]
 
 
+class Divisible(Protocol):
+    """What a solver learns from, of all users or of some."""
+
+    @property
+    def user_indptr(self) -> Array:
+        """Where the events of users start, (n_users + 1,)."""
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the users first..end-1, who are counted from 0 then."""
+
+
+class Groups(Protocol):
+    """Which users stay together, whatever processes there are."""
+
+    @property
+    def groups(self) -> Array:
+        """Where the groups of users begin, and where the last one ends, (n_groups + 1,)."""
+
+    @property
+    def n_groups(self) -> int:
+        """How many there are: no more processes can be of use."""
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the groups first..end-1, whose users are counted from 0 then."""
+
+
+class SpreadSolver(Protocol):
+    """A class of solvers of which several processes can each train some groups of users.
+
+    Tensors whose names begin with `user_vectors` have a row for each user of the process; all
+    others are the same everywhere.
+    """
+
+    def __call__(
+        self, problem: Any, settings: Any, /, *, outline: Any = None, crew: Crew | None = None
+    ) -> Trainable:
+        """Make a solver for all users, or for some groups of them with a crew."""
+
+    def outline(self, problem: Any, settings: Any, /) -> Groups:
+        """Say which users stay together."""
+
+
+class Progress(NamedTuple):
+    """How far an epoch is.
+
+    Attributes:
+        done: Steps that are done.
+        steps: Steps of the epoch.
+        unit: What they are, in the plural.
+    """
+
+    done: int = 0
+    steps: int = 0
+    unit: str = "steps"
+
+
 class Crew:
-    """One process, which has all groups of users."""
+    """One process, which has all groups of users.
+
+    Attributes:
+        number: Of this process, from 0.
+        size: How many processes there are.
+        shares: Where the groups of each begin, and where those of the last one end, (size + 1,).
+        progress: How far the epoch is, for whoever wants to know.
+    """
+
+    number, size = 0, 1
+    shares: Sequence[int] = ()
+    progress = Progress()
 
     def average_users(
         self, rows: PackedRows[Any], dim: int, strata: Strata, item_share: Array
@@ -43,6 +111,10 @@ class Crew:
         """
         run(rounds)
 
+    def from_all(self, own: Array) -> list[Array]:
+        """Return what every process has, in the order of their groups; what it has is sent."""
+        return [own]
+
     def all_of(self, own: Array) -> tuple[Array, slice]:
         """Put together what every process has, in the order of their groups.
 
@@ -52,7 +124,9 @@ class Crew:
         Returns:
             All of it, and where the own rows are in it.
         """
-        return own, slice(0, len(own))
+        parts = self.from_all(own)
+        begin = sum(map(len, parts[: self.number]))
+        return own if self.size == 1 else np.concatenate(parts), slice(begin, begin + len(own))
 
 
 def sums_of(totals: Array) -> tuple[float, int]:

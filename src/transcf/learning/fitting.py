@@ -13,12 +13,12 @@ import numpy as np
 from transcf import __version__
 from transcf.data.interactions import Interactions
 from transcf.learning.beneath import Beneath
+from transcf.learning.crew import Divisible, SpreadSolver
 from transcf.learning.families import IterationSettings
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
 from transcf.learning.settings import values_of
 from transcf.learning.trend import Trend
-from transcf.learning.triples import Problem
 from transcf.storage.tensors import Arrays
 from transcf.training.loop import DivergedRunError, Outcome, Plan, train
 from transcf.training.options import FitOptions
@@ -120,18 +120,18 @@ class Fit:
                 self.report |= self.outcome.facts()
         return learned(trainable.tensors())
 
-    def run_in_rounds(
+    def run_spread(
         self,
-        solver: Any,
-        problem: Problem,
+        solver: SpreadSolver,
+        problem: Divisible,
         settings: S,
         snapshot: Callable[[Arrays, Known, S], Learned],
     ) -> Learned:
-        """Train a solver in rounds, here or on the cluster of the options; otherwise as `run`.
+        """Train a solver here, or spread over the cluster of the options; otherwise as `run`.
 
         Args:
-            solver: Its class.
-            problem: What to learn from.
+            solver: Its class, `learning.crew.SpreadSolver`.
+            problem: What to learn from, `learning.crew.Divisible`.
             settings: How.
             snapshot: As for `run`.
         """

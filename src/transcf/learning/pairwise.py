@@ -85,7 +85,8 @@ class PairwiseSolver(ABC, Generic[S]):
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Go on from these."""
-        self._tensors = dict(tensors)
+        # Kernels are compiled anew for what they may not write to.
+        self._tensors = {n: np.require(tensor, requirements="W") for n, tensor in tensors.items()}
 
     def run_epoch(self, number: int) -> EpochStats:
         """Train one epoch; the tensors before it stay as they are."""

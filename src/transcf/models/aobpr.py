@@ -63,7 +63,7 @@ class AoBPR(Recommender[AoBPRSettings]):
 
     def _learn(self, fit: Fit) -> Learned:
         problem = Problem.of(fit.train, self.settings)
-        return fit.run_in_rounds(AdaptiveSolver, problem, self.settings, self._restore)
+        return fit.run_spread(AdaptiveSolver, problem, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: AoBPRSettings) -> Learned:
         return logistic_factors(self.name, settings, arrays, known)

@@ -69,7 +69,7 @@ class BPR(Recommender[BPRSettings]):
 
     def _learn(self, fit: Fit) -> Learned:
         problem = Problem.of(fit.train, self.settings)
-        return fit.run_in_rounds(LogisticSolver, problem, self.settings, self._restore)
+        return fit.run_spread(LogisticSolver, problem, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: BPRSettings) -> Learned:
         return logistic_factors(self.name, settings, arrays, known)

@@ -86,7 +86,7 @@ class CML(Recommender[CMLSettings]):
 
     def _learn(self, fit: Fit) -> Learned:
         problem = Problem.of(fit.train, self.settings)
-        return fit.run_in_rounds(HingeSolver, problem, self.settings, self._restore)
+        return fit.run_spread(HingeSolver, problem, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: CMLSettings) -> Learned:
         vectors = stored_factors(arrays, known, settings.dim)

@@ -10,7 +10,15 @@ import numpy as np
 from transcf.data.logs import as_interactions
 from transcf.kernels import Array
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.alternation import Alternation, LeastSquaresGuests, Objective, elementwise
+from transcf.learning.alternation import (
+    Alternation,
+    LeastSquaresGuests,
+    Objective,
+    Pairs,
+    UserParts,
+    elementwise,
+)
+from transcf.learning.crew import Crew
 from transcf.learning.factors import Factors, stored_factors
 from transcf.learning.families import LeastSquaresSettings
 from transcf.learning.first_vectors import first_vectors
@@ -104,20 +112,22 @@ class EALS(Recommender[EALSSettings]):
 
     # -- learning ----------------------------------------------------------------------------
 
+    def spreads(self) -> bool:
+        """Rows need the other side alone."""
+        return True
+
     def _learn(self, fit: Fit) -> Learned:
         settings, by_user, by_item = self.settings, fit.train.by_user, fit.train.by_item
-        generator = np.random.default_rng(settings.random_state)
-        sizes = (fit.train.n_users, fit.train.n_items)
-        users, items = first_vectors(sizes, settings.dim, _START, generator, drawn_in=np.float32)
         weights = weights_of_items(settings, by_item.counts)
         goal = objective(settings.regularization, weights, by_user.counts)
         events = EventWeights.of(fit.train, settings)
-        own, solver = (events.overall, events.of_item_entries), elementwise(settings.dim)
-        alternation = Alternation(by_user, by_item, goal, solver, users, items, own)
-        extras = {"item_weights": weights, "interaction_weights": own[0]}
-        return fit.run(
-            alternation, settings, lambda tensors, *rest: self._restore(tensors | extras, *rest)
-        )
+        pairs = Pairs(by_user, by_item, goal, (events.overall, events.of_item_entries))
+        extras = {"item_weights": weights, "interaction_weights": events.overall}
+
+        def restore(arrays: Arrays, known: Known, settings: EALSSettings) -> Learned:
+            return self._restore(arrays | extras, known, settings)
+
+        return fit.run_spread(EALSTraining, pairs, settings, restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: EALSSettings) -> Learned:
         vectors = stored_factors(arrays, known, settings.dim)
@@ -179,6 +189,24 @@ class EALS(Recommender[EALSSettings]):
             "interaction_weights": after.targets,
         }
         return self._add(self._restore(arrays, growth.known, self.settings_))
+
+
+class EALSTraining(Alternation):
+    """The alternation of eALS."""
+
+    def __init__(
+        self,
+        pairs: Pairs,
+        settings: EALSSettings,
+        *,
+        outline: UserParts | None = None,
+        crew: Crew | None = None,
+    ) -> None:
+        """Draw the first vectors."""
+        sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)
+        generator = np.random.default_rng(settings.random_state)
+        start = first_vectors(sizes, settings.dim, _START, generator, drawn_in=np.float32)
+        super().__init__(pairs, elementwise(settings.dim), *start, outline=outline, crew=crew)
 
 
 def weights_of_items(settings: EALSSettings, counts: Array) -> Array:

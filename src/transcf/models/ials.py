@@ -13,9 +13,12 @@ from transcf.learning.alternation import (
     Alternation,
     LeastSquaresGuests,
     Objective,
+    Pairs,
+    UserParts,
     cholesky,
     conjugate,
 )
+from transcf.learning.crew import Crew
 from transcf.learning.factors import Factors, stored_factors
 from transcf.learning.families import LeastSquaresSettings
 from transcf.learning.first_vectors import first_vectors
@@ -87,18 +90,17 @@ class IALS(Recommender[IALSSettings]):
     remedy: ClassVar[str] = "dim, or raise regularization"
     __init__ = made_from(IALSSettings)
 
+    def spreads(self) -> bool:
+        """Rows need the other side alone."""
+        return True
+
     def _learn(self, fit: Fit) -> Learned:
-        settings, by_user, by_item = self.settings, fit.train.by_user, fit.train.by_item
-        sizes, scale = (fit.train.n_users, fit.train.n_items), 0.1 / float(np.sqrt(settings.dim))
-        generator = np.random.default_rng(settings.random_state)
-        users, items = first_vectors(sizes, settings.dim, scale, generator, drawn_in=np.float32)
-        is_exact = settings.solver == "cholesky"
-        solver = cholesky() if is_exact else conjugate(settings.cg_steps)
-        events = EventWeights.of(fit.train, settings)
+        settings, log = self.settings, fit.train
+        events = EventWeights.of(log, settings)
         goal = objective(settings, events.sums_of_items, events.sums_of_users)
         weights = events.overall, events.of_item_entries
-        alternation = Alternation(by_user, by_item, goal, solver, users, items, weights)
-        return fit.run(alternation, settings, self._restore)
+        pairs = Pairs(log.by_user, log.by_item, goal, weights)
+        return fit.run_spread(IALSTraining, pairs, settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: IALSSettings) -> Learned:
         vectors = stored_factors(arrays, known, settings.dim)
@@ -106,6 +108,26 @@ class IALS(Recommender[IALSSettings]):
         recency = settings.recency if known.timed else 0.0
         guests = LeastSquaresGuests(vectors[1], goal, recency)
         return Factors(known, self.name, *vectors, guests)
+
+
+class IALSTraining(Alternation):
+    """The alternation of iALS."""
+
+    def __init__(
+        self,
+        pairs: Pairs,
+        settings: IALSSettings,
+        *,
+        outline: UserParts | None = None,
+        crew: Crew | None = None,
+    ) -> None:
+        """Draw the first vectors."""
+        sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)
+        generator = np.random.default_rng(settings.random_state)
+        scale = 0.1 / float(np.sqrt(settings.dim))
+        start = first_vectors(sizes, settings.dim, scale, generator, drawn_in=np.float32)
+        solver = cholesky() if settings.solver == "cholesky" else conjugate(settings.cg_steps)
+        super().__init__(pairs, solver, *start, outline=outline, crew=crew)
 
 
 def objective(settings: IALSSettings, item_counts: Array, user_counts: Array) -> Objective:

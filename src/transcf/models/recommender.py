@@ -276,10 +276,11 @@ class Recommender(Answers, ABC, Generic[S]):
         if not len(train):
             raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
         if options.cluster is not None and not self.spreads():
+            from transcf.models.registry import spreading
+
             raise UnsupportedError(
-                f"{self.name} cannot be trained on a cluster: leave the cluster out. Those that "
-                'train in rounds can: BPR, AoBPR, CML, and TransCF such as form="translation", '
-                "without parts or side information."
+                f"{self.name} cannot be trained on a cluster with these settings: leave the "
+                f"cluster out, or take one of {', '.join(spreading())}."
             )
         started, known = time.perf_counter(), Known.of(train)
         fit = Fit(

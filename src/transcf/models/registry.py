@@ -65,6 +65,16 @@ def distinct() -> tuple[str, ...]:
     return tuple(filter(is_one, available()))
 
 
+def spreading() -> tuple[str, ...]:
+    """Return the names of the models whose training can be spread over processes, as they are.
+
+    Example:
+        >>> "bpr" in spreading(), "ease" in spreading()
+        (True, False)
+    """
+    return tuple(name for name in available() if create(name).spreads())
+
+
 def model_class(name: str) -> type[Recommender[Any]]:
     """Return the class of a model; capitals, blanks, `-` and `_` in the name do not matter.
 

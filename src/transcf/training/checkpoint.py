@@ -1,11 +1,21 @@
-"""Checkpoints: one file, replaced atomically, enough to go on with the same bits."""
+"""Checkpoints: one file, replaced atomically, enough to go on with the same bits.
+
+Tensors that are elsewhere (`Elsewhere`) are written by whoever has them, in parts beside the file,
+which is written last and names a whole set of them; parts that it does not name are nobody's.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from transcf.data.atomic import whole_file
 from transcf.errors import ModelFileError
@@ -13,8 +23,33 @@ from transcf.storage import tensors
 from transcf.storage.tensors import Arrays
 
 FILE_NAME = "checkpoint.safetensors"
+#: How the names of parts begin.
+PART = "part-"
 _VERSION = 1
 _CURRENT, _BEST = "current/", "best/"
+
+
+@dataclass(frozen=True)
+class PartFile:
+    """A file with some tensors, or with some rows of them.
+
+    Attributes:
+        name: In the folder of the checkpoint.
+        digest: SHA-256 of its content.
+    """
+
+    name: str
+    digest: str
+
+
+class Elsewhere(Protocol):
+    """Tensors that other processes have."""
+
+    def write(self, folder: Path) -> Sequence[PartFile]:
+        """Let them be written; tensors that are in several parts are put together in order.
+
+        What was written to the folder before is not written again.
+        """
 
 
 @dataclass(frozen=True)
@@ -24,14 +59,14 @@ class Checkpoint:
     Attributes:
         epoch: Epochs finished.
         history: One record per epoch.
-        current: Tensors after the last epoch.
+        current: Tensors after the last epoch; at hand wherever it was read from a file.
         best: Tensors of the best validated epoch; empty without validation.
     """
 
     epoch: int
     history: list[dict[str, float | int | None]]
-    current: Arrays
-    best: Arrays
+    current: Arrays | Elsewhere
+    best: Arrays | Elsewhere
 
 
 @dataclass
@@ -61,16 +96,26 @@ class CheckpointFile:
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Replace the file; a run killed at any moment leaves the old or the new one whole."""
-        arrays = {_CURRENT + name: array for name, array in checkpoint.current.items()}
-        arrays |= {_BEST + name: array for name, array in checkpoint.best.items()}
+        arrays: Arrays = {}
+        parts: dict[str, Sequence[PartFile]] = {}
+        for prefix, found in ((_CURRENT, checkpoint.current), (_BEST, checkpoint.best)):
+            if isinstance(found, dict):
+                arrays |= {prefix + name: array for name, array in found.items()}
+            else:
+                parts[prefix] = found.write(self.folder)
         about = {
             "version": _VERSION,
             "fingerprint": self.fingerprint,
             "epoch": checkpoint.epoch,
             "history": checkpoint.history,
+            "parts": {prefix: [asdict(part) for part in files] for prefix, files in parts.items()},
         }
         with whole_file(self.path) as unfinished:
             tensors.write(unfinished, arrays, json.dumps(about))
+        named = {part.name for files in parts.values() for part in files}
+        for path in self.folder.glob(f"{PART}*"):
+            if path.name not in named:
+                path.unlink(missing_ok=True)
         self._last_write = time.monotonic()
 
     def read(self) -> Checkpoint | None:
@@ -85,7 +130,11 @@ class CheckpointFile:
             state = json.loads(about)
             version, fingerprint = state["version"], state["fingerprint"]
             epoch, history = state["epoch"], state["history"]
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            named = {
+                prefix: [PartFile(**part) for part in files]
+                for prefix, files in state.get("parts", {}).items()
+            }
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise self._damage() from error
         if version != _VERSION or fingerprint != self.fingerprint:
             raise ModelFileError(
@@ -96,15 +145,37 @@ class CheckpointFile:
         return Checkpoint(
             epoch=epoch,
             history=history,
-            current=_under(_CURRENT, arrays),
-            best=_under(_BEST, arrays),
+            current=_under(_CURRENT, arrays) | self._put_together(named.get(_CURRENT, [])),
+            best=_under(_BEST, arrays) | self._put_together(named.get(_BEST, [])),
         )
+
+    def _put_together(self, parts: Sequence[PartFile]) -> Arrays:
+        found: dict[str, list[npt.NDArray[Any]]] = {}
+        for part in parts:
+            try:
+                content = np.fromfile(self.folder / Path(part.name).name, np.uint8)
+                if hashlib.sha256(content.data).hexdigest() != part.digest:
+                    raise self._damage()
+                _, arrays = tensors.parse(self.path, content)
+            except OSError as error:
+                raise self._damage() from error
+            for name, array in arrays.items():
+                found.setdefault(name, []).append(array)
+        return {name: np.concatenate(rows) for name, rows in found.items()}
 
     def _damage(self) -> ModelFileError:
         return ModelFileError(
             f"{self.path} is damaged and cannot be resumed from: replace it with "
             "FitOptions(fresh=True) or --fresh, or choose another folder."
         )
+
+
+def write_part(path: Path, arrays: Arrays) -> PartFile:
+    """Write some tensors, whole or not at all."""
+    with whole_file(path) as unfinished:
+        tensors.write(unfinished, arrays)
+        digest = hashlib.sha256(np.fromfile(unfinished, np.uint8).data).hexdigest()
+    return PartFile(path.name, digest)
 
 
 def _under(prefix: str, arrays: Arrays) -> Arrays:

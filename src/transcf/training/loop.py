@@ -14,11 +14,11 @@ import polars as pl
 from transcf.errors import DivergenceError
 from transcf.kernels.compiling import on_compile
 from transcf.storage.tensors import Arrays
-from transcf.training.checkpoint import Checkpoint, CheckpointFile
+from transcf.training.checkpoint import Checkpoint, CheckpointFile, Elsewhere
 from transcf.training.interrupt import stop_on_interrupt
 from transcf.training.options import FitOptions
 from transcf.training.progress import ProgressBar
-from transcf.training.trainable import Epoch, EpochStats, S, Trainable
+from transcf.training.trainable import Epoch, EpochStats, S, SpreadTrainable, Trainable
 
 Ending: TypeAlias = Literal["finished", "early", "interrupted", "diverged"]
 Record: TypeAlias = dict[str, float | int | None]
@@ -98,7 +98,7 @@ class _Run:
     """The moving parts of one run; everything else follows from the history."""
 
     records: list[Record] = field(default_factory=list)
-    best: Arrays = field(default_factory=dict)
+    best: Arrays | Elsewhere = field(default_factory=dict)
 
     @property
     def epoch(self) -> int:
@@ -153,13 +153,15 @@ def train(
     stored = None if store is None or options.fresh else store.read()
     if stored is not None and options.resume:
         run = _Run(stored.history, stored.best)
-        trainable.load_tensors(stored.current)
+        _go_back(trainable, stored.current)
     ending: Ending = "finished"
     progress = ProgressBar(plan.title, plan.epochs, "epochs", options.progress)
 
     def note_compiling(is_compiling: bool) -> None:
         progress.note("compiling kernels, once for this installation" if is_compiling else "")
 
+    if isinstance(trainable, SpreadTrainable) and progress.is_shown:
+        trainable.watch(progress.remark)
     with stop_on_interrupt() as request, progress as bar, on_compile(note_compiling):
         while run.epoch < plan.epochs and not run.is_out_of_patience(plan):
             epoch = _one_epoch(trainable, plan, snapshot, run, validate, bar)
@@ -169,15 +171,14 @@ def train(
             was_asked = request.asked  # read once: what ends the run is also written down
             is_last = run.epoch == plan.epochs or run.is_out_of_patience(plan) or was_asked
             if store is not None and (is_last or store.is_due()):
-                current = trainable.tensors()
-                store.write(Checkpoint(run.epoch, run.records, current, run.best))
+                store.write(Checkpoint(run.epoch, run.records, _present(trainable), run.best))
             if was_asked:
                 ending = "interrupted"
                 break
     if ending == "finished" and run.epoch < plan.epochs:
         ending = "early"
     if run.best:
-        trainable.load_tensors(run.best)
+        _go_back(trainable, run.best)
     return run.outcome(ending)
 
 
@@ -191,13 +192,13 @@ def _one_epoch(
 ) -> Epoch[S]:
     """Run and record one epoch; keep its tensors if it is the best so far."""
     # Without validation the state before the epoch is what to fall back on.
-    fallback = run.best if validate is not None and run.best else _copy(trainable.tensors())
+    fallback = run.best if validate is not None and run.best else _kept(trainable)
     number = run.epoch + 1
     started = time.perf_counter()
     stats = trainable.run_epoch(number)
     seconds = time.perf_counter() - started
-    if _has_diverged(stats, trainable.tensors(), run):
-        trainable.load_tensors(fallback)
+    if _has_diverged(stats, trainable, run):
+        _go_back(trainable, fallback)
         kept = run.outcome("diverged") if run.records else None
         left = (
             "has learned nothing" if kept is None else f"keeps the state of epoch {kept.best_epoch}"
@@ -222,17 +223,40 @@ def _one_epoch(
         }
     )
     if metric is not None and run.best_epoch == number:
-        run.best = _copy(trainable.tensors())
-    bar.update(number, stats.loss, metric, stats.samples / max(seconds, 1e-9))
+        run.best = _kept(trainable)
+    per_second = stats.samples / max(seconds, 1e-9)
+    bar.update(number, stats.loss, metric, per_second, stats.remark)
     return epoch
 
 
-def _has_diverged(stats: EpochStats, tensors: Arrays, run: _Run) -> bool:
-    if not math.isfinite(stats.loss) or not all(np.isfinite(t).all() for t in tensors.values()):
+def _has_diverged(stats: EpochStats, trainable: Trainable, run: _Run) -> bool:
+    if not math.isfinite(stats.loss) or not _is_finite(trainable):
         return True
     first = run.records[0]["loss"] if run.records else None
     return first is not None and stats.loss > EXPLOSION * max(abs(first), 1e-6)
 
 
-def _copy(tensors: Arrays) -> Arrays:
-    return {name: tensor.copy() for name, tensor in tensors.items()}
+def _is_finite(trainable: Trainable) -> bool:
+    if isinstance(trainable, SpreadTrainable):  # its loss says so
+        return True
+    return all(np.isfinite(tensor).all() for tensor in trainable.tensors().values())
+
+
+def _present(trainable: Trainable) -> Arrays | Elsewhere:
+    """What is learned so far, until the next epoch changes it."""
+    return trainable.state() if isinstance(trainable, SpreadTrainable) else trainable.tensors()
+
+
+def _kept(trainable: Trainable) -> Arrays | Elsewhere:
+    """The same, which no epoch changes."""
+    present = _present(trainable)
+    if isinstance(present, dict):
+        return {name: tensor.copy() for name, tensor in present.items()}
+    return present
+
+
+def _go_back(trainable: Trainable, to: Arrays | Elsewhere) -> None:
+    if isinstance(to, dict):
+        trainable.load_tensors(to)
+    elif isinstance(trainable, SpreadTrainable):
+        trainable.load_state(to)

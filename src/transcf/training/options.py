@@ -18,7 +18,7 @@ class Spreads(Protocol):
         """Share a problem out.
 
         Args:
-            solver: Class of a solver in rounds.
+            solver: Class of a solver that can be spread, `learning.crew.SpreadSolver`.
             problem: All that it learns from.
             settings: The model's.
         """
@@ -37,7 +37,7 @@ class FitOptions:
         progress: Whether to show a progress bar; None shows it on a terminal.
         on_epoch: Called with every finished epoch.
         threads: Threads of kernels, BLAS and torch; None leaves them as they are.
-        cluster: Where to spread the training, for models that train in rounds; None trains here.
+        cluster: Where to spread the training, for models that can be; None trains here.
 
     Example:
         >>> FitOptions(checkpoint=Path("runs/first"), resume=True).progress is None

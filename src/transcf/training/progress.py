@@ -23,14 +23,14 @@ class ProgressBar:
     def __init__(self, title: str, total: int, unit: str, shown: bool | None = None) -> None:
         """Prepare; nothing is drawn before `with`."""
         self._title, self._total, self._unit = title, total, unit
-        self._done = 0
-        self._shown = sys.stderr.isatty() if shown is None else shown
+        self._done, self._figures = 0, ""
+        self.is_shown = sys.stderr.isatty() if shown is None else shown
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
         """Draw the bar."""
-        if self._shown:
+        if self.is_shown:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -56,15 +56,22 @@ class ProgressBar:
         if self._progress is not None:
             self._progress.stop()
 
-    def update(self, epoch: int, loss: float, metric: float | None, per_second: float) -> None:
+    def update(
+        self, epoch: int, loss: float, metric: float | None, per_second: float, remark: str = ""
+    ) -> None:
         """Show the figures of a finished epoch."""
         shown_metric = "" if metric is None else f"  validation {metric:.4f}"
-        self.show(epoch, f"loss {loss:.4g}{shown_metric}  {per_second / 1e6:.2f} M samples/s")
+        figures = f"loss {loss:.4g}{shown_metric}  {per_second / 1e6:.2f} M samples/s"
+        self.show(epoch, f"{figures}  {remark}".rstrip())
 
     def show(self, done: int, figures: str = "") -> None:
         """Show that so many units are done."""
-        self._done = done
+        self._done, self._figures = done, figures
         self._draw(figures)
+
+    def remark(self, text: str) -> None:
+        """Show what is going on beside the figures of the last unit, until the next is done."""
+        self._draw(f"{self._figures}  {text}".lstrip())
 
     def note(self, text: str) -> None:
         """Show what is going on before the first unit is done; later on it is left out."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from transcf.retrieval.scorer import Scorer
 from transcf.storage.tensors import Arrays
+from transcf.training.checkpoint import Elsewhere
 
 S = TypeVar("S", bound=Scorer)
 
@@ -20,10 +21,12 @@ class EpochStats:
     Attributes:
         loss: Mean loss of a sample; NaN or infinity means that training diverged.
         samples: Samples drawn.
+        remark: What else to show of it.
     """
 
     loss: float
     samples: int
+    remark: str = ""
 
 
 class Trainable(Protocol):
@@ -43,14 +46,27 @@ class Trainable(Protocol):
         """Put back what `tensors` returned."""
 
 
+@runtime_checkable
 class SpreadTrainable(Trainable, Protocol):
-    """One that other processes train; its tensors stay when they end."""
+    """One that other processes train; `tensors` collects what they have, and takes its time.
+
+    They look themselves whether numbers are finite: the loss of an epoch is NaN if any is not.
+    """
+
+    def state(self) -> Elsewhere:
+        """Return what is learned so far, where it is; later epochs do not change it."""
+
+    def load_state(self, state: Any) -> None:
+        """Go back to what `state` returned."""
+
+    def watch(self, show: Callable[[str], None]) -> None:
+        """Tell somebody how far an epoch is, from now on, while it goes on."""
 
     def facts(self) -> dict[str, Any]:
         """Say what it took, JSON values only."""
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes; nothing can be collected any more."""
 
 
 class Epoch(Generic[S]):

@@ -28,9 +28,10 @@ from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.mixing import Mixing
+from transcf.models.transcf.mixture.batches import Events
 from transcf.models.transcf.mixture.exact import ExactMixtureTraining
 from transcf.models.transcf.mixture.learned import Mixture
-from transcf.models.transcf.mixture.training import MixtureTraining
+from transcf.models.transcf.mixture.training import MixtureTraining, popularity
 from transcf.models.transcf.neural.learned import Extended
 from transcf.models.transcf.neural.settings import (
     NEURAL_HAS_NO,
@@ -163,10 +164,10 @@ class TransCF(Recommender[TransCFSettings]):
         return settings.title
 
     def spreads(self) -> bool:
-        """Triples train in rounds, unless they look at more than users and items."""
+        """All forms do, unless they look at more than users and items."""
         settings = self.settings
         looks_aside = settings.parts or settings.friends or settings.category
-        return settings.form in FORMS and settings.solver == "fast" and not looks_aside
+        return settings.solver == "fast" and not looks_aside
 
     def _learn(self, fit: Fit) -> Learned:
         settings = self.settings
@@ -179,14 +180,7 @@ class TransCF(Recommender[TransCFSettings]):
 
     def _learn_by(self, fit: Fit, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:
-            kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
-            training = kind(fit.train, settings, fit.beneath)
-
-            def unbiased(arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
-                bias = arrays["item_bias"] - training.popularity
-                return self._restore(arrays | {"item_bias": bias}, known, settings)
-
-            return fit.run(training, settings, unbiased)
+            return self._learn_mixture(fit, settings)
         problem = Problem.of(fit.train, settings)
         if settings.parts:
             device = find_device(self.name, settings.device)
@@ -195,7 +189,7 @@ class TransCF(Recommender[TransCFSettings]):
             neural = NeuralTraining(problem, settings, device)
             return fit.run(neural, settings, Extended.snapshot)
         if fit.options.cluster is not None:
-            return fit.run_in_rounds(FastSolver, problem, settings, self._restore)
+            return fit.run_spread(FastSolver, problem, settings, self._restore)
         side = Side.of(fit.train, settings)
         has_events = fit.known.active, fit.known.item_counts > 0
         mixing = Mixing.of(side, settings, *has_events)
@@ -205,6 +199,19 @@ class TransCF(Recommender[TransCFSettings]):
             return self._restore(arrays | side.arrays(), known, settings)
 
         return fit.run(solver(problem, settings, mixing), settings, restore, side.arrays())
+
+    def _learn_mixture(self, fit: Fit, settings: TransCFSettings) -> Learned:
+        events = Events.of(fit.train, settings)
+        added = popularity(events, settings)
+
+        def unbiased(arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
+            bias = arrays["item_bias"] - added
+            return self._restore(arrays | {"item_bias": bias}, known, settings)
+
+        if fit.options.cluster is not None:
+            return fit.run_spread(MixtureTraining, events, settings, unbiased)
+        kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
+        return fit.run(kind(events, settings, fit.beneath), settings, unbiased)
 
     def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:

@@ -106,7 +106,9 @@ class Solver(ABC):
     def load_tensors(self, tensors: Arrays) -> None:
         """Go on from these."""
         names = ("user_vectors", "item_vectors", "item_bias")
-        self._parameters = Parameters(*(tensors[name] for name in names))
+        # Kernels are compiled anew for what they may not write to.
+        found = (np.require(tensors[name], requirements="W") for name in names)
+        self._parameters = Parameters(*found)
 
 
 def stats_of(loss: float, triples: int, finite: bool) -> EpochStats:

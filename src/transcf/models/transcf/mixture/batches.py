@@ -2,49 +2,144 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Self
+
 import numpy as np
 
 from transcf.data.histories import Histories
+from transcf.data.interactions import Interactions
 from transcf.kernels import Array
 from transcf.kernels.mixture_batches import SHARDS, Dealt, Log
 from transcf.learning.forms.base import TINY
+from transcf.learning.weights import EventWeights
+from transcf.models.transcf.settings import TransCFSettings
+
+#: Batches that an epoch should have, and the fewest and most events of a batch all the same.
+_BATCHES, _BATCH_EVENTS = 150, (64, 1024)
+
+
+@dataclass(frozen=True)
+class Events:
+    """What the mixture learns from, of all users or of some.
+
+    Attributes:
+        histories: Of these users; those of one event teach nothing.
+        weights: How much events count as targets, (n_events,) float32 in the same order.
+        item_counts: Events of each item, those of other users included, (n_items,) int64.
+        timed: Whether the order of events is known.
+    """
+
+    histories: Histories
+    weights: Array
+    item_counts: Array
+    timed: bool
+
+    @classmethod
+    def of(cls, train: Interactions, settings: TransCFSettings) -> Self:
+        """Take histories from a log, and the weights of its events from settings."""
+        events, weights = EventWeights.of(train, settings), np.ones(len(train), np.float32)
+        if not events.is_even:
+            weights = events.overall[train.in_order]
+        return cls(train.histories, weights, train.by_item.counts, train.timestamps is not None)
+
+    @property
+    def user_indptr(self) -> Array:
+        """Where the events of users start, (n_users + 1,) int64."""
+        return self.histories.indptr
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the users first..end-1, who are counted from 0 then; items count as before."""
+        indptr = self.user_indptr[first : end + 1]
+        events = slice(int(indptr[0]), int(indptr[-1]))
+        own = Histories(indptr - indptr[0], self.histories.items[events], self.histories.n_items)
+        return replace(self, histories=own, weights=self.weights[events])
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Users of each shard, and batches; neither depends on threads or processes.
+
+    Neighbouring users belong to a shard, and every batch has about as many events of each shard: so
+    whoever has the users of a shard never needs those of another.
+
+    Attributes:
+        groups: Where the users of shards begin, and where those of the last one end, (SHARDS + 1,).
+            A process that has some of the shards sees the others as empty.
+        n_batches: Batches of an epoch.
+        samples: Targets of an epoch, those of all shards.
+        weight: How much they count.
+    """
+
+    groups: Array
+    n_batches: int
+    samples: int
+    weight: float
+
+    @classmethod
+    def of(cls, events: Events, batch_events: int | None = None) -> Self:
+        """Deal all users.
+
+        Args:
+            events: Theirs.
+            batch_events: Events of a batch on average, at most; None goes by how many there are.
+        """
+        lengths, n_events = events.histories.counts, len(events.histories.items)
+        size = batch_events or int(np.clip(n_events // _BATCHES, *_BATCH_EVENTS))
+        users = np.flatnonzero(lengths > 1)
+        before = _before(lengths[users])
+        cuts = np.searchsorted(before, np.linspace(0, before[-1], SHARDS + 1)[1:-1])
+        inside = np.append(users, len(lengths))[cuts]
+        is_taught = np.repeat(lengths > 1, lengths)
+        return cls(
+            groups=np.array([0, *inside, len(lengths)]),
+            n_batches=max(1, -(-int(before[-1]) // size)),
+            samples=int(before[-1]),
+            weight=float(events.weights[is_taught].sum()),
+        )
+
+    @property
+    def n_groups(self) -> int:
+        """Shards of all processes."""
+        return SHARDS
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the shards first..end-1, whose users are counted from 0 then."""
+        begin, stop = self.groups[[first, end]]
+        return replace(self, groups=np.clip(self.groups, begin, stop) - begin)
 
 
 class Dealer:
     """Deals users into batches of whole histories, anew in every epoch.
 
-    Neighbouring users belong to a shard, and every batch has about as many events of each shard: so
-    whoever has the users of a shard never needs those of another.
-
     Args:
-        histories: Whose; those of one event teach nothing and are left out.
-        weights: How much events count as targets, (n_events,) float32 in the same order.
-        size: Events of a batch on average, at most.
+        events: What is learned from.
+        shards: Whose users come together.
         n_drawn: Negatives of a batch, at most.
         power: Items are drawn in proportion to this power of their popularity.
 
     Attributes:
         log: What kernels see of it.
         n_drawn: Negatives of a batch.
-        shards: Rows of the users of each shard.
     """
 
-    def __init__(
-        self, histories: Histories, weights: Array, size: int, n_drawn: int, power: float
-    ) -> None:
+    def __init__(self, events: Events, shards: Shards, n_drawn: int, power: float) -> None:
         """Look at lengths and popularity."""
-        counts = np.bincount(histories.items, minlength=histories.n_items)
+        counts, histories = events.item_counts, events.histories
         active = np.flatnonzero(counts).astype(np.int32)
         self.n_drawn = min(n_drawn, len(active))
         self._chances = chances(counts[active], self.n_drawn, power)
         stand_for = np.zeros(len(counts), np.float32)
         stand_for[active] = -np.log(self._chances)
-        self.log = Log(histories.indptr, histories.items, weights, active, stand_for)
+        # Kernels are compiled anew for what they may not write to.
+        indptr, items, weights = (
+            np.require(array, requirements="W")
+            for array in (histories.indptr, histories.items, events.weights)
+        )
+        self.log = Log(indptr, items, weights, active, stand_for)
         users = np.flatnonzero(histories.counts > 1).astype(np.int32)
-        self._lengths, before = histories.counts, _before(histories.counts[users])
-        self._n_batches = max(1, -(-int(before[-1]) // size))
-        cuts = np.searchsorted(before, np.linspace(0, before[-1], SHARDS + 1)[1:-1])
-        self.shards = np.split(users, cuts)
+        self._lengths, self._n_batches = histories.counts, shards.n_batches
+        self._shards = np.split(users, np.searchsorted(users, shards.groups[1:-1]))
 
     def deal(self, seed: int, epoch: int) -> Dealt:
         """Return the batches of an epoch."""
@@ -52,7 +147,7 @@ class Dealer:
         reach = np.cumsum(self._chances[order])
         reach[-1:] = self.n_drawn
         users, cuts, n_before = [], [], 0
-        for number, shard in enumerate(self.shards, start=1):
+        for number, shard in enumerate(self._shards, start=1):
             users.append(np.random.default_rng((seed, epoch, number)).permutation(shard))
             before = _before(self._lengths[users[-1]])
             starts = np.arange(self._n_batches + 1) * before[-1] / self._n_batches
@@ -62,10 +157,11 @@ class Dealer:
             np.concatenate(users), np.stack(cuts), self.log.active[order], reach, seed, epoch
         )
 
-    def most_events(self, dealt: Dealt) -> int:
-        """Return the events of the largest batch."""
+    def events_of(self, dealt: Dealt) -> Array:
+        """Return how many events batches have, (n_batches,)."""
         before = _before(self._lengths[dealt.users])
-        return int(np.diff(before[dealt.cuts], axis=1).sum(axis=0).max())
+        counts: Array = np.diff(before[dealt.cuts], axis=1).sum(axis=0)
+        return counts
 
 
 def users_of(dealt: Dealt, number: int) -> Array:

@@ -34,13 +34,10 @@ class Memory(NamedTuple):
         touched = places + min(events, n_items)
         return cls(_batch(events, touched, n_items), negatives, _work(events, places, width))
 
-    @property
-    def most_events(self) -> int:
-        """Events of a batch that there is room for."""
-        return len(self.batch.items)
-
     def for_events(self, events: int) -> Memory:
-        """Return room for a larger batch; what is in this one is left behind."""
+        """Return room for a batch: this one, or a larger one with nothing in it."""
+        if events <= len(self.batch.items):
+            return self
         drawn, width = self.negatives.vectors.shape
         return self.of(events, drawn, len(self.batch.place_of), width)
 

@@ -7,31 +7,28 @@ for any number of threads.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from transcf.data.interactions import Interactions
+from transcf.kernels import Array
 from transcf.kernels.adam import Moving, step_sizes
 from transcf.kernels.beneath import NO_LAYER
 from transcf.kernels.mixture import Kernel, Points
 from transcf.kernels.mixture_batches import SHARDS
-from transcf.kernels.mixture_epochs import Rules, run_batches
+from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.learning import Arrays
 from transcf.learning.beneath import Beneath
+from transcf.learning.crew import Crew
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.forms.base import TINY
-from transcf.learning.weights import EventWeights
-from transcf.models.transcf.mixture.batches import Dealer
+from transcf.models.transcf.mixture.batches import Dealer, Events, Shards
 from transcf.models.transcf.mixture.memory import Memory
+from transcf.models.transcf.mixture.together import run_together
 from transcf.models.transcf.parameters import BOUND_POWERS
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.threads import one_blas_thread
 from transcf.training.trainable import EpochStats
 
-#: Batches that an epoch should have, and the fewest and most events of a batch all the same.
-_BATCHES, _BATCH_EVENTS = 150, (64, 1024)
 #: Batches before Python is asked whether somebody wants to stop.
 _AT_ONCE = 100
 #: What Adam keeps of each array beside it, as parts of names.
@@ -42,71 +39,72 @@ class MixtureTraining:
     """The points, and what an epoch does to them.
 
     Args:
-        train: What to learn from.
+        events: What to learn from.
         settings: The model's.
         beneath: Scores that those of the mixture are added to, or None.
-
-    Attributes:
-        popularity: What `debias` adds to the biases while the model learns, and its scores leave
-            out, (n_items,) float32.
+        outline: Shards and batches, where a process has some of the users only.
+        crew: Who trains, then.
     """
 
     def __init__(
-        self, train: Interactions, settings: TransCFSettings, beneath: Beneath | None = None
+        self,
+        events: Events,
+        settings: TransCFSettings,
+        beneath: Beneath | None = None,
+        *,
+        outline: Shards | None = None,
+        crew: Crew | None = None,
     ) -> None:
-        """Draw the first vectors."""
-        self._beneath = beneath
+        """Draw the first vectors, unless a crew is going to be given some."""
+        self._beneath, self._crew = beneath, crew or Crew()
         self._settings, self._width = settings, padded_width(settings.dim)
-        histories, events = train.histories, EventWeights.of(train, settings)
-        weights = np.ones(len(train), np.float32)
-        if not events.is_even:
-            weights = events.overall[train.in_order]
-        size = settings.batch_events or int(np.clip(len(train) // _BATCHES, *_BATCH_EVENTS))
-        wanted, power = settings.shared_negatives, settings.negative_power
-        self._dealer = Dealer(histories, weights, size, wanted, power)
-        taught = np.repeat(histories.counts > 1, histories.counts)
-        self._samples, self._weight = int(taught.sum()), float(weights[taught].sum())
+        self._shards = outline or self.outline(events, settings)
+        self._dealer = Dealer(
+            events, self._shards, settings.shared_negatives, settings.negative_power
+        )
         n_drawn, bound = self._dealer.n_drawn, BOUND_POWERS[settings.bound]
         self._rules = Rules(
             n_drawn, settings.tied, settings.item_bias, bound, float(settings.user_rate)
         )
+        histories = events.histories
         longest = int(histories.counts.max(initial=0))
-        self._kernel = kernel_of(settings, train.timestamps is not None, longest)
-        self._memory = Memory.of(size, n_drawn, train.n_items, self._width)
-        sizes = {"user_vectors": train.n_users, "item_vectors": train.n_items}
-        generator = np.random.default_rng(settings.random_state)
-        drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
-        tensors = dict(zip(sizes, drawn, strict=True))
-        if not settings.tied:  # where the items are: what is taken together draws both near
-            tensors["history_vectors"] = tensors["item_vectors"]
-        logs = np.log(np.maximum(1, train.by_item.counts))
-        self.popularity = (settings.debias * logs).astype(np.float32)
-        tensors["item_bias"] = self.popularity.copy()
-        empty = {name + part: 0 * tensors[name] for name in tensors for part in _PARTS[1:]}
-        self.load_tensors(tensors | empty | {"steps": np.zeros(1, np.int64)})
+        self._kernel = kernel_of(settings, events.timed, longest)
+        self._memory = Memory.of(0, n_drawn, histories.n_items, self._width)
+        self._whole = self._memory  # of all processes; this one may be alone
+        if crew is None:  # else somebody has vectors for all
+            self.load_tensors(_first_tensors(events, settings))
+
+    @classmethod
+    def outline(cls, events: Events, settings: TransCFSettings) -> Shards:
+        """Lay out shards and batches for all users."""
+        return Shards.of(events, settings.batch_events)
 
     def run_epoch(self, number: int) -> EpochStats:
         """Let every event be a target once."""
         dealt = self._dealer.deal(self._settings.random_state, number)
-        batches, most = dealt.cuts.shape[1] - 1, self._dealer.most_events(dealt)
-        if most > self._memory.most_events:
-            self._memory = self._memory.for_events(most)
+        batches = self._shards.n_batches
         rates = [self._settings.rate_at(number + place / batches) for place in range(batches)]
         sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
-        losses, points = np.zeros((batches, SHARDS)), self._points
         layer = NO_LAYER if self._beneath is None else self._beneath.layer
-        run = partial(
-            run_batches, self._kernel, self._rules, self._dealer.log, layer, dealt, sizes, points,
-            *self._memory, losses,
-        )  # fmt: skip
+        epoch = Epoch(
+            self._kernel, self._rules, self._dealer.log, layer, dealt, sizes, self._points
+        )
+        losses = np.zeros((batches, SHARDS))
+        counts = np.stack(self._crew.from_all(self._dealer.events_of(dealt)))
+        self._memory = self._memory.for_events(int(counts[self._crew.number].max()))
         with one_blas_thread():
-            for first in range(0, batches, _AT_ONCE):
-                run(first, min(first + _AT_ONCE, batches))
+            if self._crew.size == 1:
+                for first in range(0, batches, _AT_ONCE):
+                    run_batches(epoch, *self._memory, losses, first, min(first + _AT_ONCE, batches))
+            else:
+                self._whole = self._whole.for_events(int(counts.sum(axis=0).max()))
+                run_together(self._crew, epoch, self._memory, self._whole, counts, losses)
         self._steps += batches
-        return self._stats(float(losses.sum()))
+        # Each is that of one process, and nothing is what the others add.
+        return self._stats(float(np.sum(self._crew.from_all(losses), axis=0).sum()))
 
     def _stats(self, loss: float) -> EpochStats:
-        return EpochStats(loss / max(self._weight, TINY), self._samples)
+        return EpochStats(loss / max(self._shards.weight, TINY), self._shards.samples)
 
     def tensors(self) -> Arrays:
         """Return vectors, biases, Adam's running means and the number of steps."""
@@ -134,6 +132,28 @@ class MixtureTraining:
         bias = Moving(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
         self._points = Points(users, items, history, bias)
         self._steps = tensors["steps"].copy()
+
+
+def _first_tensors(events: Events, settings: TransCFSettings) -> Arrays:
+    """Draw vectors, as `MixtureTraining.tensors` returns them."""
+    sizes = {"user_vectors": len(events.histories), "item_vectors": events.histories.n_items}
+    generator = np.random.default_rng(settings.random_state)
+    drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
+    tensors = dict(zip(sizes, drawn, strict=True))
+    if not settings.tied:  # where the items are: what is taken together draws both near
+        tensors["history_vectors"] = tensors["item_vectors"]
+    tensors["item_bias"] = popularity(events, settings)
+    empty = {name + part: 0 * tensors[name] for name in tensors for part in _PARTS[1:]}
+    return tensors | empty | {"steps": np.zeros(1, np.int64)}
+
+
+def popularity(events: Events, settings: TransCFSettings) -> Array:
+    """Return what `debias` adds to the biases while the model learns, (n_items,) float32.
+
+    Its scores leave it out.
+    """
+    logs: Array = np.log(np.maximum(1, events.item_counts))
+    return (settings.debias * logs).astype(np.float32)
 
 
 def kernel_of(settings: TransCFSettings, timed: bool, longest: int) -> Kernel:

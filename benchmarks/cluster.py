@@ -1,0 +1,226 @@
+"""Two workers of one thread each against two threads of one process, time per epoch.
+
+    python benchmarks/cluster.py [--models bpr transcf-translation transcf ials]
+        [--events 8000000] [--mixture-events 1000000] [--dim 64] [--epochs 3] [--json]
+    python benchmarks/cluster.py --exchange    # 0.8 MB to each other: by lines, by calls of Ray
+
+Generated events at Flixster's size (69,482 users x 25,687 items). Both sides train the same epochs
+in turn, after one that warms up, and have to come to the same loss; medians. The mixture takes
+seconds for what others do in one, so it gets fewer events. At most 1.25 times is wanted, and of a
+worker's peak memory, without the code of libraries that processes of a machine share, at most its
+share of the users (vectors and interactions), one item side and 300 MB. Linux only; it asks for two
+quiet cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transcf import Interactions, create, synthesize
+from transcf.cluster import Cluster
+from transcf.cluster.driver import SpreadTraining, share_out
+from transcf.cluster.lines import Address, Exchange
+from transcf.cluster.post import Mailbox, Post, Tag
+from transcf.cluster.session import LOOPBACK, Session
+from transcf.cluster.worker import is_of_users
+from transcf.kernels import Array
+from transcf.threads import use_threads
+from transcf.training import FitOptions
+from transcf.training.trainable import EpochStats
+
+BARS = {"time": 1.25, "memory": 300e6}
+
+
+class Race:
+    """A cluster, and beside it one process, which train the same epochs in turn."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.rows: list[tuple[float, float]] = []
+
+    def spread(self, solver: Any, problem: Any, settings: Any) -> Race:
+        """Start both."""
+        self._spread = SpreadTraining(Cluster(workers=2, threads=1), solver, problem, settings)
+        self._alone = solver(problem, settings)
+        self.bound = bound_of(solver, problem, settings, self._alone.tensors())
+        return self
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Train an epoch here, and the same one there."""
+        with use_threads(2):
+            started = time.perf_counter()
+            alone = self._alone.run_epoch(number)
+        between = time.perf_counter()
+        found = self._spread.run_epoch(number)
+        self.rows.append((between - started, time.perf_counter() - between))
+        assert found.loss == alone.loss, "not the same bits"
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """Those of the cluster."""
+        return self._spread.facts()
+
+    def close(self) -> None:
+        """Look how much memory workers had, and end them."""
+        self.peak = max(peak_of(process) for process in workers())
+        self._spread.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spread, name)
+
+
+def bound_of(solver: Any, problem: Any, settings: Any, tensors: Any) -> float:
+    """What a worker may take: its users, one item side, and what a process takes anyway."""
+    groups = solver.outline(problem, settings).groups
+    lengths = problem.user_indptr[1:] - problem.user_indptr[:-1]
+    middle = int(groups[share_out(lengths, groups, 2)[1]])
+    parts = problem.part(0, middle), problem.part(middle, len(lengths))
+    interactions = max(nbytes(part) for part in parts)
+    users = sum(t.nbytes / len(t) for name, t in tensors.items() if is_of_users(name))
+    others = sum(t.nbytes for name, t in tensors.items() if not is_of_users(name))
+    return interactions + users * max(middle, len(lengths) - middle) + others + BARS["memory"]
+
+
+def nbytes(thing: Any) -> int:
+    """Bytes of the arrays in something made of parts."""
+    if hasattr(thing, "nbytes"):
+        return int(thing.nbytes)
+    parts = thing if isinstance(thing, tuple) else getattr(thing, "__dict__", {}).values()
+    return sum(map(nbytes, parts))
+
+
+def workers() -> list[int]:
+    """Processes of this run's workers."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            is_worker = (folder / "cmdline").read_bytes().startswith(b"ray::Worker")
+            if is_worker and parent(parent(int(folder.name))) == os.getpid():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def peak_of(process: int) -> int:
+    """The most memory that a process ever had but for files that it maps, in bytes."""
+    status = Path(f"/proc/{process}/status").read_text()
+    peak, files = (int(found[1]) for found in re.finditer(r"(?:VmHWM|RssFile):\s+(\d+) kB", status))
+    return 1024 * (peak - files)
+
+
+class Talker:
+    """One of two actors that send each other as much as a batch of the mixture takes."""
+
+    def __init__(self) -> None:
+        """Have a mailbox."""
+        self._mailbox = Mailbox()
+
+    def open(self) -> Address:
+        """Listen."""
+        self._exchange = Exchange(self._mailbox, LOOPBACK, b"secret")
+        return self._exchange.address
+
+    def deliver(self, tag: Tag, array: Array) -> None:
+        """Let a call of Ray arrive."""
+        self._mailbox.put(tag, array)
+
+    def talk(self, number: int, addresses: list[Address], other: Any, rounds: int) -> list[float]:
+        """Return milliseconds of an exchange: by lines, and by calls of Ray."""
+        post = Post(number, self._mailbox, self._exchange.call(number, addresses))
+        array, found = np.ones(200_000, np.float32), []
+        sides = {
+            "lines": lambda tag: post.send_all(tag, array),
+            "ray": lambda tag: other.deliver.remote(tag, array),
+        }
+        for side, send in sides.items():
+            seconds = []
+            for n in range(rounds):
+                started = time.perf_counter()
+                send((n, side, number))
+                self._mailbox.take((n, side, 1 - number))
+                seconds.append(time.perf_counter() - started)
+            found.append(1e3 * statistics.median(seconds[rounds // 10 :]))
+        return found
+
+
+def exchange() -> dict[str, Any]:
+    """Let two actors talk."""
+    session = Session(None, processors=2)
+    ray = session.ray
+    actors = [ray.remote(max_concurrency=2)(Talker).remote() for _ in range(2)]
+    addresses = ray.get([actor.open.remote() for actor in actors])
+    asked = [actors[w].talk.remote(w, addresses, actors[1 - w], 200) for w in range(2)]
+    lines, calls = np.median(ray.get(asked), axis=0).tolist()
+    session.close()
+    case = "0.8 MB to each other, lines against calls of Ray"
+    return {"case": case, "ours": lines, "peer": calls, "unit": "ms", "ratio": lines / calls}
+
+
+def measure(name: str, log: Interactions, dim: int, epochs: int) -> dict[str, Any]:
+    race = Race()
+    model = create(name, dim=dim, epochs=epochs + 1)
+    model.fit(log, options=FitOptions(cluster=race))  # type: ignore[arg-type]
+    alone, spread = (statistics.median(side) for side in zip(*race.rows[1:], strict=True))
+    facts = model.report_["cluster"]
+    return {
+        "case": f"{name}, {len(log):,} events, dim {dim}",
+        "ours": spread,
+        "peer": alone,
+        "unit": "s per epoch",
+        "ratio": spread / alone,
+        "peak_mb": race.peak / 1e6,
+        "bound_mb": race.bound / 1e6,
+        "sent_mb_per_epoch": facts["sent_bytes"] / 1e6 / len(race.rows),
+        "waited_share": facts["waited_seconds"] / 2 / sum(row[1] for row in race.rows),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    names = ["bpr", "transcf-translation", "transcf", "ials"]
+    parser.add_argument("--models", nargs="+", default=names)
+    parser.add_argument("--events", type=int, default=8_000_000)
+    parser.add_argument("--mixture-events", type=int, default=1_000_000)
+    parser.add_argument("--dim", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--exchange", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if options.exchange:
+        case = exchange()
+        text = "{case}: {ours:.2f} {unit}, {peer:.2f}, ratio {ratio:.2f}"
+        print(json.dumps([case], indent=2) if options.json else text.format(**case))
+        return
+    cases = []
+    for name in options.models:
+        events = options.mixture_events if name == "transcf" else options.events
+        log = synthesize(users=69_482, items=25_687, interactions=events)
+        cases.append(measure(name, log, options.dim, options.epochs))
+        if not options.json:
+            print(
+                "{case}: {ours:.2f} {unit}, one process {peer:.2f}, ratio {ratio:.2f}; peak "
+                "{peak_mb:.0f} MB of {bound_mb:.0f}; {sent_mb_per_epoch:.1f} MB sent per epoch, "
+                "{waited_share:.0%} of the time waited".format(**cases[-1]),
+                flush=True,
+            )
+    if options.json:
+        print(json.dumps(cases, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""What an epoch in rounds costs on a cluster: constants measured here, predictions, measurements.
+
+    python benchmarks/scaling.py [--events 2000000] [--dim 64] [--epochs 3] [--json]
+
+An epoch of BPR with W workers of one thread each on P cores takes
+
+    imbalance * triples * t / min(W, P)                     the work itself
+    + rounds * h                                            a block arrives, every round
+    + bytes * b * max(1, W / P)                             blocks that travel, and all at the end
+    + state * s * max(1, W / P)                             what is learned, kept in Ray's store
+
+where t (a triple), h (a small message), b (a byte between workers) and s (a byte into Ray's store)
+are measured alone, and imbalance (the slowest worker of each round against the mean) follows from
+the log. bytes is twice the item side at most: once round by round, once when all is shared. The
+prediction is shown beside measured epochs of 1, 2 and 4 workers, and then for a cluster that nobody
+has here, with network figures that are assumptions and printed as such. Ask for two quiet cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from transcf import Interactions, create, synthesize
+from transcf.cluster import Cluster
+from transcf.cluster.driver import share_out
+from transcf.cluster.lines import Address, Exchange
+from transcf.cluster.post import Mailbox, Post
+from transcf.cluster.session import LOOPBACK, Session
+from transcf.kernels import Array
+from transcf.learning.pairwise import PairwiseSolver
+from transcf.learning.triples import BLOCK_BYTES, Outline, Problem
+from transcf.threads import use_threads
+from transcf.training import FitOptions
+
+WORKERS = (1, 2, 4)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of what an epoch is made of."""
+
+    triple: float
+    hop: float
+    byte: float
+    stored_byte: float
+
+
+@dataclass(frozen=True)
+class Job:
+    """An epoch, and who works on it."""
+
+    users: int
+    items: int
+    triples: float
+    row_bytes: int
+    rounds: int
+    workers: int
+    cores: int
+    imbalance: float = 1.0
+
+    @property
+    def sent_bytes(self) -> float:
+        """What reaches a worker: a block in every round, and at the end all blocks of others."""
+        if self.workers == 1:
+            return 0.0
+        return self.items * self.row_bytes * (1 + (self.workers - 1) / self.workers)
+
+    @property
+    def state_bytes(self) -> float:
+        """What a worker keeps after an epoch: its users, and the items."""
+        return (self.users / self.workers + self.items) * self.row_bytes
+
+
+def predict(costs: Costs, job: Job) -> dict[str, float]:
+    """Seconds of an epoch by what they are for."""
+    crowd = max(1.0, job.workers / job.cores)
+    parts = {
+        "work": job.imbalance * job.triples * costs.triple / min(job.workers, job.cores),
+        "hops": job.rounds * costs.hop if job.workers > 1 else 0.0,
+        "bytes": job.sent_bytes * costs.byte * crowd,
+        "state": job.state_bytes * costs.stored_byte * crowd,
+    }
+    return parts | {"epoch": sum(parts.values())}
+
+
+def imbalance(log: Interactions, outline: Outline, workers: int) -> float:
+    """The slowest worker of every round against the mean, for items dealt at random."""
+    blocks = np.random.default_rng(0).integers(outline.n_blocks, size=log.n_items)
+    groups = np.searchsorted(outline.groups, log.user_rows, side="right") - 1
+    strata = np.zeros((outline.n_groups, outline.n_blocks))
+    np.add.at(strata, (groups, blocks[log.item_rows]), 1.0)
+    shares = share_out(log.by_user.counts, outline.groups, workers)
+    order = np.arange(outline.n_groups)
+    slowest = 0.0
+    for r in range(outline.n_blocks):
+        met = strata[order, (order + r) % outline.n_blocks]
+        slowest += max(np.add.reduceat(met, shares[:-1]))
+    return float(slowest * workers / strata.sum())
+
+
+# -- constants ------------------------------------------------------------------------------------
+
+
+class Talker:
+    """One of two processes that send each other arrays by a line."""
+
+    def __init__(self) -> None:
+        """Have a mailbox."""
+        self._mailbox = Mailbox()
+
+    def open(self) -> Address:
+        """Listen."""
+        self._exchange = Exchange(self._mailbox, LOOPBACK, b"secret")
+        return self._exchange.address
+
+    def talk(self, number: int, addresses: list[Address], size: int, times: int) -> float:
+        """Return the seconds after which both have what the other sent."""
+        post = Post(number, self._mailbox, self._exchange.call(number, addresses))
+        array, seconds = np.ones(size, np.float32), []
+        for n in range(times):
+            started = time.perf_counter()
+            post.send_all((n, str(size), number), array)
+            self._mailbox.take((n, str(size), 1 - number))
+            seconds.append(time.perf_counter() - started)
+        return statistics.median(seconds)
+
+
+def costs_of(log: Interactions, dim: int, epochs: int) -> Costs:
+    """Measure the constants, each alone."""
+    small, large, stored = 16, 2_000_000, 16_000_000
+    session = Session(None, processors=2)
+    ray = session.ray
+    actors = [ray.remote(Talker).remote() for _ in range(2)]
+    addresses = ray.get([actor.open.remote() for actor in actors])
+
+    def exchange(size: int, times: int) -> float:
+        asked = [actors[w].talk.remote(w, addresses, size, times) for w in range(2)]
+        return float(np.median(ray.get(asked)))
+
+    hop = exchange(small, 500)
+    byte = (exchange(large, 30) - hop) / (4 * large)
+    array, seconds = np.ones(stored, np.float32), []
+    for _ in range(9):
+        started = time.perf_counter()
+        kept = ray.put(array)
+        seconds.append(time.perf_counter() - started)
+        del kept
+    session.close()
+    with use_threads(1):
+        alone = epoch_seconds(log, dim, epochs, None)
+    triple = alone / len(log)
+    return Costs(triple, hop, byte, statistics.median(seconds) / (4 * stored))
+
+
+def epoch_seconds(log: Interactions, dim: int, epochs: int, workers: int | None) -> float:
+    """Median time of an epoch, the first one left out."""
+    cluster = None if workers is None else Cluster(workers=workers, threads=1)
+    model = create("bpr", dim=dim, epochs=epochs + 1)
+    model.fit(log, options=FitOptions(cluster=cluster, progress=False))
+    seconds: Array = model.history_["seconds"].to_numpy()
+    return float(np.median(seconds[1:]))
+
+
+# -- the cluster that nobody has here -------------------------------------------------------------
+
+#: 100 million users, 10 million items, 10 billion events, 64 machines. A network of 10 Gbit/s and
+#: .1 ms a hop is assumed; triples and Ray's store cost what they cost here.
+LARGE = Job(
+    users=100_000_000, items=10_000_000, triples=1e10, row_bytes=0, rounds=0, workers=64, cores=64
+)
+NETWORK_HOP, NETWORK_BYTE = 1e-4, 1 / 1.25e9
+
+
+def main() -> None:
+    """Measure, predict and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--events", type=int, default=2_000_000)
+    parser.add_argument("--dim", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    log = synthesize(users=69_482, items=25_687, interactions=options.events)
+    model = create("bpr", dim=options.dim)
+    outline = PairwiseSolver.outline(Problem.of(log), model.settings)
+    costs, row_bytes = costs_of(log, options.dim, options.epochs), 4 * (options.dim + 1)
+    job = Job(
+        users=log.n_users, items=log.n_items, triples=outline.triples, row_bytes=row_bytes,
+        rounds=outline.n_blocks, workers=1, cores=len(os.sched_getaffinity(0)),
+    )  # fmt: skip
+    rows: list[dict[str, Any]] = []
+    for workers in WORKERS:
+        mine = replace(job, workers=workers, imbalance=imbalance(log, outline, workers))
+        measured = epoch_seconds(log, options.dim, options.epochs, workers)
+        told = {"workers": workers, "imbalance": mine.imbalance, "measured": measured}
+        rows.append(told | predict(costs, mine))
+    blocks = -(-LARGE.items * row_bytes // BLOCK_BYTES)
+    large = replace(LARGE, row_bytes=row_bytes, rounds=blocks, imbalance=rows[-1]["imbalance"])
+    there = replace(costs, hop=NETWORK_HOP, byte=NETWORK_BYTE)
+    found: dict[str, Any] = {
+        "costs": asdict(costs),
+        "epochs": rows,
+        "large": {"workers": large.workers, "rounds": blocks, **predict(there, large)},
+    }
+    if options.json:
+        print(json.dumps(found, indent=1))
+        return
+    print("seconds:", "  ".join(f"{name} {value:.3g}" for name, value in asdict(costs).items()))
+    for row in [*rows, found["large"]]:
+        print("  ".join(f"{name} {_short(value)}" for name, value in row.items()))
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

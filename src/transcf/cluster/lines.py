@@ -1,0 +1,152 @@
+"""Lines between workers: one TCP connection from each to each other, for small and frequent mail.
+
+Ray starts workers, tells them where the others listen, and hears of those that are lost. What they
+say to each other thousands of times in an epoch goes by lines of their own: a call of a Ray actor
+takes longer than many a batch. Whoever calls has to know a secret of the run, which never travels
+by a line.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import socket
+import struct
+import threading
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from transcf.cluster.post import Mailbox, Peer, Tag
+from transcf.kernels import Array
+
+#: Where a worker listens: host and port.
+Address: TypeAlias = tuple[str, int]
+
+#: Exchange, what, number, type, dimensions, shape.
+_HEADER = struct.Struct("<q16sq4sq4q")
+_CHALLENGE_BYTES = 32
+#: How long somebody who calls may take to show that they belong here.
+_PATIENCE_SECONDS = 30.0
+
+
+class Exchange:
+    """Where a worker listens; what arrives is put into a mailbox.
+
+    Args:
+        mailbox: Where to put it.
+        host: Address of this machine that the others see; loopback lets nobody else in.
+        secret: What all workers of a run know.
+
+    Attributes:
+        address: Where the others find it.
+    """
+
+    def __init__(self, mailbox: Mailbox, host: str, secret: bytes) -> None:
+        """Listen at once, in a thread."""
+        self._mailbox, self._secret = mailbox, secret
+        self._listener = socket.create_server((host, 0), backlog=128)
+        self.address: Address = (host, self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def call(self, number: int, addresses: Sequence[Address]) -> list[Peer]:
+        """Call everybody else.
+
+        Args:
+            number: Which of them this worker is; it does not call itself.
+            addresses: Of all workers.
+        """
+        return [
+            _Nobody() if w == number else _Line(address, self._secret)
+            for w, address in enumerate(addresses)
+        ]
+
+    def close(self) -> None:
+        """Let nobody else in."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                line, _ = self._listener.accept()
+            except OSError:  # it was closed
+                return
+            threading.Thread(target=self._listen, args=(line,), daemon=True).start()
+
+    def _listen(self, line: socket.socket) -> None:
+        """Let mail arrive until the line breaks; the driver hears of a lost worker by itself."""
+        with line:
+            try:
+                _be_shown(line, self._secret)
+                while True:
+                    self._mailbox.put(*_receive(line))
+            except (OSError, EOFError):
+                return
+
+
+class _Nobody:
+    """The worker itself."""
+
+    def send(self, tag: Tag, array: Array) -> None:
+        raise AssertionError("nobody writes to themselves")
+
+
+class _Line:
+    """Another worker."""
+
+    def __init__(self, address: Address, secret: bytes) -> None:
+        self._line = socket.create_connection(address, _PATIENCE_SECONDS)
+        self._line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._line.sendall(_answer(secret, _read(self._line, _CHALLENGE_BYTES)))
+        self._line.settimeout(None)
+
+    def send(self, tag: Tag, array: Array) -> None:
+        """Write it to the line, whose other end is always read."""
+        exchange, what, number = tag
+        shape = (*array.shape, *[0] * (4 - array.ndim))
+        kind = array.dtype.str.encode()
+        header = _HEADER.pack(exchange, what.encode(), number, kind, array.ndim, *shape)
+        self._line.sendall(header)
+        if array.nbytes:
+            self._line.sendall(array.data.cast("B"))
+
+
+def _be_shown(line: socket.socket, secret: bytes) -> None:
+    """Let a caller show that they know the secret; else the line is cut."""
+    line.settimeout(_PATIENCE_SECONDS)
+    challenge = secrets.token_bytes(_CHALLENGE_BYTES)
+    line.sendall(challenge)
+    expected = _answer(secret, challenge)
+    if not hmac.compare_digest(_read(line, len(expected)), expected):
+        raise EOFError
+    line.settimeout(None)
+
+
+def _answer(secret: bytes, challenge: bytes) -> bytes:
+    return hmac.digest(secret, challenge, "sha256")
+
+
+def _receive(line: socket.socket) -> tuple[Tag, Array]:
+    exchange, what, number, kind, n_dims, *shape = _HEADER.unpack(_read(line, _HEADER.size))
+    array = np.empty(shape[:n_dims], np.dtype(kind.rstrip(b"\0").decode()))
+    if array.nbytes:
+        _fill(line, array.data.cast("B"))
+    return (exchange, what.rstrip(b"\0").decode(), number), array
+
+
+def _read(line: socket.socket, size: int) -> bytes:
+    """Wait for some bytes."""
+    found = bytearray(size)
+    _fill(line, memoryview(found))
+    return bytes(found)
+
+
+def _fill(line: socket.socket, into: memoryview) -> None:
+    """Fill a buffer."""
+    done = 0
+    while done < len(into):
+        count = line.recv_into(into[done:])
+        if not count:
+            raise EOFError
+        done += count
