@@ -44,12 +44,18 @@ def post(path: str, value: Any) -> bytes:
 
 @dataclass
 class Load:
-    """What came of some load."""
+    """What came of some load.
+
+    Attributes:
+        broken: Connections that ended before there was an answer.
+        unsent: Requests that were due while every connection waited for an answer.
+    """
 
     seconds: float = 0.0
     times: list[float] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=dict)
     broken: int = 0
+    unsent: int = 0
 
     @property
     def rate(self) -> float:
@@ -60,7 +66,11 @@ class Load:
 
     @property
     def failed(self) -> int:
-        return self.broken + sum(n for status, n in self.statuses.items() if status >= 400)
+        return (
+            self.broken
+            + self.unsent
+            + sum(n for status, n in self.statuses.items() if status >= 400)
+        )
 
 
 class Line:
@@ -133,7 +143,7 @@ async def _open(port: int, make: Next, rate: float, seconds: float, load: Load) 
 
     async def one(began: float) -> None:
         if not free:
-            load.broken += 1
+            load.unsent += 1
             return
         line = free.pop()
         await _once(line, make(), began, load)

@@ -19,11 +19,12 @@ from transcf.serving.server import worker_app
 from transcf.serving.service import Service, ServiceSettings
 
 
-def peer_of(service: Service) -> tuple[Any, Any]:
-    """Implicit with the same vectors, and what everybody has seen."""
+def peer_of(service: Service) -> tuple[Any, Any] | None:
+    """Implicit with the same vectors, and what everybody has seen; it ranks by inner products."""
     learned = service.shelf.desk.served.learned
     form = learned.linear_form()
-    assert form is not None, "the peer ranks by inner products"
+    if form is None:
+        return None
     peer = AlternatingLeastSquares(factors=form.item_vectors.shape[1], num_threads=1)
     peer.user_factors, peer.item_factors = form.user_vectors, form.item_vectors
     return peer, csr_matrix(learned.known.seen.to_scipy())
@@ -33,7 +34,7 @@ def main(model: str, port: int) -> None:
     app = worker_app(ServiceSettings(Path(model)))
     service: Service = app.state.service
     served = service.shelf.desk.served
-    peer, seen = peer_of(service)
+    pair = peer_of(service)
     users, items = served.users, served.items.series.to_list()
     entry = '{"item":"i000001","title":null,"categories":[],"score":-0.1234567,"rank":1}'
     body = f'{{"version":1,"user":"u00001","source":"model","items":[{",".join([entry] * 10)}]}}'
@@ -44,7 +45,8 @@ def main(model: str, port: int) -> None:
 
     @app.get("/peer/{user:path}")
     def implicit(user: str, k: int = 10) -> dict[str, Any]:
-        row = int(users.rows([user])[0])
+        assert pair is not None, "nobody asks for it then"
+        (peer, seen), row = pair, int(users.rows([user])[0])
         found, scores = peer.recommend(row, seen[[row]], N=k)
         pairs = zip(found.tolist(), scores.tolist(), strict=True)
         return {"user": user, "items": [{"item": items[i], "score": s} for i, s in pairs]}

@@ -8,7 +8,7 @@ Published by others, recall@20 / NDCG@20: LightGCN .1830 / .1554, SimpleX .1872 
 .1862 / .1580, BSPM .1920 / .1597.
 
 Run: python benchmarks/gowalla.py [--dim 64] [--negatives 2000] [--epochs 20] [--tau 4] [--beta 2]
-    [--negative-power .5] [--seeds 3] [--validate] [--json]
+    [--negative-power .5] [--set NAME=VALUE ...] [--seeds 3] [--validate] [--json]
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--tau", type=float, default=4.0)
     parser.add_argument("--beta", type=float, default=2.0)
     parser.add_argument("--negative-power", type=float, default=0.5)
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--validate", action="store_true", help="judge on a tenth of train instead")
     parser.add_argument("--json", action="store_true")
@@ -46,11 +47,12 @@ def main() -> None:
         split = with_a_tenth_of_everybody(split)
     train = split.train if options.validate else split.before_test
     TransCF(dim=options.dim, epochs=1).fit(split.validation)  # compile
+    others = {name: json.loads(value) for name, value in (word.split("=") for word in options.set)}
     for seed in range(options.seeds):
         model = TransCF(
             dim=options.dim, shared_negatives=options.negatives, epochs=options.epochs,
             tau=options.tau, beta=options.beta, negative_power=options.negative_power,
-            random_state=seed,
+            random_state=seed, **others,
         )  # fmt: skip
         started = time.perf_counter()
         model.fit(train)

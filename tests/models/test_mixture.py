@@ -11,6 +11,7 @@ from transcf import Interactions, TransCF, leave_one_out, read_interactions, syn
 from transcf.data.histories import Histories
 from transcf.errors import ParameterError
 from transcf.evaluation import full_ranks
+from transcf.models.transcf.mixture import best
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.retrieval import tiles, top_k
 from transcf.threads import use_threads
@@ -290,3 +291,28 @@ def test_scores_do_not_depend_on_threads(model: TransCF) -> None:
             with use_threads(threads):
                 found.append(scorer.score_block(everybody))
         np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("k", [1, 7, 60])
+def test_the_best_found_by_bounds_are_the_best_of_all(
+    model: TransCF, monkeypatch: pytest.MonkeyPatch, k: int
+) -> None:
+    learned = learned_by(model)
+    monkeypatch.setattr(best, "_LEAST", 0)
+    monkeypatch.setattr(best, "_FIRST", 3)
+    monkeypatch.setattr(best, "_FIRST_OF_A_PLACE", 1)
+    users = np.flatnonzero(learned.known.active).astype(np.int32)
+    allowed = learned.rankable.copy()
+    allowed[::5] = False
+    newcomers = learned.guests(learned.known.histories.take(users))
+    for scorer, rows in ((learned, users), (newcomers, np.arange(len(users), dtype=np.int32))):
+        seen = learned.known.seen if scorer is learned else learned.known.seen.take(users)
+        items, scores = top_k(scorer, rows, k, seen=seen, allowed=allowed)
+        for n, row in enumerate(rows):
+            left = np.setdiff1d(np.flatnonzero(allowed), seen.row(row)).astype(np.int32)
+            true = scorer.score_pairs(np.full(len(left), row), left)
+            order = np.lexsort((left, -true))[:k]
+            np.testing.assert_array_equal(items[n, : len(order)], left[order])
+            np.testing.assert_array_equal(scores[n, : len(order)], true[order])
+            assert (items[n, len(order) :] == -1).all()
+            assert np.isnan(scores[n, len(order) :]).all()

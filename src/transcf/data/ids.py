@@ -30,17 +30,21 @@ class IdMap:
     Args:
         ids: Unique ids in ascending order, of dtype Int64 or String.
 
+    Attributes:
+        is_text: Whether ids are strings (otherwise integers).
+
     Example:
         >>> users = IdMap(pl.Series(["ann", "bob"]))
         >>> users.rows(["bob", "zoe"]).tolist()
         [1, -1]
     """
 
-    __slots__ = ("_finder", "_ids")
+    __slots__ = ("_finder", "_ids", "is_text")
 
     def __init__(self, ids: pl.Series) -> None:
         """Keep the ids; `encode` is the way to make them from a column."""
         self._ids = ids.rename("id")
+        self.is_text = ids.dtype == pl.String
         self._finder: Finder | None = None
 
     def __reduce__(self) -> tuple[type[IdMap], tuple[pl.Series]]:
@@ -80,11 +84,6 @@ class IdMap:
     def __repr__(self) -> str:
         """Show the kind and the number of ids."""
         return f"IdMap({len(self):,} {'text' if self.is_text else 'integer'} ids)"
-
-    @property
-    def is_text(self) -> bool:
-        """Whether ids are strings (otherwise integers)."""
-        return self._ids.dtype == pl.String
 
     @property
     def series(self) -> pl.Series:

@@ -1,5 +1,6 @@
 """Scores of the mixture of translations: a logarithm of a sum of exponentials over a history."""
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -31,23 +32,37 @@ class People(NamedTuple):
     offsets: Array
 
 
-def score_people(people: People, items: Array, heights: Array, n_items: int) -> Array:
-    """Score all items for people.
+def score_people(people: People, items: Array, heights: Array) -> Array:
+    """Score items for people.
 
     Args:
         people: Their points; somebody without any scores NaN.
-        items: b, (n, width) float32; n is a multiple of 16, the last rows may be none.
-        heights: h, (n,) float32.
-        n_items: How many of them there are.
+        items: b, (n_items, width) float32; nothing of it is copied, but for the last few.
+        heights: h, (n_items,) float32.
 
     Returns:
         log sum_k exp(v_k . b_i + e_k) + h_i, (n, n_items) float32.
     """
+    n_items = len(items)
     scores = np.empty((len(people.starts) - 1, n_items), np.float32)
-    groups = _groups(people.starts)
+    groups, whole = _groups(people.starts), n_items - n_items % LANES
+    empty = (0, -n_items % LANES)
+    last = np.pad(items[whole:], (empty, (0, 0))), np.pad(heights[whole:], empty)
     with one_blas_thread():
-        share(len(groups) - 1, partial(_score, people, items, heights, groups, scores))
+        for at, some, high in ((0, items[:whole], heights[:whole]), (whole, *last)):
+            work = partial(_score, people, read_only(some), high, groups, scores, at)
+            share(len(groups) - 1 if len(some) else 0, work)
     return scores
+
+
+def read_only(array: Array) -> Array:
+    """Return an array as kernels get it here, whether it is one of a file or not.
+
+    Those of files cannot be written to, and kernels would be compiled for both kinds.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 @compiled
@@ -66,10 +81,10 @@ def _groups(starts: Array) -> Array:
 
 @compiled
 def _score(
-    people: People, items: Array, heights: Array, groups: Array, scores: Array,
+    people: People, items: Array, heights: Array, groups: Array, scores: Array, at: int,
     first: int, end: int,
 ) -> None:  # fmt: skip
-    """Score all items for the groups first..end-1."""
+    """Score some items, the columns from `at` on, for the groups first..end-1."""
     longest = _ROWS
     for group in range(first, end):
         rows = people.starts[groups[group + 1]] - people.starts[groups[group]]
@@ -87,13 +102,13 @@ def _score(
             for n in range(begin, stop):
                 own, until = people.starts[n], people.starts[n + 1]
                 if own == until:
-                    scores[n, left : left + size] = np.nan
+                    scores[n, at + left : at + left + size] = np.nan
                     continue
                 offsets = people.offsets[own:until]
                 rows_of_one = flat[(own - start) * size : (until - start) * size]
                 _log_sums(rows_of_one, offsets, heights, left, size, found)
-                for i in range(min(size, scores.shape[1] - left)):
-                    scores[n, left + i] = found[i]
+                for i in range(min(size, scores.shape[1] - at - left)):
+                    scores[n, at + left + i] = found[i]
 
 
 @inner
@@ -111,8 +126,27 @@ def _log_sums(
         store(found, i, highest + log_lanes(total) + load(heights, left + i))
 
 
+@compiled
+def add_reach(
+    bounds: Array, toward: Array, squares: Array, middle: float, reach: Array, per_unit: float
+) -> None:
+    """Add what a history can bring at most to each item, by its distance from a point g.
+
+    Args:
+        bounds: (n,) float32, in place.
+        toward: g . b_i, (n,) float32.
+        squares: |b_i|^2, (n,) float32.
+        middle: |g|^2, less what the distance may be too large by rounding.
+        reach: The most that it brings from a distance of n / per_unit on, (m,) float32.
+        per_unit: Places of `reach` for a distance of one.
+    """
+    for i in range(len(bounds)):
+        away = math.sqrt(max(squares[i] - 2 * toward[i] + middle, 0.0))
+        bounds[i] += reach[min(int(away * per_unit), len(reach) - 1)]
+
+
 class Taste(NamedTuple):
-    """What the scores of pairs are made of.
+    """What the scores of pairs are made of; all arrays are `read_only`.
 
     Attributes:
         starts: Where each user's events start, (n_users + 1,) int64.

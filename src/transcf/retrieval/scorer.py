@@ -67,6 +67,16 @@ class ScoresMany(Protocol):
         """Return a scorer of the same rows for these users, which may take memory of its own."""
 
 
+@runtime_checkable
+class FindsBest(Protocol):
+    """A scorer that finds the best of a few users without scoring everything."""
+
+    def best(
+        self, users: Rows, k: int, seen: Csr | None, allowed: Mask
+    ) -> tuple[Rows, Scores] | None:
+        """Return what `top_k` does, exactly; None where it cannot."""
+
+
 class Source(Protocol):
     """Scores of some users, made for a stretch of items at a time.
 

@@ -39,6 +39,10 @@ Look: TypeAlias = Callable[[Scores, int, slice], None]
 #: Memory of one tile. Between 4 and 31 MB the time hardly differs: narrow tiles pack user vectors
 #: more often and cost more for each row.
 TILE_BYTES = 21 * 2**20
+#: Memory of one tile of few users: what fits into a cache, of which other work keeps the rest.
+FEW_BYTES = 2**20
+#: Columns of a product, at least; with fewer, the rest of a tile's work shows.
+PRODUCT_COLUMNS = 4096
 #: Users of one product; with fewer, the packing of item vectors shows.
 PRODUCT_USERS = 1400
 #: Columns of a tile that something other than a product makes: a multiple of this, or the rest.
@@ -79,16 +83,20 @@ class Tiles:
     def __init__(self, scorer: Scorer, allowed: Mask) -> None:
         """Find out which items take part and how they are scored."""
         self.columns: Rows = np.flatnonzero(allowed).astype(np.int32)
-        self.column_of: Rows = np.full(len(allowed), UNKNOWN, dtype=np.int32)
-        self.column_of[self.columns] = np.arange(len(self.columns), dtype=np.int32)
         self.n_columns = len(self.columns)
+        self.column_of: Rows = self.columns
+        if self.n_columns < len(allowed):
+            self.column_of = np.full(len(allowed), UNKNOWN, dtype=np.int32)
+            self.column_of[self.columns] = np.arange(self.n_columns, dtype=np.int32)
         self._scorer = scorer
         self._form: LinearForm | None = scorer.linear_form()
         self._maker = tile_maker(scorer) if self._form is None else None
         self._buffer: Scores = np.empty(0, dtype=np.float32)
         self._longest = 0.0
         if self._form is not None and self.n_columns:
-            self._longest = float(self._form.item_norms[self.columns].max())
+            norms = self._form.item_norms
+            whole = self.n_columns == len(norms)
+            self._longest = float((norms if whole else norms[self.columns]).max())
 
     @property
     def item_vectors(self) -> Scores:
@@ -152,6 +160,8 @@ class Tiles:
     def _stretches(self, n_users: int) -> Iterator[slice]:
         """Cut the columns such that tiles stay small."""
         longest = max(1, TILE_BYTES // (4 * n_users))
+        if self._form is not None:
+            longest = min(longest, max(FEW_BYTES // (4 * n_users), PRODUCT_COLUMNS))
         if self._maker is None:
             yield from _even_slices(self.n_columns, longest)
             return

@@ -15,7 +15,7 @@ from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import topk as kernels
-from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, for_many
+from transcf.retrieval.scorer import BLOCK_BYTES, FindsBest, Scorer, Scores, for_many
 from transcf.retrieval.sources import LEAST_ROWS
 from transcf.retrieval.tiles import Block, Tiles
 from transcf.threads import share
@@ -49,9 +49,13 @@ def top_k(
         >>> items, scores = top_k(model, rows, 10, seen=model.seen_)  # doctest: +SKIP
     """
     mask = scorer.rankable if allowed is None else allowed
+    scorer = for_many(scorer, users)
+    found = scorer.best(users, k, seen, mask) if isinstance(scorer, FindsBest) else None
+    if found is not None:
+        return found
     items = np.full((len(users), k), UNKNOWN, dtype=np.int32)
     scores = np.full((len(users), k), np.nan, dtype=np.float32)
-    tiles = Tiles(for_many(scorer, users), mask)
+    tiles = Tiles(scorer, mask)
     length = min(k, tiles.n_columns)
     if length == 0 or len(users) == 0:
         return items, scores

@@ -46,6 +46,7 @@ AnyId: TypeAlias = (
 AnyText: TypeAlias = Annotated[
     str, AfterValidator(_sound), Field(min_length=1, max_length=LONGEST_ID)
 ]
+Several: TypeAlias = Annotated[list[AnyText], Field(max_length=MOST_ITEMS)]
 Length: TypeAlias = Annotated[int, Field(ge=0, le=MOST_ITEMS)]
 Ids: TypeAlias = Annotated[list[AnyId], Field(max_length=MOST_ITEMS)]
 Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e15, le=1e15)]
@@ -77,6 +78,23 @@ def check_reasons(k: int, explain: bool) -> None:
     """Raise a ValueError where more is to be explained than may be."""
     if explain and k > MOST_REASONS:
         raise ValueError(f"explain takes a k of at most {MOST_REASONS}")
+
+
+class UserAsked(BaseModel):
+    """A list for one user, as a path and a query ask for it; see `routes.reading`."""
+
+    user: Annotated[AnyText, Field(description="Id of the user, percent-encoded.")]
+    k: Annotated[Length, Field(description="Longest list.")] = 10
+    exclude_seen: Annotated[bool, Field(description="Leave out what the user has.")] = True
+    category: Annotated[Several, Field(description="Only items of these categories.")] = []
+    exclude: Annotated[Several, Field(description="Items to leave out.")] = []
+    items: Annotated[Several, Field(description="The only items to choose from.")] = []
+    explain: Annotated[bool, Field(description="Say why.")] = False
+
+    @model_validator(mode="after")
+    def _few_reasons(self) -> UserAsked:
+        check_reasons(self.k, self.explain)
+        return self
 
 
 class UsersAsked(Wished):

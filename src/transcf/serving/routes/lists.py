@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Path, Query, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from transcf.serving.asking import Ask
-from transcf.serving.limits import MOST_ITEMS
 from transcf.serving.ranking import Wish
+from transcf.serving.routes.reading import described, read
 from transcf.serving.schemas import (
     Answer,
-    AnyText,
-    Length,
     SessionAnswer,
     SessionAsked,
+    UserAsked,
     UsersAnswer,
     UsersAsked,
     Wished,
-    check_reasons,
 )
 from transcf.serving.service import Service
 
 router = APIRouter(tags=["recommendations"])
-_Several = Annotated[list[AnyText], Query(max_length=MOST_ITEMS)]
 
 
 def service_of(request: Request) -> Service:
@@ -38,25 +32,17 @@ def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json")
 
 
-@router.get("/v1/recommendations/{user:path}", response_model=Answer)
-async def recommend(
-    request: Request,
-    user: Annotated[AnyText, Path(description="Id of the user, percent-encoded.")],
-    k: Annotated[Length, Query(description="Longest list.")] = 10,
-    exclude_seen: Annotated[bool, Query(description="Leave out what the user has.")] = True,
-    category: Annotated[_Several, Query(description="Only items of these categories.")] = [],  # noqa: B006
-    exclude: Annotated[_Several, Query(description="Items to leave out.")] = [],  # noqa: B006
-    items: Annotated[_Several, Query(description="The only items to choose from.")] = [],  # noqa: B006
-    explain: Annotated[bool, Query(description="Say why.")] = False,
-) -> Response:
+@router.get(
+    "/v1/recommendations/{user:path}",
+    response_model=Answer,
+    openapi_extra=described(UserAsked, "user"),
+)
+async def recommend(request: Request) -> Response:
     """Recommend items to a user."""
-    try:
-        check_reasons(k, explain)
-    except ValueError as error:
-        found = {"loc": ("query", "k"), "msg": str(error), "type": "value_error"}
-        raise RequestValidationError([found]) from error
-    wish = Wish(k, exclude_seen, tuple(category), tuple(exclude), tuple(items) or None)
-    ask = Ask(wish, users=(user,), explain=explain)
+    asked = read(UserAsked, request)
+    only = tuple(asked.items) or None
+    wish = Wish(asked.k, asked.exclude_seen, tuple(asked.category), tuple(asked.exclude), only)
+    ask = Ask(wish, users=(asked.user,), explain=asked.explain)
     return _json(await service_of(request).lists(ask))
 
 

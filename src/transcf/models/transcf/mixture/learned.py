@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
+from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
-from transcf.data.interactions import Interactions
+from transcf.data.interactions import Interactions, Mask
 from transcf.kernels import Array
-from transcf.kernels.mixture_scores import People, Taste, score_pairs, score_people
 from transcf.kernels.rows import padded, padded_width
 from transcf.learning import Arrays, Known, Learned
 from transcf.learning.contributions import Contributions, Remarks
@@ -21,6 +21,7 @@ from transcf.learning.forms.base import TINY
 from transcf.learning.known import known_with_placed, placed_arrays
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.mixture.people import Placed
 from transcf.models.transcf.mixture.table import scorer_of_many, squares
 from transcf.models.transcf.parameters import Parameters
 from transcf.models.transcf.placing import Placing
@@ -29,7 +30,7 @@ from transcf.models.transcf.side import Side
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.sums import Queries, SumForm
-from transcf.retrieval.views import BlockView, FormView
+from transcf.retrieval.views import FormView
 from transcf.storage.tensors import checked
 
 #: What an effect is, after "An effect is".
@@ -111,36 +112,38 @@ class Mixture(Learned):
     # -- scores ------------------------------------------------------------------------------
 
     @cached_property
-    def item_side(self) -> tuple[Array, Array, int]:
-        """B and h of the items and of zeros up to whole lanes both ways, and how many items."""
-        n_items, gamma = len(self.items), self.settings.tau + self.settings.beta
-        empty = padded_width(n_items) - n_items
-        heights = np.pad(self.bias - gamma * squares(self.items), (0, empty)).astype(np.float32)
-        items = np.pad(self.items, ((0, empty), (0, 0)))
-        return padded(items).reshape(len(items), -1), heights, n_items
+    def item_points(self) -> Array:
+        """B as kernels want it, (n_items, width): the array itself where rows are whole lanes."""
+        if self.items.shape[1] == padded_width(self.items.shape[1]):
+            return self.items
+        return padded(self.items).reshape(len(self.items), -1)
 
     @cached_property
-    def _history_lengths(self) -> Array:
+    def item_squares(self) -> Array:
+        """|b|^2, (n_items,) float32."""
+        return squares(self.items).astype(np.float32)
+
+    @cached_property
+    def heights(self) -> Array:
+        """H of each item, (n_items,) float32: what products with moved people need besides."""
+        return self._heights(self.settings.tau + self.settings.beta)
+
+    @cached_property
+    def own_heights(self) -> Array:
+        """The same for where people stand, c - beta |b|^2: (n_items,) float32."""
+        return self._heights(self.settings.beta)
+
+    def _heights(self, steepness: float) -> Array:
+        return (self.bias - steepness * squares(self.items)).astype(np.float32)
+
+    @cached_property
+    def history_squares(self) -> Array:
+        """|p|^2, (n_items,) float64."""
         return squares(self.history)
 
-    def _points(self, histories: Histories, users: Array) -> People:
-        """Where people are moved to: a point for each item of their histories.
-
-        Args:
-            histories: Of the people.
-            users: a of each, (n, dim).
-        """
-        tau, beta = self.settings.tau, self.settings.beta
-        own = np.repeat(users, histories.counts, axis=0)
-        points = 2 * (np.float32(tau) * self.history[histories.items] + np.float32(beta) * own)
-        offsets = -tau * self._history_lengths[histories.items] - beta * squares(own)
-        offsets += self.log_weights(histories)
-        width = self.item_side[0].shape[1]
-        return People(
-            histories.indptr,
-            padded(points).reshape(-1, width),
-            offsets.astype(np.float32),
-        )
+    @cached_property
+    def _users(self) -> Placed:
+        return Placed(self, self.known.histories, self.users)
 
     def log_weights(self, histories: Histories) -> Array:
         """Logarithms of how much items count by their distance from the present, (n_events,)."""
@@ -152,39 +155,34 @@ class Mixture(Learned):
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        people = self._points(self.known.histories.take(users), self.users[users])
-        return score_people(people, *self.item_side)
+        return self._users.score_block(users)
+
+    def best(
+        self, users: Rows, k: int, seen: Csr | None, allowed: Mask
+    ) -> tuple[Rows, Scores] | None:
+        """Find the best k items of some user rows; see `FindsBest`."""
+        return self._users.best(users, k, seen, allowed)
 
     def sum_form(self) -> SumForm:
         """Return the score as a logarithm of a sum over queries, one for each past item."""
-        dim, n_items = self.items.shape[1], len(self.items)
-        heights = self.item_side[1][:n_items]
+        dim = self.items.shape[1]
 
         def of_users(users: Rows) -> Queries:
             histories = self.known.histories.take(users)
-            people = self._points(histories, self.users[users])
+            people = self._users.points(users)
             one = np.ones((len(people.points), 1), np.float32)
             vectors = np.hstack([one, people.points[:, :dim]])
             return Queries(histories.indptr, histories.items, vectors, people.offsets)
 
-        return SumForm(np.hstack([heights[:, None], self.items]), of_users, len(self.users))
+        return SumForm(np.hstack([self.heights[:, None], self.items]), of_users, len(self.users))
 
     def for_many(self, users: Rows) -> Scorer:
         """Return what scores these users fastest."""
         return scorer_of_many(self, users)
 
-    @cached_property
-    def _taste(self) -> Taste:
-        histories = self.known.histories
-        return Taste(
-            histories.indptr, histories.items, self.log_weights(histories).astype(np.float64),
-            self.users, self.items, self.history, self.bias,
-            float(self.settings.tau), float(self.settings.beta),
-        )  # fmt: skip
-
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
-        return score_pairs(self._taste, users.astype(np.int32), items.astype(np.int32))
+        return self._users.score_pairs(users, items)
 
     def _near(self, histories: Histories, items: Array) -> Array:
         """Logarithms of what each item of a history adds to the score of one item.
@@ -229,12 +227,7 @@ class Mixture(Learned):
 
     def guests(self, histories: Histories) -> Scorer:
         """Move people, who stand in the middle of their items, and score all items for them."""
-        places = self.place(histories)
-
-        def score(rows: Rows) -> Scores:
-            return score_people(self._points(histories.take(rows), places[rows]), *self.item_side)
-
-        return BlockView(self.name, self.rankable, score)
+        return Placed(self, histories, self.place(histories))
 
     def place(self, histories: Histories) -> Array:
         """Place people by their items: a, (n, dim) float32."""

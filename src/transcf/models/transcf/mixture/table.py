@@ -104,7 +104,7 @@ class TableSource:
         histories, (tau, beta) = learned.known.histories.take(users), _steepness(learned)
         past, places = np.unique(histories.items, return_inverse=True)
         a, p = learned.users[users], learned.history[past]
-        width = learned.item_side[0].shape[1]
+        width = learned.item_points.shape[1]
         self._homes = padded(np.float32(2 * beta) * a).reshape(-1, width)
         self._past = Past(
             padded(np.float32(2 * tau) * p).reshape(-1, width),
