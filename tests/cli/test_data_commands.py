@@ -72,6 +72,25 @@ def test_prepare_without_candidates(answer: Answer, log_file: Path, tmp_path: Pa
     assert Split.load(tmp_path / "s").candidates is None
 
 
+def test_prepare_in_partitions(answer: Answer, refusal: Refusal, tmp_path: Path) -> None:
+    log, out = synthesize(users=80, items=40, interactions=1200), ("--out", tmp_path / "parts")
+    log.to_frame().write_parquet(tmp_path / "log.parquet")
+    words = ("data", "prepare", tmp_path / "log.parquet", *out, "--filter", "5-core")
+    found = answer(*words, "--partitions", 3)
+    assert (found["partitions"], found["users"], found["train"]) == (3, 80, 1040)
+    assert found["report"][2]["step"] == "k-core"
+    assert answer("data", "info", tmp_path / "parts")["interactions"] == 1200
+    fitted = ("--model", "popularity", "--out", tmp_path / "model")
+    assert answer("fit", tmp_path / "parts", *fitted)["interactions"] == 1200
+    assert "looks at all events at once" in refusal(*words, "--partitions", 3, "--split", "cut")
+    assert "go with --partitions" in refusal(*words, "--workers", 2)
+    assert "cannot be used together" in refusal(*words, "--partitions", 3, "--candidates", 9)
+    assert "--no-header does not go" in refusal(*words, "--partitions", 3, "--no-header")
+    named = ("--model", "bpr", "--out", tmp_path / "other", "--workers", 2)
+    assert "does not go with" in refusal("fit", tmp_path / "parts", *named, "--protocol", "paper")
+    assert "is split already" in refusal("fit", tmp_path / "parts", *named, "--column", "user=u")
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_synthesize_writes_what_info_reads(ending: str, answer: Answer, tmp_path: Path) -> None:
     file = tmp_path / f"log.{ending}"

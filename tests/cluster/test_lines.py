@@ -66,3 +66,14 @@ def test_who_does_not_know_the_secret_is_not_heard() -> None:
     friend[1].send((1, "truth", 0), np.ones(2))
     assert box.take((1, "truth", 0)).tolist() == [1.0, 1.0]
     assert len(box) == 0
+
+
+def test_who_waits_for_somebody_who_is_lost_is_told() -> None:
+    box = Mailbox()
+    exchange = Exchange(box, LOOPBACK, b"secret")
+    friend = Exchange(Mailbox(), LOOPBACK, b"secret").call(0, [(LOOPBACK, 1), exchange.address])
+    friend[1].send((1, "last", 0), np.ones(2))
+    del friend  # and with it the line
+    assert box.take((1, "last", 0)).tolist() == [1.0, 1.0]
+    with pytest.raises(ConnectionError, match="was lost"):
+        box.take((2, "more", 0))

@@ -205,6 +205,17 @@ def parse_cluster(workers: int | None, address: str | None) -> Cluster | None:
     return Cluster(workers=workers or 2, address=address)
 
 
+def parse_core(filter_name: str) -> int | None:
+    """Read `--filter`: the number of a "5-core"; None for none and paper."""
+    number, core, rest = filter_name.partition("-core")
+    is_core = bool(core) and not rest and number.isdigit()
+    if filter_name not in ("none", "paper") and not is_core:
+        raise ParameterError(
+            f"--filter {filter_name} is not understood: use none, paper, or a number with -core."
+        )
+    return int(number) if is_core else None
+
+
 def parse_reading(
     columns: list[str] | None,
     ratings: str | None,

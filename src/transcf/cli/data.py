@@ -10,6 +10,7 @@ import typer
 
 from transcf.cli._options import (
     Categories,
+    ClusterAddress,
     Columns,
     Data,
     Encoding,
@@ -19,6 +20,8 @@ from transcf.cli._options import (
     Ratings,
     Seed,
     Separator,
+    parse_cluster,
+    parse_core,
     parse_reading,
 )
 from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
@@ -86,8 +89,26 @@ def prepare(
         ),
     ] = "auto",
     candidates: Annotated[
-        int, typer.Option(min=0, help="Items to draw for sampled protocols; 0 for none.")
-    ] = 99,
+        int | None,
+        typer.Option(
+            min=0,
+            help="Items to draw for sampled protocols, 99 unless given; 0 for none.",
+            show_default=False,
+        ),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Prepare Parquet files in so many partitions of users, while no process holds all "
+            "events; `transcf fit --workers` reads them so, too.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --partitions: spread the work over so many processes."),
+    ] = None,
+    cluster: ClusterAddress = None,
     columns: Columns = None,
     ratings: Ratings = None,
     min_rating: MinRating = None,
@@ -100,14 +121,28 @@ def prepare(
     as_json: JsonFlag = False,
 ) -> None:
     """Filter and split a log once, and save it for every later command."""
+    from transcf.cli._parts import prepare_in_parts
     from transcf.data.candidates import draw_candidates
 
     reading = parse_reading(
         columns, ratings, min_rating, no_header, separator, encoding, links, categories
     )
+    if partitions is not None:
+        spread = parse_cluster(workers, cluster)
+        if candidates:
+            raise ParameterError(
+                "--candidates and --partitions cannot be used together: candidates are drawn "
+                "when a protocol asks for them."
+            )
+        prepare_in_parts(
+            data, out, filter_name, split_name, seed, partitions, spread, reading, as_json
+        )
+        return
+    if workers is not None or cluster is not None:
+        raise ParameterError("--workers and --cluster go with --partitions: say how many.")
     split = _split(_open(data, filter_name, reading), split_name, seed)
-    if candidates:
-        split = draw_candidates(split, candidates, seed)
+    if candidates != 0:
+        split = draw_candidates(split, 99 if candidates is None else candidates, seed)
     split.save(out)
     facts: dict[str, Any] = {
         "dataset": data,
@@ -194,16 +229,11 @@ def _open(data: str, filter_name: str, reading: Reading) -> Interactions:
     from transcf.data.filters import k_core, paper_filter
     from transcf.data.sources import open_data
 
-    number, core, rest = filter_name.partition("-core")
-    is_core = bool(core) and not rest and number.isdigit()
-    if filter_name not in ("none", "paper") and not is_core:
-        raise ParameterError(
-            f"--filter {filter_name} is not understood: use none, paper, or a number with -core."
-        )
+    least = parse_core(filter_name)
     log = open_data(data, **reading)
     if filter_name == "paper":
         return paper_filter(log)
-    return k_core(log, int(number), int(number)) if is_core else log
+    return log if least is None else k_core(log, least, least)
 
 
 def _split(log: Interactions, name: str, seed: int) -> Split:

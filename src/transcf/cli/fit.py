@@ -80,8 +80,7 @@ def fit(
     saves no model, keeps the checkpoint for --resume, and ends with 130. With --workers the users
     are spread over processes of a Ray cluster, and the model is the same to the last bit.
     """
-    from transcf.data.sources import open_log_and_split, usual_protocol
-    from transcf.evaluation import Validation
+    from transcf.cli._parts import open_for_fit
     from transcf.experiments.contenders import Contender
     from transcf.experiments.deploy import fit_for_use
     from transcf.storage.folders import check_replaceable
@@ -93,14 +92,13 @@ def fit(
     reading = parse_reading(
         columns, ratings, min_rating, no_header, separator, encoding, links, categories
     )
-    log, split = open_log_and_split(data, protocol, seed=seed, **reading)
+    spread = parse_cluster(workers, cluster)
+    is_spread = spread is not None
+    log, split, validation, protocol = open_for_fit(data, protocol, seed, reading, is_spread)
     say_left_out(log.report)
-    protocol = protocol or usual_protocol(split)
-    validation = Validation.of(split, protocol)
     checkpoints = out.with_name(f"{out.name}.checkpoint")
     if resume and not checkpoints.exists():
         typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)
-    spread = parse_cluster(workers, cluster)
     options = FitOptions(checkpoint=checkpoints, resume=resume, fresh=fresh, cluster=spread)
     if not hold_out:
         done = fit_for_use(made, log, split, validation, options)

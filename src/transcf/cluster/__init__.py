@@ -1,14 +1,16 @@
 """The same training on a Ray cluster: bits do not depend on who carries which users.
 
-Users form groups, items are dealt into blocks, and in round r group g meets block g + r. That does
-not care where a group lives. A worker keeps its groups (vectors, interactions, strata); blocks of
-items travel from worker to worker; means are summed up in the order of the groups.
+A worker keeps some groups of users (vectors, interactions) and a copy of the items' side. What
+workers tell each other depends on how a model learns: blocks of items that travel, gradients of
+batches, vectors of users. Whatever is added up is added up in an order that the data fix.
 
 - `post`: arrays from worker to worker, by tag.
+- `lines`: how they travel.
 - `crew`: what a solver asks of users whom other workers have.
 - `worker`: one share of the users, in a process of its own.
 - `driver`: all workers as one trainable; starts them anew when one is lost.
 - `session`: Ray itself, started on loopback unless an address is given.
+- `scoring`: lists for everybody.
 
 Example:
     >>> Cluster(workers=2).workers

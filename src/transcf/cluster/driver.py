@@ -115,15 +115,19 @@ class SpreadTraining:
         ]
         self._session = Session(cluster.address, workers * self._threads)
         self._actors: list[Any] = []
-        self._state = self._put(solver(problem, settings).tensors())
-        self._insist(self._start, "at the beginning")
+        try:
+            self._state = self._put(solver(problem, settings).tensors())
+            self._insist(self._start, "at the beginning")
+        except BaseException:
+            self.close()
+            raise
 
     # -- what is learned ---------------------------------------------------------------------
 
     def tensors(self) -> Arrays:
         """Collect what the solver learns, of all users."""
-        users = self._session.ray.get(list(self._state.users))
-        others = self._session.ray.get(self._state.others)
+        parts = [*self._state.users, self._state.others]
+        *users, others = self._insist(lambda: self._session.ray.get(parts), "with what they had")
         found = {name: np.concatenate([part[name] for part in users]) for name in users[0]}
         # What comes from the object store is read-only.
         return found | {name: np.array(tensor) for name, tensor in others.items()}
@@ -243,7 +247,7 @@ class SpreadTraining:
                 if attempt and work != self._start:
                     self._start()
                 return work()
-            except errors.RayActorError:
+            except (errors.RayActorError, ConnectionError):  # who waits for one that is lost
                 self._restarts += 1
             except errors.ObjectLostError as problem:
                 raise LostWorkersError(

@@ -75,14 +75,17 @@ class Exchange:
             threading.Thread(target=self._listen, args=(line,), daemon=True).start()
 
     def _listen(self, line: socket.socket) -> None:
-        """Let mail arrive until the line breaks; the driver hears of a lost worker by itself."""
+        """Let mail arrive until the line breaks: its worker is lost, then, or cannot be reached."""
         with line:
             try:
                 _be_shown(line, self._secret)
+            except (OSError, EOFError):
+                return
+            try:
                 while True:
                     self._mailbox.put(*_receive(line))
             except (OSError, EOFError):
-                return
+                self._mailbox.cut_off()
 
 
 class _Nobody:

@@ -28,7 +28,7 @@ class Mailbox:
     def __init__(self) -> None:
         """Begin empty."""
         self._arrived: dict[Tag, Array] = {}
-        self._news = threading.Condition()
+        self._news, self._is_cut_off = threading.Condition(), False
 
     def __len__(self) -> int:
         """Return how many arrays nobody has asked for."""
@@ -40,10 +40,22 @@ class Mailbox:
             self._arrived[tag] = array
             self._news.notify_all()
 
-    def take(self, tag: Tag) -> Array:
-        """Wait for an array and return it, read-only where it is shared."""
+    def cut_off(self) -> None:
+        """Know that somebody will not write any more."""
         with self._news:
-            self._news.wait_for(lambda: tag in self._arrived)
+            self._is_cut_off = True
+            self._news.notify_all()
+
+    def take(self, tag: Tag) -> Array:
+        """Wait for an array and return it.
+
+        Raises:
+            ConnectionError: It has not come, and somebody was lost who may have had it.
+        """
+        with self._news:
+            self._news.wait_for(lambda: tag in self._arrived or self._is_cut_off)
+            if tag not in self._arrived:
+                raise ConnectionError("Another worker was lost.")
             return self._arrived.pop(tag)
 
 

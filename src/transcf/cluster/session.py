@@ -61,7 +61,7 @@ class Session:
             return
         self._start_here(processors)
 
-    def _start_here(self, processors: int, attempts: int = 2) -> None:
+    def _start_here(self, processors: int, attempts: int = 3) -> None:
         """Start a cluster on loopback; a busy machine may need more than Ray's patience."""
         for attempt in range(1, attempts + 1):
             try:

@@ -14,7 +14,7 @@ from transcf.cluster.crew import ClusterCrew
 from transcf.cluster.lines import Address, Exchange
 from transcf.cluster.post import Mailbox, Post
 from transcf.cluster.session import import_ray
-from transcf.learning.crew import Divisible, Groups, Progress, SpreadSolver
+from transcf.learning.crew import Crew, Divisible, Groups, OnDisk, Progress, SpreadSolver
 from transcf.storage.tensors import Arrays
 from transcf.threads import use_threads
 from transcf.training.checkpoint import PartFile, write_part
@@ -37,7 +37,7 @@ class Share:
         number: Of the worker, from 0.
         shares: Where each worker's groups begin, and where the last one's end.
         solver: Class of a solver that can be spread.
-        problem: The worker's users, all items counted.
+        problem: The worker's users, all items counted, or where they lie on disk.
         settings: The model's.
         outline: The worker's groups.
         threads: How many the worker has.
@@ -46,7 +46,7 @@ class Share:
     number: int
     shares: Sequence[int]
     solver: SpreadSolver
-    problem: Divisible
+    problem: Divisible | OnDisk
     settings: Any
     outline: Groups
     threads: int
@@ -57,7 +57,8 @@ class Done:
     """What a worker says of an epoch.
 
     Attributes:
-        loss: Mean loss of a sample, of all workers together; NaN if any of the worker's numbers is.
+        loss: Mean loss of a sample, of all workers together; NaN if any number is
+            that the worker answers for.
         samples: Samples of all workers together.
         seconds: Time of the epoch.
         waited: How much of it was waiting for others.
@@ -76,7 +77,7 @@ class Worker:
 
     def __init__(self) -> None:
         """Have a mailbox before anybody writes."""
-        self._mailbox = Mailbox()
+        self._mailbox, self._crew = Mailbox(), Crew()
 
     def open(self, secret: bytes) -> Address:
         """Listen where the other workers' machines find this one; on loopback if Ray does."""
@@ -91,8 +92,9 @@ class Worker:
         peers = self._exchange.call(share.number, addresses)
         self._post = Post(share.number, self._mailbox, peers)
         self._crew = ClusterCrew(self._post, share.shares)
+        problem = share.problem.read() if isinstance(share.problem, OnDisk) else share.problem
         self._solver: Trainable = share.solver(
-            share.problem, share.settings, outline=share.outline, crew=self._crew
+            problem, share.settings, outline=share.outline, crew=self._crew
         )
 
     def load(self, users: Arrays, others: Arrays) -> None:
@@ -103,15 +105,17 @@ class Worker:
         """Train one epoch together with the others.
 
         Returns:
-            What there is to say of it, the tensors of the own users, and what everybody has: that
-            of the first worker stands for all.
+            What there is to say of it, the tensors of the own users, and what everybody has: the
+            first worker answers for all.
         """
         started, waited, sent = time.perf_counter(), self._post.waited, self._post.sent_bytes
         stats = self._solver.run_epoch(number)
         tensors = self._solver.tensors()
-        is_finite = all(np.isfinite(tensor).all() for tensor in tensors.values())
         users = {name: tensor for name, tensor in tensors.items() if is_of_users(name)}
         others = {name: tensor for name, tensor in tensors.items() if name not in users}
+        if self._post.number:
+            others = {}
+        is_finite = all(np.isfinite(tensor).all() for tensor in (users | others).values())
         done = Done(
             stats.loss if is_finite else float("nan"),
             stats.samples,
@@ -119,7 +123,7 @@ class Worker:
             self._post.waited - waited,
             self._post.sent_bytes - sent,
         )
-        return done, users, others if self._post.number == 0 else {}
+        return done, users, others
 
     def progress(self) -> Progress:
         """Say how far the epoch is; asked while it goes on."""

@@ -7,6 +7,8 @@ from transcf.data.filters import k_core, paper_filter
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions, open_data
+from transcf.data.parted.log import PartedLog, open_parts
+from transcf.data.parted.preparing import prepare_parts
 from transcf.data.readers import pair_columns, read_interactions
 from transcf.data.report import Report
 from transcf.data.sources import open_split
@@ -19,6 +21,7 @@ __all__ = [
     "Csr",
     "IdMap",
     "Interactions",
+    "PartedLog",
     "Report",
     "Split",
     "as_interactions",
@@ -27,9 +30,11 @@ __all__ = [
     "leave_one_out",
     "load_split",
     "open_data",
+    "open_parts",
     "open_split",
     "pair_columns",
     "paper_filter",
+    "prepare_parts",
     "random_ratio",
     "read_interactions",
     "synthesize",

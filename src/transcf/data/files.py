@@ -37,14 +37,8 @@ def files_source(paths: Sequence[Path], form: Form) -> Source:
     ends: list[int] = []
 
     def read(roles: Roles) -> pl.DataFrame:
-        frames = []
-        for source in sources:
-            lacking = next((name for name in roles.values() if name not in source.columns), None)
-            if lacking is not None:
-                raise DataError(
-                    f"{source.label} has no column {lacking!r}, which {first.label} has."
-                )
-            frames.append(source.read(roles))
+        check_names(sources, roles)
+        frames = [source.read(roles) for source in sources]
         ends[:] = accumulate(map(len, frames))
         return _together(frames, sources, roles)
 
@@ -127,16 +121,37 @@ def _together(
     """Put the rows of files under each other; ids must be of the same kind in all of them."""
     for role, column in roles.items():
         kinds = [frame[role].dtype for frame in frames]
-        odd = next((n for n, kind in enumerate(kinds) if _kind(kind) != _kind(kinds[0])), None)
-        if odd is not None and not sources[0].is_text:
-            raise DataError(
-                f"Column {column!r} holds {kinds[0]} in {sources[0].label} and {kinds[odd]} in "
-                f"{sources[odd].label}: make it the same in both."
-            )
-        if odd is not None:
+        if not sources[0].is_text:
+            check_kinds(column, kinds, sources)
+        elif _odd_one(kinds) is not None:
             # As text, a value of the other kind can be found and named.
             frames = [frame.with_columns(pl.col(role).cast(pl.String)) for frame in frames]
     return pl.concat(frames, how="vertical_relaxed")
+
+
+def check_names(sources: Sequence[Source], roles: Roles) -> None:
+    """Refuse files that lack a column that the first one has."""
+    for source in sources:
+        lacking = next((name for name in roles.values() if name not in source.columns), None)
+        if lacking is not None:
+            raise DataError(
+                f"{source.label} has no column {lacking!r}, which {sources[0].label} has."
+            )
+
+
+def check_kinds(column: str, kinds: Sequence[pl.DataType], sources: Sequence[Source]) -> None:
+    """Refuse files whose columns of one name hold different kinds of values."""
+    odd = _odd_one(kinds)
+    if odd is not None:
+        raise DataError(
+            f"Column {column!r} holds {kinds[0]} in {sources[0].label} and {kinds[odd]} in "
+            f"{sources[odd].label}: make it the same in both."
+        )
+
+
+def _odd_one(kinds: Sequence[pl.DataType]) -> int | None:
+    """Return the first that differs from the one at the front."""
+    return next((n for n, kind in enumerate(kinds) if _kind(kind) != _kind(kinds[0])), None)
 
 
 def _kind(dtype: pl.DataType) -> str:
@@ -155,13 +170,13 @@ def _parquet_source(path: Path, content: Content) -> Source:
     try:
         names = tuple(pl.read_parquet_schema(packed()))
     except (PolarsError, PanicException, OSError) as problem:
-        raise _unreadable(path, "Parquet", problem) from problem
+        raise unreadable(path, "Parquet", problem) from problem
 
     def read(roles: Roles) -> pl.DataFrame:
         try:
             return by_role(pl.read_parquet(packed(), columns=list(roles.values())), roles)
         except (PolarsError, PanicException, OSError) as problem:
-            raise _unreadable(path, "Parquet", problem) from problem
+            raise unreadable(path, "Parquet", problem) from problem
 
     return Source(str(path), names, read)
 
@@ -171,7 +186,7 @@ def _json_source(path: Path, content: Content) -> Source:
     try:
         frame = pl.read_ndjson(text, infer_schema_length=None)
     except (PolarsError, PanicException) as problem:
-        raise _bad_json(path, text) or _unreadable(path, "JSON Lines", problem) from problem
+        raise _bad_json(path, text) or unreadable(path, "JSON Lines", problem) from problem
 
     def read(roles: Roles) -> pl.DataFrame:
         for role in ("user", "item"):
@@ -221,6 +236,7 @@ def _bad_json(path: Path, text: bytes) -> DataError | None:
     return None
 
 
-def _unreadable(path: Path, kind: str, problem: BaseException) -> DataError:
+def unreadable(path: Path, kind: str, problem: BaseException) -> DataError:
+    """Return the error about a file that cannot be read."""
     reason = str(problem).strip().split("\n", 1)[0].rstrip(".")
     return DataError(f"{path} cannot be read as {kind}: {reason}.")

@@ -28,8 +28,8 @@ def k_core(log: Any, users: int = 5, items: int = 5) -> Interactions:
         True
     """
     log = as_interactions(log)
-    _check_bar("users", users)
-    _check_bar("items", items)
+    check_core("users", users)
+    check_core("items", items)
     kept_users = np.ones(log.n_users, dtype=bool)
     kept_items = np.ones(log.n_items, dtype=bool)
     rounds = -1
@@ -85,10 +85,7 @@ def _keep(log: Interactions, users: Mask, items: Mask, step: str, **settings: in
 
     kept = entry_mask(log.by_user.indptr, log.by_user.indices, users, items)
     if not kept.any():
-        raise DataError(
-            f"The {step} leaves nothing of {len(log):,} interactions: choose a lower bar or "
-            f"give more data."
-        )
+        raise nothing_left(step, len(log))
     smaller = log.select(kept, drop_ids=True)
     report = log.report.then(
         step,
@@ -100,6 +97,15 @@ def _keep(log: Interactions, users: Mask, items: Mask, step: str, **settings: in
     return smaller.with_report(report)
 
 
-def _check_bar(name: str, value: int) -> None:
+def nothing_left(step: str, interactions: int) -> DataError:
+    """Return the error about a filter that leaves nothing."""
+    return DataError(
+        f"The {step} leaves nothing of {interactions:,} interactions: choose a lower bar or "
+        f"give more data."
+    )
+
+
+def check_core(name: str, value: int) -> None:
+    """Refuse a bar of events that is no number from 0 on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ParameterError(f"{name}={shown(value)} is not allowed; it must be an integer >= 0.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from transcf.data.columns import naming
 from transcf.data.interactions import Interactions
@@ -39,34 +40,68 @@ def liked(log: Interactions, min_rating: float | None = None) -> Interactions:
         leave out ratings below 3: interactions 2, users 1, items 1
     """
     check_bar(min_rating)
-    if min_rating == ANY_RATING:
+    if not judges(min_rating, rated=log.ratings is not None):
         return log
-    if log.ratings is None:
-        if min_rating is None:
-            return log
-        raise DataError(
-            f"The log has no ratings, so min_rating={min_rating:g} cannot be met: "
-            f"{naming('rating')}."
-        )
-    kept = ~(log.ratings <= 0) if min_rating is None else log.ratings >= min_rating
+    assert log.ratings is not None  # `judges` has seen to it
+    kept = meets(log.ratings, min_rating)
     if kept.all():
         return log
-    bar = "of 0 or below" if min_rating is None else f"below {min_rating:g}"
-    if not kept.any():
-        raise DataError(
-            f"All {len(log):,} ratings are {bar.removeprefix('of ')}, so nothing is left: choose "
-            f"another min_rating (in a shell: --min-rating), -inf to keep all."
-        )
     fewer = log.select(kept, drop_ids=True)
-    missing = int(np.isnan(log.ratings[~kept]).sum())
-    report = log.report.then(
-        _STEP + bar,
+    report = without_disliked(
+        log.report,
+        min_rating,
+        of=len(log),
         interactions=len(log) - len(fewer),
-        **({"without_rating": missing} if missing else {}),
+        without_rating=int(np.isnan(log.ratings[~kept]).sum()),
         users=log.n_users - fewer.n_users,
         items=log.n_items - fewer.n_items,
     )
     return fewer.with_report(report)
+
+
+def judges(min_rating: float | None, *, rated: bool) -> bool:
+    """Whether ratings decide over events; raise a `DataError` where they should and are not there.
+
+    Args:
+        min_rating: As for `liked`.
+        rated: Whether events have ratings.
+    """
+    if min_rating == ANY_RATING or (min_rating is None and not rated):
+        return False
+    if not rated:
+        raise DataError(
+            f"The log has no ratings, so min_rating={min_rating:g} cannot be met: "
+            f"{naming('rating')}."
+        )
+    return True
+
+
+def meets(ratings: npt.NDArray[np.float32], min_rating: float | None) -> npt.NDArray[np.bool_]:
+    """(n,) which ratings are a sign of liking."""
+    kept: npt.NDArray[np.bool_] = ~(ratings <= 0) if min_rating is None else ratings >= min_rating
+    return kept
+
+
+def without_disliked(
+    report: Report,
+    min_rating: float | None,
+    *,
+    of: int,
+    interactions: int,
+    without_rating: int,
+    users: int,
+    items: int,
+) -> Report:
+    """Note what was left out of so many events; raise a `DataError` if it was all of them."""
+    bar = "of 0 or below" if min_rating is None else f"below {min_rating:g}"
+    if interactions == of:
+        raise DataError(
+            f"All {of:,} ratings are {bar.removeprefix('of ')}, so nothing is left: choose "
+            f"another min_rating (in a shell: --min-rating), -inf to keep all."
+        )
+    missing = {"without_rating": without_rating} if without_rating else {}
+    counts = {"interactions": interactions, **missing, "users": users, "items": items}
+    return report.then(_STEP + bar, **counts)
 
 
 def left_out(report: Report) -> str:

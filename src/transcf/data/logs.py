@@ -11,6 +11,7 @@ from transcf.data.catalog import load, recognize
 from transcf.data.interactions import Interactions
 from transcf.data.liking import liked
 from transcf.data.locations import SYNTHETIC, dataset_names, resolve
+from transcf.data.parted.log import PartedLog, is_parted, open_parts
 from transcf.data.prepared import is_prepared, read_prepared
 from transcf.data.readers import Reading, read_interactions
 from transcf.data.split import Split
@@ -23,7 +24,8 @@ def as_interactions(data: Any) -> Interactions:
     """Turn whatever a caller has into a log.
 
     Args:
-        data: A log, which stays as it is; text or a path, as for `open_data`; or whatever
+        data: A log, which stays as it is; one in parts, all of whose events are read; text or a
+            path, as for `open_data`; or whatever
             `read_interactions` takes: tables of polars, pandas and pyarrow, scipy sparse
             matrices, lists of paths or of (user, item) pairs.
 
@@ -37,6 +39,8 @@ def as_interactions(data: Any) -> Interactions:
     """
     if isinstance(data, Interactions):
         return data
+    if isinstance(data, PartedLog):
+        return data.read()
     if isinstance(data, Split):
         raise DataError(
             "A split is no event log: give one of its parts, such as split.train, or what "
@@ -47,15 +51,25 @@ def as_interactions(data: Any) -> Interactions:
     return read_interactions(data)
 
 
+def as_parted(data: Any) -> PartedLog | None:
+    """Return a log in parts, or the path of one, without reading its events; None for all else."""
+    if isinstance(data, PartedLog):
+        return data
+    if not isinstance(data, str | PathLike):
+        return None
+    source = resolve(data)
+    return open_parts(source) if isinstance(source, Path) and is_parted(source) else None
+
+
 def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interactions:
     """Open a log.
 
     Args:
         spec: "synthetic", a name of the catalog, a file, a pattern such as `logs/*.csv`, a folder
-            that the authors prepared, a folder that `Split.save` wrote (all parts together), a
-            folder with the published files of a dataset, or a folder of Parquet or other files.
-            A path that exists wins over a name of the same spelling, with a warning; `./name` is
-            always a path.
+            that the authors prepared, a folder that `Split.save` or `prepare_parts` wrote (all
+            parts together), a folder with the published files of a dataset, or a folder of Parquet
+            or other files. A path that exists wins over a name of the same spelling, with a
+            warning; `./name` is always a path.
         reading: Columns and forms, as for `read_interactions`; for files only, except for
             `min_rating`. Unless that is given, datasets of the catalog keep all events, as
             their published counts do.
@@ -83,13 +97,16 @@ def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interact
 
 def _is_dataset(folder: Path) -> bool:
     """Tell whether a folder has a form of its own rather than being full of tables."""
-    return is_saved_split(folder) or is_prepared(folder) or recognize(folder) is not None
+    has_form = is_saved_split(folder) or is_parted(folder) or is_prepared(folder)
+    return has_form or recognize(folder) is not None
 
 
 def _open_dataset(folder: Path) -> Interactions:
     if is_saved_split(folder):
         split = load_saved_split(folder)
         return Interactions.joined(split.train, split.validation, split.test)
+    if is_parted(folder):
+        return open_parts(folder).read()
     if is_prepared(folder):
         return read_prepared(folder)
     dataset = recognize(folder)

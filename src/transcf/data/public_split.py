@@ -35,7 +35,7 @@ def read_public_split(folder: Path, *, seed: int = 0) -> Split:
 
     log = parse_gowalla(folder)
     is_test = _is_in(log, require_file(folder, "test.txt"))
-    keys = event_keys(log.by_user.indptr, log.item_rows, check_seed(seed))
+    keys = event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0)
     order = np.argsort(keys, kind="stable")
     order = order[~is_test[order]]
     is_validation = np.zeros(len(log), np.bool_)

@@ -142,19 +142,24 @@ def read_source(
     source: Source, given: Mapping[Role, Column], ratings: RatingRule = "any"
 ) -> Interactions:
     """Read all events of an opened source; `read_interactions` is the way in for callers."""
-    if not is_word(ratings, _RATING_RULES):
-        raise ParameterError(f"ratings={shown(ratings)} is not one of {', '.join(_RATING_RULES)}.")
     check_unforked("read a log")
     roles = find_columns(source.columns, given, source.label, ROLES, has_header=source.has_header)
-    if ratings != "any" and "rating" not in roles:
-        raise DataError(
-            f"{source.label} has no ratings, but they have to be {ratings}: {naming('rating')}."
-        )
+    check_rule(ratings, roles, source.label)
     frame = source.read(roles)
     if not len(frame):
         raise DataError(f"{source.label} is empty: it has columns but no rows.")
     places = _places(roles, source)
     return _build(frame, places, source, ratings)
+
+
+def check_rule(ratings: RatingRule, roles: Roles, label: str) -> None:
+    """Refuse a rule for ratings that is none, or that nothing can meet."""
+    if not is_word(ratings, _RATING_RULES):
+        raise ParameterError(f"ratings={shown(ratings)} is not one of {', '.join(_RATING_RULES)}.")
+    if ratings != "any" and "rating" not in roles:
+        raise DataError(
+            f"{label} has no ratings, but they have to be {ratings}: {naming('rating')}."
+        )
 
 
 def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:

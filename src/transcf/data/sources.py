@@ -15,6 +15,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.locations import find_folder, resolve
 from transcf.data.logs import as_interactions
 from transcf.data.logs import open_data as open_data
+from transcf.data.parted.log import is_parted, open_parts
 from transcf.data.prepared import is_prepared, read_prepared_split
 from transcf.data.public_split import PUBLIC, is_public_split, read_public_split
 from transcf.data.published import CATALOG
@@ -90,7 +91,7 @@ def _open(
     folder = _folder(source)
     if folder is None and source == PUBLIC:
         folder = download(PUBLIC)  # here, for its parts are files of their own
-    is_saved = folder is not None and is_saved_split(folder)
+    is_saved = folder is not None and (is_saved_split(folder) or is_parted(folder))
     is_public = folder is not None and not sampled and is_public_split(folder)
     if folder is None or not (is_saved or is_public or (sampled and is_prepared(folder))):
         log = open_data(source, **reading)
@@ -103,6 +104,8 @@ def _open(
         )
     if is_public:
         return read_public_split(folder, seed=seed)
+    if is_parted(folder):
+        return open_parts(folder).split()
     return load_saved_split(folder) if is_saved else read_prepared_split(folder)
 
 

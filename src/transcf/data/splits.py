@@ -56,20 +56,11 @@ def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
     from transcf.kernels.splitting import last_two
 
     log = as_interactions(log)
-    if not is_word(by, ("auto", *_LAST)):
-        raise ParameterError(f"by={shown(by)} is not one of auto, {', '.join(_LAST)}.")
-    order = by
-    if by == "auto":
-        order = "random" if log.timestamps is None else "time"
+    order, recipe = leaving_out(by, seed, timed=log.timestamps is not None)
     keys = _order_keys(log, order, seed)
     test, validation = last_two(log.by_user.indptr, keys, LEAST_EVENTS)
     held_out = log.by_user.counts >= LEAST_EVENTS
     some = log.by_user.counts > 0
-    recipe: Recipe = {
-        "rule": f"leave-one-out by {order}",
-        "seed": seed if order == "random" else None,
-        "how": _how(order, seed, no_times=by == "auto" and order == "random"),
-    }
     return _parts(
         log,
         _mask(len(log), validation),
@@ -78,6 +69,33 @@ def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
         users_held_out=int(held_out.sum()),
         users_kept_whole=int((some & ~held_out).sum()),
     )
+
+
+def leaving_out(by: Order, seed: int, *, timed: bool) -> tuple[Order, Recipe]:
+    """Return the order that a word stands for, and what splits by it say of themselves.
+
+    Args:
+        by: As for `leave_one_out`.
+        seed: Of the random order.
+        timed: Whether events have times.
+
+    Example:
+        >>> leaving_out("auto", 0, timed=True)[0]
+        'time'
+    """
+    if not is_word(by, ("auto", *_LAST)):
+        raise ParameterError(f"by={shown(by)} is not one of auto, {', '.join(_LAST)}.")
+    order = by
+    if by == "auto":
+        order = "time" if timed else "random"
+    if order == "time" and not timed:
+        raise _no_times()
+    recipe: Recipe = {
+        "rule": f"leave-one-out by {order}",
+        "seed": check_seed(seed) if order == "random" else None,
+        "how": _how(order, seed, no_times=by == "auto" and order == "random"),
+    }
+    return order, recipe
 
 
 def temporal_cut(log: Any, at: Moment | float = 0.1, *, validation: Moment | float = 0.1) -> Split:
@@ -137,7 +155,7 @@ def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: 
     test, validation = float(test), float(validation)
     if test + validation >= 1:
         raise ParameterError(f"test={test} and validation={validation} leave nothing to train on.")
-    order = np.argsort(event_keys(log.by_user.indptr, log.item_rows, check_seed(seed)))
+    order = np.argsort(event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0))
     n_test, n_validation = round(test * len(log)), round(validation * len(log))
     recipe: Recipe = {
         "rule": "random ratio",
@@ -165,7 +183,7 @@ def _order_keys(log: Interactions, by: Order, seed: int) -> npt.NDArray[np.int64
         return log.positions
     if by == "paper":
         return _item_numbers(log)[log.item_rows]
-    return event_keys(log.by_user.indptr, log.item_rows, check_seed(seed))
+    return event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0)
 
 
 def _how(order: str, seed: int, *, no_times: bool) -> str:
@@ -196,11 +214,15 @@ def _item_numbers(log: Interactions) -> npt.NDArray[np.int64]:
 
 def _times(log: Interactions) -> npt.NDArray[np.int64]:
     if log.timestamps is None:
-        raise DataError(
-            f"The log has no timestamps to split by: {naming('timestamp')}, or split at random or "
-            "by position."
-        )
+        raise _no_times()
     return log.timestamps
+
+
+def _no_times() -> DataError:
+    return DataError(
+        f"The log has no timestamps to split by: {naming('timestamp')}, or split at random or by "
+        "position."
+    )
 
 
 def _threshold(

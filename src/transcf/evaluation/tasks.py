@@ -64,8 +64,7 @@ class Task:
         """Return the task of so many of the users, always the same ones."""
         if count >= len(self.users):
             return self
-        drawn = np.random.default_rng(_SAMPLE_SEED).permutation(len(self.users))[:count]
-        some = np.sort(drawn)
+        some = sample_of(len(self.users), count)
         candidates = None if self.candidates is None else self.candidates.take(some)
         return replace(
             self,
@@ -74,6 +73,16 @@ class Task:
             candidates=candidates,
             against=self.against[some],
         )
+
+
+def sample_of(size: int, count: int) -> npt.NDArray[np.int64]:
+    """Return `count` places among `size`, ascending, always the same ones; all if there are fewer.
+
+    Example:
+        >>> sample_of(3, 5).tolist()
+        [0, 1, 2]
+    """
+    return np.sort(np.random.default_rng(_SAMPLE_SEED).permutation(size)[:count])
 
 
 def full_task(held_out: Csr, known: Csr, rankable: Mask, trained: Mask) -> Task:

@@ -11,12 +11,13 @@ import numpy as np
 
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions, Mask
+from transcf.data.parted.log import PartedLog, offsets
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError
 from transcf.evaluation.metrics import check_metric, compute
 from transcf.evaluation.protocols import stored_candidates
 from transcf.evaluation.ranks import Ties, check_ties, rank
-from transcf.evaluation.tasks import Task, full_task, sampled_task
+from transcf.evaluation.tasks import Task, full_task, sample_of, sampled_task
 from transcf.protocols import protocol_named
 from transcf.retrieval.scorer import Scorer
 
@@ -139,17 +140,67 @@ def validation_metric(protocol: str | None, at: Sequence[int] = (10,)) -> str:
     return f"{'H' if sampled else 'N'}@{10 if 10 in at else at[0]}"
 
 
-def as_validation(train: Interactions, validation: Interactions | Validation) -> Validation:
+def as_validation(
+    train: Interactions | PartedLog,
+    validation: Interactions | PartedLog | Validation,
+    users: int | None = None,
+) -> Validation:
     """Turn held-out interactions into a full-ranking `Validation`; one is returned as it is.
+
+    Args:
+        train: What models learn from.
+        validation: What is held out.
+        users: How many users of a log in parts to look at; None looks at everybody.
 
     Raises:
         EvaluationError: The interactions have other ids than the training data.
     """
     if isinstance(validation, Validation):
         return validation
+    if isinstance(train, PartedLog) and isinstance(validation, PartedLog):
+        return validation_in_parts(train, validation, users)
+    if isinstance(train, PartedLog):
+        raise EvaluationError(
+            "A log in parts is judged by another part of it: give train and validation of one "
+            "PartedLog."
+        )
+    if isinstance(validation, PartedLog):
+        validation = validation.read()
     if validation.users != train.users or validation.items != train.items:
         raise EvaluationError(
             "Validation interactions have other users or items than the training data: take both "
             "from one split."
         )
     return Validation(validation, known=train.by_user)
+
+
+def validation_in_parts(
+    train: PartedLog, held_out: PartedLog, users: int | None = None
+) -> Validation:
+    """Return a full-ranking `Validation` of a log in parts that holds a sample of users only.
+
+    They are those that `Validation.sampled` would draw: users with something to be ranked by, and
+    something to be ranked against. All held-out events are looked at, training events a partition
+    at a time.
+
+    Args:
+        train: What models learn from.
+        held_out: What is held out: another part of the same log.
+        users: How many users to look at; None looks at everybody.
+    """
+    targets, rankable = held_out.read(), train.item_counts > 0
+    owners = targets.user_rows
+    usable = (train.user_counts[owners] > 0) & rankable[targets.item_rows]
+    taken = train.user_counts + np.bincount(owners[usable], minlength=train.n_users)
+    usable &= np.count_nonzero(rankable) > taken[owners]
+    judged = np.unique(owners[usable])
+    drawn = judged if users is None else judged[sample_of(len(judged), users)]
+    chosen = np.zeros(train.n_users, dtype=bool)
+    chosen[drawn] = True
+    items = [
+        part.item_rows[chosen[part.users.series.to_numpy()][part.user_rows]]
+        for part in train.partitions()
+    ]
+    indptr = offsets(np.where(chosen, train.user_counts, 0))
+    known = Csr(indptr, np.concatenate(items), train.n_items)
+    return Validation(targets.select(chosen[owners]), known=known)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from transcf.data.interactions import Interactions
+from transcf.data.parted.log import PartedLog
 from transcf.data.split import Split
 from transcf.errors import EvaluationError
 from transcf.evaluation import Validation
@@ -15,9 +16,9 @@ from transcf.training.options import FitOptions
 
 def fit_for_use(
     model: Recommender[Any],
-    log: Interactions,
-    split: Split,
-    validation: Validation,
+    log: Interactions | PartedLog,
+    split: Split | PartedLog,
+    validation: Validation | PartedLog,
     options: FitOptions | None = None,
 ) -> str:
     """Choose the epoch (or weights) on held-out events, then fit on all events with it.
@@ -30,7 +31,7 @@ def fit_for_use(
         model: What to fit.
         log: All events to learn from in the end.
         split: The same log, with events held out; or more of it.
-        validation: How to judge epochs by them.
+        validation: How to judge epochs by them, or the part of a log in parts that does.
         options: How to run it; each of the two fits has a folder of checkpoints in the given one.
 
     Returns:

@@ -47,12 +47,15 @@ def last_two(
 
 @compiled
 def event_keys(
-    indptr: npt.NDArray[np.int64], items: npt.NDArray[np.int32], seed: int
+    indptr: npt.NDArray[np.int64], items: npt.NDArray[np.int32], seed: int, first_user: int
 ) -> npt.NDArray[np.int64]:
-    """One random key of 63 bits for each (user, item), whatever else is in the log."""
+    """One random key of 63 bits for each (user, item), whatever else is in the log.
+
+    Users are counted from `first_user` on.
+    """
     keys = np.empty(len(items), dtype=np.int64)
     for user in range(len(indptr) - 1):
-        state = stream(seed, 0, HELD_OUT, user)
+        state = stream(seed, 0, HELD_OUT, first_user + user)
         for event in range(indptr[user], indptr[user + 1]):
             word = mix(state ^ mix(np.uint64(items[event]) + np.uint64(1)))
             keys[event] = np.int64(word >> np.uint64(1))

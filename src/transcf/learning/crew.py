@@ -7,7 +7,7 @@ alone; that of a cluster (`transcf.cluster`) gives the same answers to the last 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -28,8 +28,16 @@ class Divisible(Protocol):
     def user_indptr(self) -> Array:
         """Where the events of users start, (n_users + 1,)."""
 
-    def part(self, first: int, end: int) -> Self:
+    def part(self, first: int, end: int) -> Divisible | OnDisk:
         """Keep the users first..end-1, who are counted from 0 then."""
+
+
+@runtime_checkable
+class OnDisk(Protocol):
+    """Some users of a problem, for a process that reads their events by itself."""
+
+    def read(self) -> Divisible:
+        """Return them with their events."""
 
 
 class Groups(Protocol):

@@ -12,13 +12,18 @@ import numpy as np
 
 from transcf import __version__
 from transcf.data.interactions import Interactions
+from transcf.data.parted.log import PartedLog
+from transcf.errors import UnsupportedError
 from transcf.learning.beneath import Beneath
 from transcf.learning.crew import Divisible, SpreadSolver
 from transcf.learning.families import IterationSettings
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
+from transcf.learning.parted import PartedProblem
 from transcf.learning.settings import values_of
 from transcf.learning.trend import Trend
+from transcf.learning.triples import Problem
+from transcf.learning.weights import WeightSettings
 from transcf.storage.tensors import Arrays
 from transcf.training.loop import DivergedRunError, Outcome, Plan, train
 from transcf.training.options import FitOptions
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=IterationSettings)
 
 #: Validation data: held-out interactions, or how to judge a model by them.
-Held: TypeAlias = "Interactions | Validation | None"
+Held: TypeAlias = "Interactions | PartedLog | Validation | None"
 
 #: Validations of a fit that does not say how often: more would take longer than some trainings.
 _VALIDATIONS = 10
@@ -42,7 +47,7 @@ class Fit:
 
     Attributes:
         name: What tables call the model.
-        train: What to learn from.
+        log: What to learn from; in parts where nobody holds all events.
         known: What the model keeps of it.
         validation: Held-out interactions, how to judge by them, or None.
         options: How to run it.
@@ -58,7 +63,7 @@ class Fit:
     """
 
     name: str
-    train: Interactions
+    log: Interactions | PartedLog
     known: Known
     validation: Held
     options: FitOptions
@@ -71,6 +76,26 @@ class Fit:
     report: dict[str, Any] = field(default_factory=dict)
     outcome: Outcome | None = None
     chosen: Any = None
+
+    @property
+    def train(self) -> Interactions:
+        """All events.
+
+        Raises:
+            UnsupportedError: Nobody holds all of them, and the model cannot do without.
+        """
+        if isinstance(self.log, PartedLog):
+            raise UnsupportedError(
+                f"{self.name} cannot be fitted on a log in parts, as it looks at all events at "
+                "once: fit it without a cluster, or take TransCF, BPR, AoBPR or CML."
+            )
+        return self.log
+
+    def problem(self, settings: WeightSettings) -> Problem:
+        """Return what triples are drawn from."""
+        if isinstance(self.log, PartedLog):
+            return PartedProblem.of_log(self.log, settings)
+        return Problem.of(self.log, settings)
 
     def run(
         self,
@@ -94,7 +119,8 @@ class Fit:
         if self.validation is not None:
             from transcf.evaluation.validation import as_validation
 
-            judge = as_validation(self.train, self.validation).sampled(settings.validation_users)
+            users = settings.validation_users
+            judge = as_validation(self.log, self.validation, users).sampled(users)
         every = settings.validate_every or max(1, round(settings.epochs / _VALIDATIONS))
         plan = Plan(
             title=self.name,
@@ -110,9 +136,11 @@ class Fit:
 
         try:
             self.outcome = train(trainable, plan, learned, validate=judge, options=self.options)
+            self.known = self.known.loaded()
         except DivergedRunError as error:
             self.outcome = error.kept
             if error.kept is not None:
+                self.known = self.known.loaded()
                 error.learned = learned(trainable.tensors())
             raise
         finally:
@@ -157,15 +185,22 @@ class Fit:
         # NumPy numbers are allowed, and mean the same as Python's.
         text = json.dumps(rules, sort_keys=True, default=np.generic.item)
         digest = hashlib.sha256(text.encode())
-        digest.update(self.train.by_user.indptr.tobytes())
-        digest.update(self.train.by_user.indices.tobytes())
-        digest.update(self.known.histories.items.tobytes())
+        self._add_events(digest)
         if self.beneath is not None:
             digest.update(self.beneath.fingerprint.encode())
-        for column in (self.train.timestamps, self.train.ratings):  # what events may count by
-            if column is not None:
-                digest.update(column.tobytes())
         for name, array in sorted(beside.items()):
             digest.update(name.encode())
             digest.update(array.tobytes())
         return f"{type(settings).__name__}-{digest.hexdigest()}"
+
+    def _add_events(self, digest: Any) -> None:
+        """Add what is learned from to a fingerprint."""
+        if isinstance(self.log, PartedLog):
+            digest.update(self.log.digest.encode())
+            return
+        digest.update(self.log.by_user.indptr.tobytes())
+        digest.update(self.log.by_user.indices.tobytes())
+        digest.update(self.known.histories.items.tobytes())
+        for column in (self.log.timestamps, self.log.ratings):  # what events may count by
+            if column is not None:
+                digest.update(column.tobytes())

@@ -4,6 +4,8 @@
 the interactions into the strata of an epoch. A process may have some of the groups only (`part`).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -14,6 +16,7 @@ import scipy.sparse as sp
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
+from transcf.learning.crew import OnDisk
 from transcf.learning.weights import EventWeights, WeightSettings
 
 BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
@@ -64,7 +67,7 @@ class Problem:
         users = found.of_users if found.between_users else np.empty(0)
         return cls(*views, weights=found.within_users, users=users)
 
-    def part(self, first: int, end: int) -> Self:
+    def part(self, first: int, end: int) -> Problem | OnDisk:
         """Keep the users first..end-1, who are counted from 0 then; items count as before."""
         begin, stop = self.user_indptr[[first, end]]
         return replace(
@@ -143,7 +146,8 @@ class Outline:
         n_groups = int(np.clip(triples / (n_blocks * STRATUM_TRIPLES), FEWEST_GROUPS, MOST_GROUPS))
         n_groups = min(n_groups, n_blocks)
         groups = np.arange(n_groups + 1) * problem.n_users // n_groups
-        return cls(groups, n_blocks, samples, float(triples), len(problem.user_indices))
+        interactions = int(problem.user_indptr[-1])
+        return cls(groups, n_blocks, samples, float(triples), interactions)
 
     @property
     def n_groups(self) -> int:

@@ -103,9 +103,7 @@ class EventWeights:
         """
         factors = []
         if log.timestamps is not None and settings.recency > 0:
-            by_place = np.empty(len(log))
-            by_place[log.in_order] = weights_in_order(log.histories, settings.recency)
-            factors.append(by_place)
+            factors.append(by_place(log, settings.recency))
         between = log.timestamps is not None and settings.half_life is not None
         if between:
             factors.append(by_age(log, float(settings.half_life or 0), settings.age_in))
@@ -177,6 +175,13 @@ class EventWeights:
         means: Array = np.bincount(self.log.user_rows, self.raw, self.log.n_users)
         means /= np.maximum(1, counts)
         return means
+
+
+def by_place(log: Interactions, recency: float) -> Array:
+    """Weights of a log's events by their place in the history of their user: (n_events,)."""
+    weights: Array = np.empty(len(log))
+    weights[log.in_order] = weights_in_order(log.histories, recency)
+    return weights
 
 
 def weights_in_order(histories: Histories, recency: float) -> Array:

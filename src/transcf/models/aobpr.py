@@ -62,7 +62,7 @@ class AoBPR(Recommender[AoBPRSettings]):
         return True
 
     def _learn(self, fit: Fit) -> Learned:
-        problem = Problem.of(fit.train, self.settings)
+        problem = fit.problem(self.settings)
         return fit.run_spread(AdaptiveSolver, problem, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: AoBPRSettings) -> Learned:

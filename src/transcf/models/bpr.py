@@ -14,7 +14,6 @@ from transcf.learning.factors import Factors, stored_bias, stored_factors
 from transcf.learning.families import TripleSettings
 from transcf.learning.guests import HistoryMap
 from transcf.learning.pairwise import PairwiseSolver
-from transcf.learning.triples import Problem
 from transcf.models.recommender import Recommender, made_from
 
 
@@ -68,7 +67,7 @@ class BPR(Recommender[BPRSettings]):
         return True
 
     def _learn(self, fit: Fit) -> Learned:
-        problem = Problem.of(fit.train, self.settings)
+        problem = fit.problem(self.settings)
         return fit.run_spread(LogisticSolver, problem, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: BPRSettings) -> Learned:

@@ -17,7 +17,7 @@ from transcf.learning.families import TripleSettings
 from transcf.learning.gram import weighted_gram
 from transcf.learning.guests import HistoryMap
 from transcf.learning.pairwise import PairwiseSolver
-from transcf.learning.triples import Problem, rank_weights
+from transcf.learning.triples import rank_weights
 from transcf.models.recommender import Recommender, made_from
 
 
@@ -85,7 +85,7 @@ class CML(Recommender[CMLSettings]):
         return True
 
     def _learn(self, fit: Fit) -> Learned:
-        problem = Problem.of(fit.train, self.settings)
+        problem = fit.problem(self.settings)
         return fit.run_spread(HingeSolver, problem, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: CMLSettings) -> Learned:

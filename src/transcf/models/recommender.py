@@ -24,13 +24,15 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.logs import as_interactions
+from transcf.data.logs import as_interactions, as_parted
+from transcf.data.parted.log import PartedLog
 from transcf.errors import DataError, ParameterError, UnsupportedError
 from transcf.learning.beneath import Beneath
 from transcf.learning.families import IterationSettings, remedy_of
 from transcf.learning.fitting import Fit, Held
-from transcf.learning.known import Known
+from transcf.learning.known import Known, KnownInParts
 from transcf.learning.learned import Learned
+from transcf.learning.parted import check_weights
 from transcf.learning.presets import preset
 from transcf.learning.room import within_room
 from transcf.learning.rules import Rule
@@ -226,7 +228,8 @@ class Recommender(Answers, ABC, Generic[S]):
 
         Args:
             train: What to learn from: interactions, a table, a matrix, a path or a name, as
-                `as_interactions` takes them.
+                `as_interactions` takes them. A log in parts (`prepare_parts`) that is fitted on a
+                cluster stays on disk, and each worker reads its own users.
             validation: Held-out interactions with the same ids (or a `Validation`), for models
                 that choose their epoch (or weights) by it; others leave it alone.
             options: How to run it (checkpoints, progress, threads); nothing that changes what is
@@ -235,7 +238,8 @@ class Recommender(Answers, ABC, Generic[S]):
         Raises:
             NoRoomError: It would need more memory than is free; said before it starts.
         """
-        return self._fit(as_interactions(train), validation, options or FitOptions())
+        options = options or FitOptions()
+        return self._fit(_log_of(train, options), validation, options)
 
     def refit(self, log: Any, options: FitOptions | None = None) -> Self:
         """Learn anew from all there is, as long as was found best before.
@@ -256,8 +260,8 @@ class Recommender(Answers, ABC, Generic[S]):
             >>> model.refit(log).report_["interactions"]
             3000
         """
-        before, log = self._own(), as_interactions(log)
-        return self._fit(log, None, options or FitOptions(), self.best_epoch_, before)
+        before, options = self._own(), options or FitOptions()
+        return self._fit(_log_of(log, options), None, options, self.best_epoch_, before)
 
     def spreads(self) -> bool:
         """Whether training can be spread over the processes of a cluster."""
@@ -265,7 +269,7 @@ class Recommender(Answers, ABC, Generic[S]):
 
     def _fit(
         self,
-        train: Interactions,
+        train: Interactions | PartedLog,
         validation: Held,
         options: FitOptions,
         last_epoch: int | None = None,
@@ -282,17 +286,21 @@ class Recommender(Answers, ABC, Generic[S]):
                 f"{self.name} cannot be trained on a cluster with these settings: leave the "
                 f"cluster out, or take one of {', '.join(spreading())}."
             )
-        started, known = time.perf_counter(), Known.of(train)
+        started, trend = time.perf_counter(), None
+        if isinstance(train, Interactions):
+            trend = Trend.of(train, self.settings)
+        else:
+            check_weights(train, self.settings)
         fit = Fit(
             name=self.name,
-            train=train,
-            known=known,
+            log=train,
+            known=Known.of(train) if isinstance(train, Interactions) else KnownInParts(train),
             validation=validation,
             options=options,
             last_epoch=last_epoch,
             before=before,
             beneath=beneath,
-            trend=Trend.of(train, self.settings),
+            trend=trend,
             remedy=remedy_of(self.settings, self.remedy),
             free=self.free_to_change,
         )
@@ -445,3 +453,9 @@ class Recommender(Answers, ABC, Generic[S]):
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; `mapped` as in `transcf.load`."""
         return put_together(cls, read_model(folder, mapped=mapped), folder)
+
+
+def _log_of(data: Any, options: FitOptions) -> Interactions | PartedLog:
+    """Return what to learn from; a log in parts stays so where it is spread over processes."""
+    parted = None if options.cluster is None else as_parted(data)
+    return as_interactions(data) if parted is None else parted

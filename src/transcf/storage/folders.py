@@ -50,6 +50,9 @@ from transcf.threads import check_unforked
 #: From this size on arrays are mapped unless the caller says otherwise; smaller ones are copied.
 LARGE_BYTES = 256 * 2**20
 
+#: Users whose histories are put in order at once: all would take several times the table's room.
+_USERS_AT_ONCE = 1 << 16
+
 _CARD = "README.md"
 _TENSORS, _USERS, _ITEMS, _SEEN = (
     "model.safetensors",
@@ -257,9 +260,12 @@ def _read_ids(path: Path, content: tensors.Bytes) -> IdMap:
 
 def _seen_table(model: StoredModel) -> pl.DataFrame:
     """User and item rows of each interaction, and its place in the user's history, from 0."""
-    owners = model.seen.entry_rows
-    by_item = np.lexsort((model.histories.items, owners))
-    places = (model.histories.places[by_item] - 1).astype(np.int32)
+    indptr, owners = model.seen.indptr, model.seen.entry_rows
+    places = np.empty(len(owners), np.int32)
+    for first in range(0, model.seen.n_rows, _USERS_AT_ONCE):
+        users = np.arange(first, min(first + _USERS_AT_ONCE, model.seen.n_rows))
+        some = model.histories.take(users)
+        places[indptr[first] : indptr[users[-1] + 1]] = some.places[some.by_item] - 1
     return pl.DataFrame({"user": owners, "item": model.seen.indices, "place": places})
 
 
@@ -273,11 +279,13 @@ def _read_seen(
     if missing or not _is_ordered(users, items, n_users, n_items):
         raise ModelFileError(f"{path} does not fit the users and items of the model.")
     indptr = np.searchsorted(users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
-    counts, in_order = np.diff(indptr), np.full(len(items), -1, np.int32)
-    spots = np.repeat(indptr[:-1], counts)
-    spots += places
-    if (places >= 0).all() and (spots < np.repeat(indptr[1:], counts)).all():
-        in_order[spots] = items
+    in_order = np.full(len(items), -1, np.int32)
+    for first in range(0, n_users, _USERS_AT_ONCE):
+        starts = indptr[first : first + _USERS_AT_ONCE + 1]
+        events, counts = slice(starts[0], starts[-1]), np.diff(starts)
+        some = places[events]
+        if ((some >= 0) & (some < np.repeat(counts, counts))).all():
+            in_order[np.repeat(starts[:-1], counts) + some] = items[events]
     if (in_order < 0).any():
         raise ModelFileError(f"{path} does not say in which order users took their items.")
     return Csr(indptr, items.copy(), n_items), Histories(indptr, in_order, n_items)

@@ -11,6 +11,7 @@ import polars as pl
 
 from transcf.answers import tables
 from transcf.data.logs import as_interactions
+from transcf.data.parted.log import PartedLog
 from transcf.data.readers import linked, open_source
 from transcf.data.side import category_table
 from transcf.errors import ParameterError
@@ -19,7 +20,6 @@ from transcf.learning.forms import FORMS
 from transcf.learning.growth import merged
 from transcf.learning.neural.library import find_device
 from transcf.learning.settings import rules_of
-from transcf.learning.triples import Problem
 from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
 from transcf.models.transcf.choosing import CHOICE, choose, keep
@@ -31,6 +31,7 @@ from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.mixture.batches import Events
 from transcf.models.transcf.mixture.exact import ExactMixtureTraining
 from transcf.models.transcf.mixture.learned import Mixture
+from transcf.models.transcf.mixture.parted import PartedEvents
 from transcf.models.transcf.mixture.training import MixtureTraining, popularity
 from transcf.models.transcf.neural.learned import Extended
 from transcf.models.transcf.neural.settings import (
@@ -181,7 +182,7 @@ class TransCF(Recommender[TransCFSettings]):
     def _learn_by(self, fit: Fit, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:
             return self._learn_mixture(fit, settings)
-        problem = Problem.of(fit.train, settings)
+        problem = fit.problem(settings)
         if settings.parts:
             device = find_device(self.name, settings.device)
             from transcf.models.transcf.neural.training import NeuralTraining
@@ -201,7 +202,10 @@ class TransCF(Recommender[TransCFSettings]):
         return fit.run(solver(problem, settings, mixing), settings, restore, side.arrays())
 
     def _learn_mixture(self, fit: Fit, settings: TransCFSettings) -> Learned:
-        events = Events.of(fit.train, settings)
+        if isinstance(fit.log, PartedLog):
+            events: Events = PartedEvents.of_log(fit.log, settings)
+        else:
+            events = Events.of(fit.log, settings)
         added = popularity(events, settings)
 
         def unbiased(arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:

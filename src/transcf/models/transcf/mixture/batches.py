@@ -11,6 +11,7 @@ from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array
 from transcf.kernels.mixture_batches import SHARDS, Dealt, Log
+from transcf.learning.crew import OnDisk
 from transcf.learning.forms.base import TINY
 from transcf.learning.weights import EventWeights
 from transcf.models.transcf.settings import TransCFSettings
@@ -48,7 +49,13 @@ class Events:
         """Where the events of users start, (n_users + 1,) int64."""
         return self.histories.indptr
 
-    def part(self, first: int, end: int) -> Self:
+    @property
+    def taught_weight(self) -> float:
+        """How much targets count: events of users who have more than one."""
+        lengths = self.histories.counts
+        return float(self.weights[np.repeat(lengths > 1, lengths)].sum())
+
+    def part(self, first: int, end: int) -> Events | OnDisk:
         """Keep the users first..end-1, who are counted from 0 then; items count as before."""
         indptr = self.user_indptr[first : end + 1]
         events = slice(int(indptr[0]), int(indptr[-1]))
@@ -84,18 +91,17 @@ class Shards:
             events: Theirs.
             batch_events: Events of a batch on average, at most; None goes by how many there are.
         """
-        lengths, n_events = events.histories.counts, len(events.histories.items)
+        lengths, n_events = events.histories.counts, int(events.user_indptr[-1])
         size = batch_events or int(np.clip(n_events // _BATCHES, *_BATCH_EVENTS))
         users = np.flatnonzero(lengths > 1)
         before = _before(lengths[users])
         cuts = np.searchsorted(before, np.linspace(0, before[-1], SHARDS + 1)[1:-1])
         inside = np.append(users, len(lengths))[cuts]
-        is_taught = np.repeat(lengths > 1, lengths)
         return cls(
             groups=np.array([0, *inside, len(lengths)]),
             n_batches=max(1, -(-int(before[-1]) // size)),
             samples=int(before[-1]),
-            weight=float(events.weights[is_taught].sum()),
+            weight=events.taught_weight,
         )
 
     @property

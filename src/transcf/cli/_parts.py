@@ -1,0 +1,138 @@
+"""What `transcf data prepare` and `transcf fit` do with logs in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import typer
+
+from transcf.cli._options import parse_core
+from transcf.cli._output import print_facts, print_json
+from transcf.cli._progress import show_steps
+from transcf.errors import ParameterError
+from transcf.protocols import full_ranking, protocol_named
+
+if TYPE_CHECKING:
+    from transcf.cluster import Cluster
+    from transcf.data.interactions import Interactions
+    from transcf.data.parted.log import PartedLog
+    from transcf.data.parted.running import Run
+    from transcf.data.readers import Reading
+    from transcf.data.split import Split
+    from transcf.data.splits import Order
+    from transcf.evaluation import Validation
+
+T = TypeVar("T")
+#: Ways to split that look at one user at a time.
+_ORDERS = ("auto", "time", "position", "paper", "random")
+#: What can be said about reading a log in parts.
+_READING = ("user", "item", "rating", "timestamp", "category", "ratings", "min_rating")
+
+
+def prepare_in_parts(
+    data: str,
+    out: Path,
+    filter_name: str,
+    split_name: str,
+    seed: int,
+    partitions: int,
+    cluster: Cluster | None,
+    reading: Reading,
+    as_json: bool,
+) -> None:
+    """Prepare Parquet files by partitions of users, and print what came of it."""
+    from transcf.data.parted.preparing import prepare_parts
+    from transcf.data.parted.running import one_by_one
+
+    least = parse_core(filter_name)
+    if split_name not in _ORDERS:
+        raise ParameterError(
+            f"--split {split_name} looks at all events at once: with --partitions use "
+            f"{', '.join(_ORDERS)}."
+        )
+    other = next((name for name in reading if name not in _READING), None)
+    if other is not None:
+        option = "no-header" if other == "header" else other
+        raise ParameterError(
+            f"--{option} does not go with --partitions, which reads Parquet alone: leave one out."
+        )
+    with nullcontext(one_by_one) if cluster is None else _tasks(cluster) as run:
+        log = prepare_parts(
+            data,
+            out,
+            partitions=partitions,
+            k_core=least,
+            paper_filter=filter_name == "paper",
+            by=cast("Order", split_name),
+            seed=seed,
+            run=_shown(run),
+            **cast("Any", reading),
+        )
+    facts: dict[str, Any] = {
+        "dataset": data,
+        "folder": str(out),
+        "split": log.how,
+        "partitions": log.n_partitions,
+        "users": log.n_users,
+        "items": log.n_items,
+        **{part: len(log.only(part)) for part in log.parts},
+    }
+    if as_json:
+        print_json({**facts, "report": log.whole_report.to_list()})
+        return
+    print_facts(f"Saved {out}", facts)
+    for step in log.whole_report.steps:
+        typer.echo(str(step))
+
+
+def open_for_fit(
+    data: str, protocol: str | None, seed: int, reading: Reading, is_spread: bool
+) -> tuple[Interactions | PartedLog, Split | PartedLog, Validation | PartedLog, str]:
+    """Open all events, the split of them, how to judge epochs by it, and the protocol of that.
+
+    A log in parts stays on disk if the training is spread over processes.
+    """
+    from transcf.data.logs import as_parted
+    from transcf.data.sources import open_log_and_split, usual_protocol
+    from transcf.evaluation import Validation
+
+    parted = as_parted(data) if is_spread else None
+    if parted is None:
+        log, split = open_log_and_split(data, protocol, seed=seed, **reading)
+        protocol = protocol or usual_protocol(split)
+        return log, split, Validation.of(split, protocol), protocol
+    if reading:
+        raise ParameterError(
+            f"{data} is split already: how to read it ({', '.join(reading)}) can only be said when "
+            "it is prepared."
+        )
+    usual = full_ranking(cut=False, refit=True).name
+    named = protocol_named(protocol or usual)
+    if named.sampled or named.cut:
+        raise ParameterError(
+            f"--protocol {named.name} does not go with a log in parts on a cluster: use {usual}, "
+            "or fit without --workers."
+        )
+    return parted, parted, parted.validation, named.name
+
+
+def _tasks(cluster: Cluster) -> Any:
+    from transcf.cluster.tasks import ClusterTasks
+
+    return ClusterTasks(cluster)
+
+
+def _shown(run: Run) -> Run:
+    """Show on a terminal what is being done."""
+
+    def with_bar(
+        title: str, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]
+    ) -> Iterator[T]:
+        with show_steps(len(tasks), "tasks") as steps:
+            steps.report(title)
+            yield from steps.counted(run(title, work, tasks))
+
+    return with_bar
