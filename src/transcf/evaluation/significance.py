@@ -148,7 +148,7 @@ def resampled_means(values: Floats, resamples: int, seed: int = 0) -> Floats:
         if kinds * _COST_OF_A_KIND < n:
             times = rng.multinomial(n, counts / n, size)
         else:
-            users = kind[rng.integers(n, size=(size, n))] + kinds * np.arange(size)[:, None]
+            users = kind.ravel()[rng.integers(n, size=(size, n))] + kinds * np.arange(size)[:, None]
             times = np.bincount(users.ravel(), minlength=size * kinds).reshape(size, kinds)
         means[start : start + size] = times @ distinct / n
     return means

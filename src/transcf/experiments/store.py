@@ -40,6 +40,8 @@ from transcf.experiments.locks import locked
 _FORMAT = 1
 _HEAD, _USERS, _FULL = "run.json", "users.parquet", "full.parquet"
 _CLAIMS = "claims"
+#: What stands before all that the checksum is of.
+_RUN = '"run": '
 #: What of a result has figures of users.
 _EVALUATION, _FULL_RANKING = "evaluation", "full_ranking"
 #: Libraries whose versions are noted; the last one where it is in use.
@@ -167,11 +169,12 @@ class Store:
         """
         place = self._place(key)
         try:
-            head = json.loads((place / _HEAD).read_text(encoding="utf-8"))
+            text = (place / _HEAD).read_text(encoding="utf-8")
+            head = json.loads(text)
             if head["format"] != _FORMAT:
                 raise ValueError(f"format {head['format']}, and this library reads {_FORMAT}")
             body = head["run"]
-            if head["key"] != key or head["sha256"] != _checksum(to_json(body).encode()):
+            if head["key"] != key or head["sha256"] != _checksum(_body(text).encode()):
                 raise ValueError(f"{_HEAD} was altered")
             tables = {
                 name: _read_table(place / name, checksum)
@@ -208,6 +211,11 @@ def default_folder() -> Path:
     """
     named = os.environ.get("TRANSCF_RUNS")
     return Path(named) if named else user_cache() / "runs"
+
+
+def _body(text: str) -> str:
+    """Cut what the checksum is of out of an entry: its last part, one step less indented."""
+    return text[text.index(_RUN) + len(_RUN) : text.rindex("\n}")].replace("\n  ", "\n")
 
 
 def _checksum(content: bytes) -> str:
