@@ -89,7 +89,7 @@ class Cheat(EASE):
         users = np.concatenate([train.user_rows, validation.user_rows])
         items = np.concatenate([train.item_rows, validation.item_rows])
         both = Interactions.from_rows(train.users, train.items, users, items)
-        return super()._learn(replace(fit, train=both))
+        return super()._learn(replace(fit, log=both))
 
 
 def test_a_cheat_would_be_noticed(split: Split) -> None:

@@ -112,13 +112,13 @@ def test_others_are_not_served_without_a_token(tmp_path: Path) -> None:
 def test_too_many_requests_are_turned_away_and_slow_ones_ended(
     shop: Path, open_client: Callable[..., TestClient]
 ) -> None:
-    client = open_client(shop / "shop", limits=Limits(inside=4, seconds=1.0))
+    client = open_client(shop / "shop", limits=Limits(inside=4, seconds=3.0))
     service = client.app.state.service  # type: ignore[attr-defined]
     asleep = threading.Event()
     answer = service._lists._run
 
     def slowly(asks: Any) -> Any:
-        asleep.wait(1.5)
+        asleep.wait(3.5)
         return answer(asks)
 
     service._lists._run = slowly
