@@ -121,13 +121,16 @@ class Talker:
         self._exchange = Exchange(self._mailbox, LOOPBACK, b"secret")
         return self._exchange.address
 
-    def talk(self, number: int, addresses: list[Address], size: int, times: int) -> float:
+    def call(self, number: int, addresses: list[Address]) -> None:
+        """Know the other."""
+        self._post = Post(number, self._mailbox, self._exchange.call(number, addresses))
+
+    def talk(self, size: int, times: int) -> float:
         """Return the seconds after which both have what the other sent."""
-        post = Post(number, self._mailbox, self._exchange.call(number, addresses))
-        array, seconds = np.ones(size, np.float32), []
+        number, array, seconds = self._post.number, np.ones(size, np.float32), []
         for n in range(times):
             started = time.perf_counter()
-            post.send_all((n, str(size), number), array)
+            self._post.send_all((n, str(size), number), array)
             self._mailbox.take((n, str(size), 1 - number))
             seconds.append(time.perf_counter() - started)
         return statistics.median(seconds)
@@ -140,10 +143,10 @@ def costs_of(log: Interactions, dim: int, epochs: int) -> Costs:
     ray = session.ray
     actors = [ray.remote(Talker).remote() for _ in range(2)]
     addresses = ray.get([actor.open.remote() for actor in actors])
+    ray.get([actor.call.remote(number, addresses) for number, actor in enumerate(actors)])
 
     def exchange(size: int, times: int) -> float:
-        asked = [actors[w].talk.remote(w, addresses, size, times) for w in range(2)]
-        return float(np.median(ray.get(asked)))
+        return float(np.median(ray.get([actor.talk.remote(size, times) for actor in actors])))
 
     hop = exchange(small, 500)
     byte = (exchange(large, 30) - hop) / (4 * large)
