@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.neighborhood import average_items, push_to_users
+from transcf.kernels.neighborhood import Dealt, average_items, push_to_users
 from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
@@ -41,7 +41,7 @@ class FastSolver(Solver):
         crew: Crew | None = None,
     ) -> None:
         """Make room; `outline` and `crew` are given where a process has some of the users only."""
-        super().__init__(problem, settings)
+        super().__init__(problem, settings, drawn=crew is None)
         self._mixing = mixing or Mixing(np.ones(problem.n_users), np.ones(problem.n_items))
         self._dim = padded_width(settings.dim)
         self._outline = outline or self.outline(problem, settings)
@@ -76,7 +76,7 @@ class FastSolver(Solver):
         places[order] = np.arange(len(order), dtype=np.int32)
         rows = self._pack(parameters, order)
         mixed = MixedRows(self._mixing, self._dim, order, places, rows.users.dtype)
-        totals = self._train(rows, order, places[self.problem.user_indices], mixed, number)
+        totals = self._train(rows, order, places, mixed, number)
         return self._unpack(rows, parameters, order, totals)
 
     def _pack(self, parameters: Parameters, order: Array) -> PackedRows[TranslationExtra]:
@@ -112,6 +112,7 @@ class FastSolver(Solver):
     ) -> Array:
         """Run all rounds, renewing the neighbourhoods in between; returns everybody's totals."""
         problem, settings, dim, strata = self.problem, self.settings, self._dim, self._strata
+        items = Dealt(problem.user_indptr, problem.user_indices, places)
         dtype = rows.users.dtype
         rates = self._rates(dtype, number)
         user_share, item_share = (
@@ -129,15 +130,13 @@ class FastSolver(Solver):
             run_rounds(rates, rows, dim, strata, user_samples, some, totals)
 
         for begin, end in pairwise(cuts.tolist()):
-            average_items(rows.users, rows.items, dim, problem.user_indptr, places, user_share)
+            average_items(rows.users, rows.items, dim, items, user_share)
             self._crew.average_users(rows, dim, strata, item_share)
             mixed.renew(rows)
             rounds = Rounds(settings.random_state, number, begin, end, self._outline.first_group)
             self._crew.run_rounds(run, rows, strata, rounds)
             mixed.push(rows)
-            push_to_users(
-                rows.users, rows.items, dim, problem.user_indptr, places, item_share, rates.bound
-            )
+            push_to_users(rows.users, rows.items, dim, items, item_share, rates.bound)
         return self._crew.all_of(totals)[0]
 
     def _rates(self, dtype: np.dtype[np.floating], epoch: int) -> Rates:
