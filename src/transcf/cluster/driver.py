@@ -6,6 +6,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from transcf.cluster.session import Session
-from transcf.cluster.worker import Done, Share, Worker, is_of_users
+from transcf.cluster.worker import Done, Share, Worker, parts_to_keep, put_together
 from transcf.errors import ParameterError, TransCFError
 from transcf.learning.crew import Divisible, Groups, SpreadSolver
 from transcf.storage.tensors import Arrays
@@ -69,12 +70,12 @@ class State:
 
     Attributes:
         users: Where the tensors of each worker's users are.
-        others: Where all else is.
+        shared: Where its part of all else is.
         writer: Lets the workers write it.
     """
 
     users: tuple[Any, ...]
-    others: Any
+    shared: tuple[Any, ...]
     writer: Callable[[State, Path], list[PartFile]]
     _written: dict[Path, list[PartFile]] = field(default_factory=dict)
 
@@ -126,11 +127,11 @@ class SpreadTraining:
 
     def tensors(self) -> Arrays:
         """Collect what the solver learns, of all users."""
-        parts = [*self._state.users, self._state.others]
-        *users, others = self._insist(lambda: self._session.ray.get(parts), "with what they had")
-        found = {name: np.concatenate([part[name] for part in users]) for name in users[0]}
-        # What comes from the object store is read-only.
-        return found | {name: np.array(tensor) for name, tensor in others.items()}
+        found: Arrays = {}
+        for parts in (self._state.users, self._state.shared):
+            get = partial(self._session.ray.get, list(parts))
+            found |= put_together(self._insist(get, "with what they had"))
+        return found
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Go on from these."""
@@ -147,28 +148,26 @@ class SpreadTraining:
 
     def _put(self, tensors: Arrays) -> State:
         """Put tensors into Ray's store, in parts."""
-        put = self._session.ray.put
-        of_users = {name: tensor for name, tensor in tensors.items() if is_of_users(name)}
-        bounds = zip(self._cuts[:-1], self._cuts[1:], strict=True)
-        users = [
-            put({name: tensor[first:end] for name, tensor in of_users.items()})
-            for first, end in bounds
+        put, size = self._session.ray.put, len(self._parts)
+        parts = [
+            parts_to_keep(tensors, slice(*self._cuts[number : number + 2]), number, size)
+            for number in range(size)
         ]
-        others = put({name: t for name, t in tensors.items() if name not in of_users})
-        return State(tuple(users), others, self._write)
+        users, shared = zip(*parts, strict=True)
+        return State(tuple(map(put, users)), tuple(map(put, shared)), self._write)
 
     def _write(self, state: State, folder: Path) -> list[PartFile]:
-        """Let every worker write its part of a checkpoint; the first one what all share, too."""
-        name = secrets.token_hex(4)
-        parts = [*state.users, state.others]
+        """Let every worker write its part of a checkpoint."""
+        name = folder.absolute() / f"{PART}{secrets.token_hex(4)}"
 
         def write() -> list[PartFile]:
-            writers = [*self._actors, self._actors[0]]
-            paths = [
-                folder.absolute() / f"{PART}{name}-{n:04}.safetensors" for n in range(len(parts))
-            ]
-            triples = zip(writers, paths, parts, strict=True)
-            return self._wait([worker.write.remote(path, part) for worker, path, part in triples])
+            parts = zip(self._actors, state.users, state.shared, strict=True)
+            return self._wait(
+                [
+                    worker.write.remote(Path(f"{name}-{number:04}.safetensors"), users, shared)
+                    for number, (worker, users, shared) in enumerate(parts)
+                ]
+            )
 
         return self._insist(write, "while they wrote a checkpoint")
 
@@ -182,8 +181,8 @@ class SpreadTraining:
             asked = [
                 worker.run_epoch.options(num_returns=3).remote(number) for worker in self._actors
             ]
-            done, users, others = zip(*asked, strict=True)
-            return self._wait(done), State(users, others[0], self._write)
+            done, users, shared = zip(*asked, strict=True)
+            return self._wait(done), State(users, shared, self._write)
 
         done, self._state = self._insist(run, f"in epoch {number}")
         self._done.append(done)
@@ -237,7 +236,7 @@ class SpreadTraining:
 
     def _load(self) -> None:
         pairs = zip(self._actors, self._state.users, strict=True)
-        self._wait([worker.load.remote(users, self._state.others) for worker, users in pairs])
+        self._wait([worker.load.remote(users, *self._state.shared) for worker, users in pairs])
 
     def _insist(self, work: Callable[[], T], when: str) -> T:
         """Do something with the workers; when some are lost, new ones try again."""

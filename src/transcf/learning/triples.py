@@ -178,12 +178,13 @@ class Dealer:
         self._problem = problem
         n_active, n_blocks = len(problem.active_items), outline.n_blocks
         nnz = len(problem.user_indices)
+        entry = np.int32 if nnz < 2**31 else np.int64
         self.strata = Strata(
             groups=outline.groups,
             starts=np.arange(n_blocks + 1) * n_active // n_blocks,
             visits=np.zeros(outline.n_groups * n_blocks + 1, np.int64),
             visitor=np.zeros(nnz + 1, np.int32),
-            first=np.zeros(nnz + 1, np.int64),
+            first=np.zeros(nnz + 1, entry),
             slots=np.zeros(nnz, np.int32),
             shares=np.zeros(len(problem.weights), np.float32),
         )

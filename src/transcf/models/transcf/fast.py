@@ -27,6 +27,9 @@ from transcf.models.transcf.parameters import BOUND_POWERS, Parameters, Solver, 
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.training.trainable import EpochStats
 
+#: Items that are copied out at once.
+_ROWS = 4096
+
 
 class FastSolver(Solver):
     """Trains TransCF and its ablations in epochs; holds the memory that epochs share."""
@@ -164,11 +167,13 @@ class FastSolver(Solver):
         dim = self.settings.dim
         users = np.empty_like(before.users)
         copy_rows(users, rows.users.reshape(-1, 2, self._dim)[:, 0, :dim])
-        trained = rows.items.reshape(-1, 3, self._dim)[:, 0, :dim].copy()
-        finite = bool(np.isfinite(rows.bias).all())
-        for matrix in (users, trained):
-            finite &= bound(matrix, self.settings.bound)
+        finite = bound(users, self.settings.bound) and bool(np.isfinite(rows.bias).all())
         items, bias = before.items.copy(), before.item_bias.copy()
-        items[order], bias[order] = trained, rows.bias
+        trained = rows.items.reshape(-1, 3, self._dim)[:, 0, :dim]
+        for first in range(0, len(order), _ROWS):  # a copy of all would take room
+            some = trained[first : first + _ROWS].copy()
+            finite &= bound(some, self.settings.bound)
+            items[order[first : first + _ROWS]] = some
+        bias[order] = rows.bias
         loss, triples = sums_of(totals)
         return Parameters(users, items, bias), stats_of(loss, triples, finite)
