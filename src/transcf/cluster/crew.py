@@ -50,7 +50,10 @@ class ClusterCrew(Crew):
             for first, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
         ]
         for c, (blocks, part) in enumerate(parts):
-            part[:] = 0 if number == 0 else post.receive((exchange, "sum", c))
+            if number == 0:
+                part[:] = 0
+            else:
+                post.receive_into((exchange, "sum", c), part)
             average_users(rows.users, rows.items, dim, strata, item_share, blocks)
             if number < last:
                 post.send(number + 1, (exchange, "sum", c), part)
@@ -58,7 +61,7 @@ class ClusterCrew(Crew):
                 post.send_all((exchange, "mean", c), part)
         if number < last:
             for c, (_, part) in enumerate(parts):
-                part[:] = post.receive((exchange, "mean", c))
+                post.receive_into((exchange, "mean", c), part)
 
     def run_rounds(
         self, run: RunRounds, rows: PackedRows[Any], strata: Strata, rounds: Rounds
@@ -90,6 +93,14 @@ class ClusterCrew(Crew):
         return [
             own if w == number else post.receive((exchange, "own", w)) for w in range(self.size)
         ]
+
+    def gather(self, parts: Sequence[Sequence[Array]]) -> None:
+        """Send the own arrays to everybody, and put theirs where they belong."""
+        number, post, exchange = self.number, self._post, self._next()
+        post.send_all((exchange, "parts", number), *parts[number])
+        for w in range(self.size):
+            if w != number:
+                post.receive_into((exchange, "parts", w), *parts[w])
 
     def _next(self) -> int:
         self._exchange += 1
@@ -124,16 +135,16 @@ class _Travel:
         to = self._post.number - 1 if self._first else self._post.size - 1
         due = r + 1 if self._first else r + self._rest
         if to != self._post.number and due < self._rounds.end:
-            block = self._pack((self._first + r) % self._n_blocks)
-            self._post.send(to, (self._exchange, "block", due), block)
+            block = self._parts((self._first + r) % self._n_blocks)
+            self._post.send(to, (self._exchange, "block", due), *block)
 
     def receive(self, r: int) -> None:
         """Wait for the block that the last of the own groups needs in a round."""
         is_end = self._last == self._shares[-1] - 1
         came_from = r - (self._rest if is_end else 1)
         if self._post.size > 1 and came_from >= self._rounds.begin:
-            message = self._post.receive((self._exchange, "block", r))
-            self._unpack((self._last + r) % self._n_blocks, message)
+            block = self._parts((self._last + r) % self._n_blocks)
+            self._post.receive_into((self._exchange, "block", r), *block)
 
     def share_all(self) -> None:
         """Let everybody have all blocks as whoever had them last left them."""
@@ -145,9 +156,9 @@ class _Travel:
         # By turns, so that few are on their way at a time.
         for gives, takes in zip_longest(own, others):
             if gives is not None:
-                self._post.send_all((self._exchange, "left", gives), self._pack(gives))
+                self._post.send_all((self._exchange, "left", gives), *self._parts(gives))
             if takes is not None:
-                self._unpack(takes, self._post.receive((self._exchange, "left", takes)))
+                self._post.receive_into((self._exchange, "left", takes), *self._parts(takes))
 
     def _holder(self, block: int) -> int | None:
         """Return the worker who had a block last; None if nobody had it in these rounds."""
@@ -162,12 +173,3 @@ class _Travel:
         first, end = self._starts[block], self._starts[block + 1]
         items = self._rows.items[self._width * first : self._width * end]
         return items, self._rows.bias[first:end]
-
-    def _pack(self, block: int) -> Array:
-        """Put both into one array."""
-        return np.concatenate(self._parts(block))
-
-    def _unpack(self, block: int, message: Array) -> None:
-        """Take over what `_pack` made."""
-        items, bias = self._parts(block)
-        items[:], bias[:] = message[: len(items)], message[len(items) :]

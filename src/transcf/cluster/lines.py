@@ -9,6 +9,7 @@ by a line. Between two workers of a machine, arrays lie in a `Ring`, and lines s
 from __future__ import annotations
 
 import hmac
+import math
 import secrets
 import socket
 import struct
@@ -89,7 +90,7 @@ class Exchange:
                 ring = Ring.accept(_read(line, INVITATION_BYTES))
                 line.sendall(_YES if ring else _NO)
                 while True:
-                    self._mailbox.put(*_receive(line, ring))
+                    _receive(line, ring, self._mailbox)
             except OSError:
                 self._mailbox.cut_off()
 
@@ -97,7 +98,7 @@ class Exchange:
 class _Nobody:
     """The worker itself."""
 
-    def send(self, tag: Tag, array: Array) -> None:
+    def send(self, tag: Tag, arrays: Sequence[Array]) -> None:
         raise AssertionError("nobody writes to themselves")
 
 
@@ -113,17 +114,19 @@ class _Line:
         self._ring = ring if _read(self._line, len(_YES)) == _YES else None
         self._line.settimeout(None)
 
-    def send(self, tag: Tag, array: Array) -> None:
-        """Write it to the ring, if it has room, or to the line, whose other end is always read."""
+    def send(self, tag: Tag, arrays: Sequence[Array]) -> None:
+        """Write to the ring, if it has room, or to the line, whose other end is always read."""
         exchange, what, number = tag
-        shape = (*array.shape, *[0] * (4 - array.ndim))
-        kind, place = array.dtype.str.encode(), self._ring.put(array) if self._ring else None
-        is_there = place is not None or not array.nbytes
+        place = self._ring.put(arrays) if self._ring else None
+        kind = arrays[0].dtype.str.encode()
+        shape = arrays[0].shape if len(arrays) == 1 else (sum(map(np.size, arrays)),)
         told = _BY_LINE if place is None else place
-        header = _HEADER.pack(exchange, what.encode(), number, kind, array.ndim, *shape, told)
+        lengths = (*shape, *[0] * (4 - len(shape)))
+        header = _HEADER.pack(exchange, what.encode(), number, kind, len(shape), *lengths, told)
         self._line.sendall(header)
-        if not is_there:
-            self._line.sendall(array.data.cast("B"))
+        for array in arrays if place is None else ():
+            if array.nbytes:
+                self._line.sendall(array.data.cast("B"))
 
 
 def _be_shown(line: socket.socket, secret: bytes) -> None:
@@ -141,15 +144,20 @@ def _answer(secret: bytes, challenge: bytes) -> bytes:
     return hmac.digest(secret, challenge, "sha256")
 
 
-def _receive(line: socket.socket, ring: Ring | None) -> tuple[Tag, Array]:
+def _receive(line: socket.socket, ring: Ring | None, mailbox: Mailbox) -> None:
+    """Let one message arrive."""
     header = _HEADER.unpack(_read(line, _HEADER.size))
-    exchange, what, number, kind, n_dims, *shape, place = header
-    array = np.empty(shape[:n_dims], np.dtype(kind.rstrip(b"\0").decode()))
+    exchange, what, number, kind, n_dims, *lengths, place = header
+    tag = exchange, what.rstrip(b"\0").decode(), number
+    shape, dtype = lengths[:n_dims], np.dtype(kind.rstrip(b"\0").decode())
     if place != _BY_LINE and ring is not None:
-        ring.take(place, array)
-    elif array.nbytes:
+        memory, give_back = ring.look(place, math.prod(shape) * dtype.itemsize)
+        mailbox.put(tag, memory.view(dtype).reshape(shape), give_back)
+        return
+    array = np.empty(shape, dtype)
+    if array.nbytes:
         _fill(line, array.data.cast("B"))
-    return (exchange, what.rstrip(b"\0").decode(), number), array
+    mailbox.put(tag, array)
 
 
 def _read(line: socket.socket, size: int) -> bytes:

@@ -1,8 +1,8 @@
 """Shared memory from one worker to another of the same machine.
 
-The sender copies an array into it and tells by the line where it lies; the receiver copies it out
-and counts it. Nothing passes through the buffers of the network. The memory has no name: it is gone
-with the two processes, however they end.
+The sender copies arrays into it and tells by the line where they lie; the receiver looks at them
+there, and gives the room back. Nothing passes through the buffers of the network. The memory has no
+name: it is gone with the two processes, however they end.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import os
 import secrets
 import struct
 from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +31,7 @@ _LINE = 64
 
 
 class _Kept(NamedTuple):
-    """An array that the receiver may not have yet."""
+    """What the receiver may not have looked at yet."""
 
     number: int
     start: int
@@ -37,7 +39,7 @@ class _Kept(NamedTuple):
 
 
 class Ring:
-    """Room for arrays on their way, in the order in which they are sent.
+    """Room for what is on its way, in the order in which it is sent.
 
     Args:
         memory: Shared by two processes.
@@ -50,6 +52,7 @@ class Ring:
         self._token = whole[_LINE : _LINE + 32]
         self._room = whole[_HEAD:]
         self._sent, self._kept = 0, deque[_Kept]()
+        self._seen, self._given_back = 0, set[int]()
 
     @classmethod
     def create(cls) -> tuple[Ring | None, bytes]:
@@ -82,32 +85,43 @@ class Ring:
             os.close(file)
         return ring if ring._token.tobytes() == token else None
 
-    def put(self, array: Array) -> int | None:
-        """Copy an array in.
+    def put(self, arrays: Sequence[Array]) -> int | None:
+        """Copy arrays in, one behind the other.
 
         Args:
-            array: Contiguous.
+            arrays: Contiguous.
 
         Returns:
-            Where it lies; None if there is no room, or if it had better go by the line.
+            Where they lie; None if there is no room, or if they had better go by the line.
         """
-        if not _LEAST <= array.nbytes <= len(self._room):
+        n_bytes = sum(array.nbytes for array in arrays)
+        if not _LEAST <= n_bytes <= len(self._room):
             return None
         while self._kept and self._kept[0].number < self._taken[0]:
             self._kept.popleft()
-        size = -(-array.nbytes // _LINE) * _LINE
+        size = -(-n_bytes // _LINE) * _LINE
         start = self._free(size)
         if start is None:
             return None
-        self._room[start : start + array.nbytes] = array.reshape(-1).view(np.uint8)
+        at = start
+        for array in arrays:
+            self._room[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
+            at += array.nbytes
         self._kept.append(_Kept(self._sent, start, start + size))
         self._sent += 1
         return start
 
-    def take(self, start: int, into: Array) -> None:
-        """Copy an array out, the oldest one that has not been taken."""
-        into.reshape(-1).view(np.uint8)[:] = self._room[start : start + into.nbytes]
-        self._taken += 1
+    def look(self, start: int, n_bytes: int) -> tuple[Array, Callable[[], None]]:
+        """Return what the next message says of, (n_bytes,) uint8, and what gives its room back."""
+        number, self._seen = self._seen, self._seen + 1
+        return self._room[start : start + n_bytes], partial(self._give_back, number)
+
+    def _give_back(self, number: int) -> None:
+        """Count what was looked at, once all before it has been."""
+        self._given_back.add(number)
+        while (oldest := int(self._taken[0])) in self._given_back:
+            self._given_back.remove(oldest)
+            self._taken[0] = oldest + 1
 
     def _free(self, size: int) -> int | None:
         """Find room, at the beginning if there is some: what is used again is in the cache."""

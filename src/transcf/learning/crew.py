@@ -124,6 +124,14 @@ class Crew:
         """Return what every process has, in the order of their groups; what it has is sent."""
         return [own]
 
+    def gather(self, parts: Sequence[Sequence[Array]]) -> None:
+        """Let every process have the parts of all.
+
+        Args:
+            parts: For each process arrays of one type, contiguous: those of this one are sent,
+                those of others filled in.
+        """
+
     def all_of(self, own: Array) -> tuple[Array, slice]:
         """Put together what every process has, in the order of their groups.
 
