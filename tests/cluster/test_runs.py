@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,26 +80,30 @@ def test_workers_run_all_cells_of_a_table_by_themselves(split: Split, tmp_path: 
         wait_for(lambda: len(store.all_keys()) == cells)
     found = compare_models("log", contenders, course, "N@10")
     assert sum(run.stored for run in found.runs) == cells, "this process has run none"
-    alone = Course(split, Judging("strict"), (0, 1))
+    alone = replace(course, store=None)
     check_same(found, compare_models("log", contenders, alone, "N@10"))
 
 
 @pytest.mark.usefixtures("session")
 def test_a_killed_worker_loses_no_run(split: Split, tmp_path: Path) -> None:
-    models = {"long": ("bpr", {**SHORT, "epochs": 150, "patience": None}), "ease": "ease"}
-    store = tmp_path / "runs"
-    killed = []
+    contenders = [Contender.of(("bpr", {**SHORT, "epochs": 150, "patience": None}))]
+    store = Store(tmp_path / "runs")
+    course = Course(split, Judging("strict"), range(4), store=store)
+    with helped_with(contenders, course, Cluster(workers=1, threads=1)):
+        wait_for(lambda: bool(list(store.folder.glob("claims/*.lock"))))
+        (worker,) = processes_called("ray::do")
+        os.kill(worker, signal.SIGKILL)
+        assert len(store.all_keys()) < 4, "it was at one"
+        found = compare_models("log", contenders, course, "N@10")
+    alone = replace(course, store=None)
+    check_same(found, compare_models("log", contenders, alone, "N@10"))
 
-    def kill_one(step: str) -> None:
-        """Kill a worker that is at a fit, while this process is at another one."""
-        claimed = len(list((store / "claims").glob("*.lock")))
-        if not killed and claimed > 1 and (there := processes_called("ray::do")):
-            os.kill(there[0], signal.SIGKILL)
-            killed.append(there[0])
 
-    found = compare(models, split, seeds=4, store=store, cluster=TWO, on_progress=kill_one)
-    assert killed, "nobody was there to be killed"
-    check_same(found, compare(models, split, seeds=4))
+@pytest.mark.usefixtures("session")
+def test_a_comparison_on_a_cluster_is_that_of_one_process(split: Split, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"models": {"mine": ("bpr", SHORT), "ease": "ease"}, "seeds": 2}
+    found = compare(**asked, data=split, store=tmp_path, cluster=TWO)
+    check_same(found, compare(**asked, data=split))
 
 
 def figures(found: Tuning) -> dict[str, Any]:
