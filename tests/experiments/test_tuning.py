@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -198,6 +200,30 @@ def test_what_others_leave_is_tried_here(split: Split) -> None:
     lost = tune(split, "bpr", **asked, cluster=once).trials[1]
     assert (lost.setting, lost.state) == (alone.trials[1].setting, "failed")
     assert lost.reason == "its worker was lost."
+
+
+class Busy(Leaving):
+    """Somebody who is at a trial for long, while Ctrl-C is pressed."""
+
+    def __init__(self) -> None:
+        super().__init__(attempts=1)
+        self.is_closed = threading.Event()
+
+    def ask(self, message: Any) -> Message:
+        _thread.interrupt_main()
+        assert self.is_closed.wait(timeout=20), "nobody has ended it"
+        raise LostPartnerError("its worker was lost.")
+
+    def close(self) -> None:
+        self.is_closed.set()
+
+
+def test_an_interruption_ends_others(split: Split) -> None:
+    busy = Busy()
+    found = tune(split, "bpr", params=SHORT, sampler="random", cluster=busy)
+    assert busy.is_closed.is_set()
+    assert found.is_interrupted
+    assert found.trials == ()
 
 
 def test_what_does_not_train_is_noted_and_does_not_stop_the_rest(

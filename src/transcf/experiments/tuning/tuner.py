@@ -6,8 +6,8 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,8 @@ from transcf.tuning.search import Search, Tried
 if TYPE_CHECKING:
     from transcf.experiments.tuning.record import Record
 
+#: How often to look whether somebody wants it to end, while others work.
+_LOOK_SECONDS = 0.5
 #: Called with what is known so far, before the first trial and after each.
 OnTrial: TypeAlias = Callable[[Tuning], None]
 
@@ -166,11 +168,13 @@ class _Loop:
 
     def _work_together(self, partners: Sequence[Partner]) -> None:
         with ThreadPoolExecutor(len(partners) or 1) as pool:
-            done = [pool.submit(self._work, partial(run_with, partner)) for partner in partners]
+            done = list[Future[None]]()
             try:
-                wait(done, return_when=FIRST_EXCEPTION)
+                done += [pool.submit(self._work, partial(run_with, one)) for one in partners]
+                _wait_for(done)
             finally:  # an error of one, or Ctrl-C: the others need not finish
-                if not all(one.done() and one.exception() is None for one in done):
+                finished = [one for one in done if one.done() and one.exception() is None]
+                if len(finished) < len(partners):
                     self._is_over = True
                     for partner in partners:
                         partner.close()
@@ -210,6 +214,13 @@ class _Loop:
     def _is_behind(self, curve: Mapping[int, float]) -> bool:
         with self._lock:
             return is_behind(curve, self._search.history)
+
+
+def _wait_for(futures: Sequence[Future[None]]) -> None:
+    """Wait until all are done, or one has failed; a thread that never wakes misses Ctrl-C."""
+    waiting: Iterable[Future[None]] = futures
+    while waiting and not any(one.done() and one.exception() for one in futures):
+        _, waiting = wait(futures, timeout=_LOOK_SECONDS, return_when=FIRST_EXCEPTION)
 
 
 def _record(storage: str, study: str, about: Mapping[str, Any]) -> Record:
