@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import secrets
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +23,10 @@ from transcf.storage.tensors import Arrays
 from transcf.threads import thread_count
 from transcf.training.checkpoint import PART, PartFile
 from transcf.training.trainable import EpochStats
+
+if TYPE_CHECKING:
+    from transcf.experiments.tuning.bench import Bench
+    from transcf.experiments.tuning.partners import Partner
 
 T = TypeVar("T")
 
@@ -62,6 +68,18 @@ class Cluster:
     def spread(self, solver: SpreadSolver, problem: Divisible, settings: Any) -> SpreadTraining:
         """Share a problem out; see `SpreadTraining`."""
         return SpreadTraining(self, solver, problem, settings)
+
+    def helping(self, work: Callable[..., object], *task: Any) -> AbstractContextManager[None]:
+        """Let every worker do some work inside a block; see `cluster.helpers`."""
+        from transcf.cluster.helpers import helping
+
+        return helping(self, work, *task)
+
+    def trying(self, bench: Bench) -> AbstractContextManager[Sequence[Partner]]:
+        """Let every worker run trials of a bench; see `cluster.trials`."""
+        from transcf.cluster.trials import trying
+
+        return trying(self, bench)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +123,12 @@ class SpreadTraining:
         """Share the users out and start the workers."""
         outline = solver.outline(problem, settings)
         workers = min(cluster.workers, outline.n_groups)
+        if workers < cluster.workers:
+            warnings.warn(
+                f"{workers} of the {cluster.workers} workers that were asked for are used: the "
+                f"model has {workers} groups of users here, and each is one worker's.",
+                stacklevel=2,
+            )
         self._restarts, self._done = 0, list[list[Done]]()
         self._show: Callable[[str], None] | None = None
         self._threads = cluster.threads or max(1, thread_count() // workers)
