@@ -245,6 +245,13 @@ class SpreadTraining:
         """Let new workers take the place of all."""
         self._end()
         ray, secret = self._session.ray, secrets.token_bytes(32)
+        wanted, room = len(self._parts) * self._threads, ray.cluster_resources().get("CPU", 0)
+        if room < wanted:
+            warnings.warn(
+                f"The cluster has {room:.0f} processors, and {len(self._parts)} workers with "
+                f"{self._threads} threads each ask for {wanted}: the run waits for more.",
+                stacklevel=2,
+            )
         # One thread trains, another says how far it is.
         actor = ray.remote(num_cpus=self._threads, max_concurrency=2)(Worker)
         self._actors = [actor.remote() for _ in self._parts]
