@@ -24,6 +24,7 @@ from transcf.data.workspace import remove_abandoned
 from transcf.errors import DataError
 from transcf.learning.learned import Learned
 from transcf.models.registry import load
+from transcf.retrieval.scorer import tile_maker
 from transcf.storage.description import NAME
 from transcf.threads import thread_count, use_threads
 from transcf.training.progress import ProgressBar
@@ -143,7 +144,7 @@ def _run_length(learned: Learned, missing: int, n_parts: int, part_users: int, w
     """
     known = learned.known
     some = np.flatnonzero(known.active)[:_RUN_USERS].astype(np.int32)
-    if learned.for_many(some) is learned:
+    if tile_maker(learned.for_many(some)) is None:
         return 1
     events = len(known.seen.indices) * missing // n_parts
     runs = max(1, events // (_RUN_EVENTS_OF_AN_ITEM * len(known.items) * workers)) * workers
