@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from transcf.answers import streams
+from transcf.answers.filters import Filters
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, EvaluationError, UnknownIdError
 from transcf.learning.item_weights import ItemWeights
@@ -50,3 +51,25 @@ def test_a_failure_leaves_the_old_file_alone(
     for place in (tmp_path, tmp_path / "nowhere" / "recs.parquet"):
         with pytest.raises(DataError, match="name a file in a folder that exists"):
             model.recommend_all(place)
+
+
+def test_files_of_neighbours_are_the_table_in_pieces(
+    random_log: Interactions, tmp_path: Path
+) -> None:
+    model, size = EASE().fit(random_log), 7
+    some = list(model.items_.series[:1])
+    filters = Filters(exclude_seen=True, items=some)  # who has it gets no list
+    expected = model.recommend(k=3, items=some)
+    n_users = int(model.learned_.known.active.sum())
+    assert expected["user_id"].n_unique() < n_users
+    paths = [tmp_path / f"{number:02}.parquet" for number in range(-(-n_users // size))]
+    paths[1].write_text("stays")
+    for at, some_paths in ((0, paths[:2]), (2, paths[2:])):
+        streams.write_neighbours(model.learned_, some_paths, at * size, size, 3, filters)
+    assert paths[1].read_text() == "stays"
+    paths[1].unlink()
+    streams.write_neighbours(model.learned_, paths[1:2], size, size, 3, filters)
+    assert pl.read_parquet(paths).equals(expected)
+    users = model.users_.series.filter(pl.Series(model.learned_.known.active))
+    for number, path in enumerate(paths):
+        assert pl.read_parquet(path)["user_id"].is_in(users[number * size :][:size].implode()).all()

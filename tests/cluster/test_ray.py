@@ -134,9 +134,12 @@ def test_lists_for_everybody_in_parts(tmp_path: Path, alone: Recommender[Any]) -
     kept, lost = out / "part-00000.parquet", out / "part-00002.parquet"
     before = kept.stat().st_mtime_ns
     lost.unlink()
+    left = out / ".part-00000.parquet.0123abcd.tmp"  # by a writer that was killed at its last step
+    left.mkdir()
     ask()
     assert pl.read_parquet(sorted(out.glob("part-*.parquet"))).equals(expected)
     assert kept.stat().st_mtime_ns == before
+    assert not left.exists()
     with pytest.raises(DataError, match=r"another question \(other k\)"):
         ask(4)
     (out / "parts.json").write_text("{")
@@ -145,3 +148,16 @@ def test_lists_for_everybody_in_parts(tmp_path: Path, alone: Recommender[Any]) -
     (out / "parts.json").unlink()
     with pytest.raises(DataError, match="not empty"):
         ask()
+
+
+@pytest.mark.usefixtures("session")
+def test_lists_are_of_the_model_that_is_there_now(tmp_path: Path, log: Interactions) -> None:
+    """The mixture is asked for several parts at once; workers have the model of before."""
+    cluster = Cluster(workers=2, threads=1)
+    for seed in (1, 2):
+        model = create("transcf", dim=8, epochs=1, random_state=seed).fit(log)
+        model.save(tmp_path / "model", overwrite=True)
+        expected = pl.read_parquet(model.recommend_all(tmp_path / "all.parquet", k=3))
+        out = tmp_path / f"parts-{seed}"
+        recommend_all(tmp_path / "model", out, 3, cluster=cluster, part_users=70)
+        assert pl.read_parquet(sorted(out.glob("part-*.parquet"))).equals(expected)

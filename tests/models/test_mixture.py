@@ -11,7 +11,7 @@ from transcf import Interactions, TransCF, leave_one_out, read_interactions, syn
 from transcf.data.histories import Histories
 from transcf.errors import ParameterError
 from transcf.evaluation import full_ranks
-from transcf.models.transcf.mixture import best
+from transcf.models.transcf.mixture import best, people
 from transcf.models.transcf.mixture.learned import Mixture
 from transcf.retrieval import tiles, top_k
 from transcf.threads import use_threads
@@ -298,7 +298,7 @@ def test_the_best_found_by_bounds_are_the_best_of_all(
     model: TransCF, monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
     learned = learned_by(model)
-    monkeypatch.setattr(best, "_LEAST", 0)
+    monkeypatch.setattr(people, "_MANY_ITEMS", 0)
     monkeypatch.setattr(best, "_FIRST", 3)
     monkeypatch.setattr(best, "_FIRST_OF_A_PLACE", 1)
     users = np.flatnonzero(learned.known.active).astype(np.int32)
@@ -316,3 +316,15 @@ def test_the_best_found_by_bounds_are_the_best_of_all(
             np.testing.assert_array_equal(scores[n, : len(order)], true[order])
             assert (items[n, len(order) :] == -1).all()
             assert np.isnan(scores[n, len(order) :]).all()
+
+
+def test_lists_do_not_depend_on_who_else_is_asked_for(model: TransCF) -> None:
+    learned = learned_by(model)
+    users = np.flatnonzero(learned.known.active).astype(np.int32)
+    assert model.for_many(users) is not learned, "a table for all"
+    everybody = top_k(learned, users, 10, seen=learned.known.seen)
+    for some in (slice(0, 1), slice(5, 8)):
+        assert model.for_many(users[some]) is learned, "and none for a few"
+        found = top_k(learned, users[some], 10, seen=learned.known.seen)
+        for part, whole in zip(found, everybody, strict=True):
+            np.testing.assert_array_equal(part, whole[some])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,33 @@ def write_recommendations(
     """Write the table of `recommend` piece by piece to a file of any form; returns its rows."""
     check_file(path)
     return write_pieces(recommendation_pieces(learned, users, k, filters), path)
+
+
+def write_neighbours(
+    learned: Learned, paths: Sequence[Path], first: int, size: int, k: int, filters: Filters
+) -> None:
+    """Write the lists of neighbouring users, which are made at once, to several files.
+
+    Files that are there stay as they are.
+
+    Args:
+        learned: What recommends.
+        paths: The files.
+        first: Number of the first user among those with training interactions.
+        size: Users of a file.
+        k: Items of a list.
+        filters: What to leave out.
+    """
+    length = check_length(k, len(learned.known.items))
+    everybody = People.of(learned, None, filters)
+    people = everybody.part(first, first + size * len(paths))
+    table = people_recommendations(learned, people, length, filters)
+    # Users come in the order of their ids; some may have no list.
+    starts = learned.known.users.ids(people.rows[size::size])
+    cuts = [0, *table["user_id"].search_sorted(starts), len(table)]
+    for path, (start, end) in zip(paths, pairwise(cuts), strict=True):
+        if not path.exists():
+            write_pieces([table[start:end]], path)
 
 
 def recommendation_pieces(

@@ -8,25 +8,36 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
+import numpy as np
 
 from transcf.answers.filters import Filters
-from transcf.answers.streams import write_recommendations
+from transcf.answers.streams import write_neighbours
 from transcf.cluster.driver import Cluster
 from transcf.cluster.session import Session
 from transcf.data.atomic import whole_file
+from transcf.data.workspace import remove_abandoned
 from transcf.errors import DataError
+from transcf.learning.learned import Learned
 from transcf.models.registry import load
+from transcf.retrieval.scorer import tile_maker
 from transcf.storage.description import NAME
 from transcf.threads import thread_count, use_threads
 from transcf.training.progress import ProgressBar
 
 PLAN = "parts.json"
-#: Users of a part; it does not depend on the workers, so that any number of them goes on.
-PART_USERS = 20_000
+#: Users of a part; it does not depend on the workers, so that any number of them goes on. Few, so
+#: that the last parts end at about the same time.
+PART_USERS = 5_000
+#: Users whose lists are made at once, at most.
+_RUN_USERS = 2**16
+#: Events of a run for each item, where a model works something out for all of a run: few enough
+#: runs that this is a small part of the work.
+_RUN_EVENTS_OF_AN_ITEM = 64
 
 
 def recommend_all(
@@ -56,48 +67,110 @@ def recommend_all(
         DataError: The folder holds parts of another question.
     """
     model, out = Path(model).absolute(), Path(out).absolute()
-    users = _users(model)
+    learned, signature = load(model).learned_, _signature(model)
+    users = int(learned.known.active.sum())
     plan = {
-        "model": hashlib.sha256((model / NAME).read_bytes()).hexdigest(),
+        "model": signature,
         "k": k,
         "exclude_seen": exclude_seen,
-        "users": len(users),
+        "users": users,
         "part_users": part_users,
     }
     _agree(out, plan)
-    starts = range(0, max(1, len(users)), part_users)
-    names = {out / f"part-{number:05}.parquet": first for number, first in enumerate(starts)}
-    missing = {path: first for path, first in names.items() if not path.exists()}
-    threads = cluster.threads or max(1, thread_count() // cluster.workers)
+    n_parts = max(1, -(-users // part_users))
+    missing = [number for number in range(n_parts) if not _place(out, number).exists()]
     if not missing:
         return out
+    threads = cluster.threads or max(1, thread_count() // cluster.workers)
+    length = _run_length(learned, len(missing), n_parts, part_users, cluster.workers)
+    runs = _runs(missing, length)
+    del learned  # workers have their own
     session = Session(cluster.address, cluster.workers * threads)
     try:
-        ray, bar = session.ray, ProgressBar("Lists for everybody", len(names), "parts", progress)
-        work = ray.remote(num_cpus=threads, max_retries=3)(_write_part)
-        asked = [
-            work.remote(model, path, users.slice(first, part_users), k, exclude_seen, threads)
-            for path, first in missing.items()
-        ]
+        ray, bar = session.ray, ProgressBar("Lists for everybody", n_parts, "parts", progress)
+        write = ray.remote(num_cpus=threads, max_retries=3)(_write_parts)
+        question = _Question(model, signature, out, part_users, k, exclude_seen, threads)
+        asked = {write.remote(question, run): len(run) for run in runs}
         with bar:
             while asked:
-                ready, asked = ray.wait(asked)
+                ready, _ = ray.wait(list(asked))
                 ray.get(ready)
-                bar.show(len(names) - len(asked))
+                for one in ready:
+                    del asked[one]
+                bar.show(n_parts - sum(asked.values()))
     finally:
         session.close()
+    _tidy(out)
     return out
 
 
-def _users(model: Path) -> pl.Series:
-    """Everybody with training interactions, as `recommend` takes them."""
-    known = load(model).learned_.known
-    return known.users.series.filter(pl.Series(known.active))
+@dataclass(frozen=True)
+class _Question:
+    """What all parts have in common.
+
+    Attributes:
+        model: Folder of the model.
+        signature: What it has to be.
+        out: Folder of the parts.
+        part_users: Users of a part.
+        k: Items of a list.
+        exclude_seen: Whether to leave out training items.
+        threads: Of a worker.
+    """
+
+    model: Path
+    signature: str
+    out: Path
+    part_users: int
+    k: int
+    exclude_seen: bool
+    threads: int
+
+
+def _place(out: Path, number: int) -> Path:
+    return out / f"part-{number:05}.parquet"
+
+
+def _signature(model: Path) -> str:
+    """Tell models apart: what `model.json` says has the checksums of all other files in it."""
+    return hashlib.sha256((model / NAME).read_bytes()).hexdigest()
+
+
+def _run_length(learned: Learned, missing: int, n_parts: int, part_users: int, workers: int) -> int:
+    """How many neighbouring parts are made at once.
+
+    One, mostly. What some models work out for all users of a request, such as a table of all pairs
+    of items, costs the less the more of them there are.
+    """
+    known = learned.known
+    some = np.flatnonzero(known.active)[:_RUN_USERS].astype(np.int32)
+    if tile_maker(learned.for_many(some)) is None:
+        return 1
+    events = len(known.seen.indices) * missing // n_parts
+    runs = max(1, events // (_RUN_EVENTS_OF_AN_ITEM * len(known.items) * workers)) * workers
+    return max(1, min(-(-missing // runs), _RUN_USERS // part_users))
+
+
+def _runs(missing: Sequence[int], longest: int) -> list[list[int]]:
+    """Cut the numbers of parts into runs of neighbours.
+
+    Example:
+        >>> _runs([0, 1, 2, 5, 6], 2)
+        [[0, 1], [2], [5, 6]]
+    """
+    runs: list[list[int]] = []
+    for number in missing:
+        if runs and number == runs[-1][-1] + 1 and len(runs[-1]) < longest:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
 
 
 def _agree(out: Path, plan: dict[str, Any]) -> None:
     """Write down what the parts belong to, or check that they belong to the same."""
     out.mkdir(parents=True, exist_ok=True)
+    _tidy(out)
     place = out / PLAN
     if not place.exists():
         if any(out.iterdir()):
@@ -117,21 +190,35 @@ def _agree(out: Path, plan: dict[str, Any]) -> None:
         )
 
 
-def _write_part(
-    model: Path, path: Path, users: pl.Series, k: int, exclude_seen: bool, threads: int
-) -> None:
-    """Write one part, in a worker."""
-    learned = _opened(model)
-    with use_threads(threads):
-        write_recommendations(learned, path, users, k, Filters(exclude_seen=exclude_seen))
+def _tidy(out: Path) -> None:
+    """Remove what killed writers left behind, also beside parts that nobody writes again."""
+    for workspace in list(out.glob(".*.tmp")):
+        remove_abandoned(out / workspace.name[1:].rsplit(".", 2)[0])
 
 
-_LOADED: dict[Path, Any] = {}
+def _write_parts(question: _Question, numbers: Sequence[int]) -> None:
+    """Write some neighbouring parts, in a worker."""
+    learned, size = _opened(question.model, question.signature), question.part_users
+    files = [_place(question.out, number) for number in numbers]
+    filters = Filters(exclude_seen=question.exclude_seen)
+    with use_threads(question.threads):
+        write_neighbours(learned, files, numbers[0] * size, size, question.k, filters)
 
 
-def _opened(model: Path) -> Any:
-    """Load a model once in a process, however many parts it writes."""
-    if model not in _LOADED:
+_LOADED: dict[tuple[Path, str], Learned] = {}
+
+
+def _opened(model: Path, signature: str) -> Learned:
+    """Load a model once in a process, however many parts it writes.
+
+    Raises:
+        DataError: Another model has taken its place.
+    """
+    key = model, signature
+    if key not in _LOADED:
         _LOADED.clear()
-        _LOADED[model] = load(model).learned_
-    return _LOADED[model]
+        learned = load(model).learned_
+        if _signature(model) != signature:
+            raise DataError(f"{model} was replaced while lists were made of it: start again.")
+        _LOADED[key] = learned
+    return _LOADED[key]

@@ -27,14 +27,12 @@ from transcf.threads import share
 if TYPE_CHECKING:
     from transcf.models.transcf.mixture.people import Placed
 
-#: With fewer items, scoring all of them is as quick.
-_LEAST = 20_000
 #: Items that are scored first, at least, and for each place of a list.
 _FIRST, _FIRST_OF_A_PLACE = 512, 8
 #: Distances for which it is worked out what a history brings.
 _STEPS = 256
 #: Largest rounding of a number, relative to it, four times over.
-_ROUNDING = 2.0**-22
+ROUNDING = 2.0**-22
 
 
 def find_best(
@@ -44,24 +42,19 @@ def find_best(
 
     Args:
         people: Everybody.
-        rows: (n,) whose lists are wanted.
+        rows: (n,) whose lists are wanted; all have a history.
         k: Length of the lists.
         seen: Items of each row that are left out, or None.
         allowed: (n_items,) items to choose from.
 
     Returns:
-        As `top_k`; None where there are few items, somebody has no history, or something is not
-        finite.
+        As `top_k`; None where something is not finite.
     """
-    if len(allowed) < _LEAST:
-        return None
     items = np.full((len(rows), k), UNKNOWN, dtype=np.int32)
     scores = np.full((len(rows), k), np.nan, dtype=np.float32)
     step = max(1, block_length(2 * len(allowed)))
     for start in range(0, len(rows), step):
         some = rows[start : start + step]
-        if not people.histories.take(some).counts.all():
-            return None
         block = _Block(people, some, allowed)
         if not block.is_finite:
             return None
@@ -95,8 +88,8 @@ class _Block:
         self._own, self._toward = products[: len(rows)], products[len(rows) :]
         self._own += learned.own_heights
         self._own -= (beta * squares(homes)).astype(np.float32)[:, None]
-        self._longest = float(np.sqrt(learned.item_squares.max(initial=0)))
-        self._error = self._errors(homes)
+        self._longest, _ = learned.reach
+        self._error = people.rounding(rows)
         sound = [np.isfinite(self._points.offsets).all(), np.isfinite(products).all()]
         self.is_finite = all(sound)
 
@@ -105,17 +98,6 @@ class _Block:
         weights = np.exp(self._logs[own] - self._logs[own].max())
         middle: Array = weights @ self._past[own] / weights.sum()
         return middle
-
-    def _errors(self, homes: Array) -> Array:
-        """How far scores in float32 may be off by rounding: (n,)."""
-        learned = self._people.learned
-        tau, beta = learned.settings.tau, learned.settings.beta
-        near = tau * (np.sqrt(squares(self._past).max(initial=0)) + self._longest) ** 2
-        size = near + beta * (np.sqrt(squares(homes)) + self._longest) ** 2
-        size += np.abs(learned.bias).max(initial=0) + np.abs(self._logs).max(initial=0)
-        counts = np.diff(self._starts)
-        errors: Array = _ROUNDING * ((self._past.shape[1] + 16) * size + counts)
-        return errors
 
     def write(self, k: int, seen: Csr | None, items: Rows, scores: Scores, a: int, b: int) -> None:
         """Write the lists of the people a..b-1."""
@@ -152,7 +134,7 @@ class _Block:
         middle = self._middles[n].astype(np.float64)
         radii = np.sqrt(np.square(self._past[own] - middle).sum(axis=1))
         longest = self._longest + float(np.sqrt(middle @ middle))
-        rounding = _ROUNDING * (len(middle) + 16) * longest**2
+        rounding = ROUNDING * (len(middle) + 16) * longest**2
         per_unit = _STEPS / max(longest, 1e-30)
         gaps = np.maximum(np.arange(_STEPS)[:, None] / per_unit - radii, 0.0)
         terms = np.exp(self._logs[own] - self._tau * np.square(gaps))

@@ -124,6 +124,12 @@ class Mixture(Learned):
         return squares(self.items).astype(np.float32)
 
     @cached_property
+    def reach(self) -> tuple[float, float]:
+        """The largest |b|, and the largest bias, signs aside."""
+        longest = float(np.sqrt(self.item_squares.max(initial=0)))
+        return longest, float(np.abs(self.bias).max(initial=0))
+
+    @cached_property
     def heights(self) -> Array:
         """H of each item, (n_items,) float32: what products with moved people need besides."""
         return self._heights(self.settings.tau + self.settings.beta)

@@ -14,12 +14,17 @@ from transcf.data.interactions import Mask
 from transcf.kernels import Array
 from transcf.kernels.mixture_scores import People, Taste, read_only, score_pairs, score_people
 from transcf.kernels.rows import padded
-from transcf.models.transcf.mixture.best import find_best
+from transcf.models.transcf.mixture.best import ROUNDING, find_best
+from transcf.models.transcf.mixture.few import FewItems
 from transcf.models.transcf.mixture.table import squares
-from transcf.retrieval.scorer import Scores
+from transcf.retrieval.scorer import Norms, Scores
+from transcf.retrieval.topk import top_k
 
 if TYPE_CHECKING:
     from transcf.models.transcf.mixture.learned import Mixture
+
+#: With fewer items, scoring all of them is as quick as looking for the best by bounds.
+_MANY_ITEMS = 20_000
 
 
 class Placed:
@@ -85,8 +90,24 @@ class Placed:
         """Score pairs of rows by the direct formula: (n,)."""
         return score_pairs(self._taste, users.astype(np.int32), items.astype(np.int32))
 
+    def rounding(self, users: Rows) -> Norms:
+        """How far scores in float32 may be from those of pairs: (n,)."""
+        learned, histories = self.learned, self.histories.take(users)
+        tau, beta = learned.settings.tau, learned.settings.beta
+        longest, bias = learned.reach
+        past = np.sqrt(learned.history_squares[histories.items].max(initial=0))
+        faded = np.abs(learned.log_weights(histories)).max(initial=0)
+        away = np.sqrt(squares(self.homes[users])) + longest
+        size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
+        rounding: Norms = ROUNDING * ((learned.history.shape[1] + 16) * size + histories.counts)
+        return rounding
+
     def best(
         self, users: Rows, k: int, seen: Csr | None, allowed: Mask
     ) -> tuple[Rows, Scores] | None:
         """Find the best k items of some rows; see `FindsBest`."""
+        if not self.histories.take(users).counts.all():
+            return None
+        if len(allowed) < _MANY_ITEMS:
+            return top_k(FewItems(self), users, k, seen=seen, allowed=allowed)
         return find_best(self, users, k, seen, allowed)
