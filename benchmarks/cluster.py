@@ -10,7 +10,9 @@ processor seconds, which others on the machine disturb less. An epoch of the mix
 minute, that of others seconds at most. At most 1.25 times is wanted, and of a worker's peak memory,
 without the code of libraries that processes of a machine share, at most its share of the users
 (vectors and interactions), one item side and 300 MB. Kernels that have to be compiled first add to
-both: run it twice after a change. Linux only; it asks for two quiet cores.
+both: run it twice after a change. Ray's workers give way to other processes by default, which
+threads of this one do not: here neither does (RAY_worker_niceness=0). Linux only; it asks for two
+quiet cores.
 """
 
 from __future__ import annotations
@@ -223,6 +225,7 @@ def main() -> None:
     parser.add_argument("--exchange", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    os.environ.setdefault("RAY_worker_niceness", "0")
     if options.exchange:
         case = exchange()
         text = "{case}: {ours:.2f} {unit}, {peer:.2f}, ratio {ratio:.2f}"
