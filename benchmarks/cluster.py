@@ -1,16 +1,16 @@
 """Two workers of one thread each against two threads of one process, time per epoch.
 
     python benchmarks/cluster.py [--models bpr transcf-translation transcf ials]
-        [--events 8000000] [--mixture-events 1000000] [--dim 64] [--epochs 3] [--json]
+        [--events 8000000] [--dim 64] [--epochs 3] [--json]
     python benchmarks/cluster.py --exchange    # 0.8 MB to each other: by lines, by calls of Ray
 
 Generated events at Flixster's size (69,482 users x 25,687 items). Both sides train the same epochs
 in turn, after one that warms up, and have to come to the same loss; medians, by the clock and in
-processor seconds, which others on the machine disturb less. The mixture takes
-seconds for what others do in one, so it gets fewer events. At most 1.25 times is wanted, and of a
-worker's peak memory, without the code of libraries that processes of a machine share, at most its
-share of the users (vectors and interactions), one item side and 300 MB. Linux only; it asks for two
-quiet cores.
+processor seconds, which others on the machine disturb less. An epoch of the mixture takes half a
+minute, that of others seconds at most. At most 1.25 times is wanted, and of a worker's peak memory,
+without the code of libraries that processes of a machine share, at most its share of the users
+(vectors and interactions), one item side and 300 MB. Kernels that have to be compiled first add to
+both: run it twice after a change. Linux only; it asks for two quiet cores.
 """
 
 from __future__ import annotations
@@ -218,7 +218,6 @@ def main() -> None:
     names = ["bpr", "transcf-translation", "transcf", "ials"]
     parser.add_argument("--models", nargs="+", default=names)
     parser.add_argument("--events", type=int, default=8_000_000)
-    parser.add_argument("--mixture-events", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--exchange", action="store_true")
@@ -231,8 +230,7 @@ def main() -> None:
         return
     cases = []
     for name in options.models:
-        events = options.mixture_events if name == "transcf" else options.events
-        log = synthesize(users=69_482, items=25_687, interactions=events)
+        log = synthesize(users=69_482, items=25_687, interactions=options.events)
         cases.append(measure(name, log, options.dim, options.epochs))
         if not options.json:
             print(TEXT.format(**cases[-1]), flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -50,8 +51,9 @@ class Neighbour:
     def __init__(self, box: Mailbox) -> None:
         self._box = box
 
-    def send(self, tag: Tag, array: Array) -> None:
-        self._box.put(tag, array.copy())
+    def send(self, tag: Tag, arrays: Sequence[Array]) -> None:
+        whole = [array.reshape(-1) for array in arrays] if len(arrays) > 1 else arrays
+        self._box.put(tag, np.concatenate(whole))
 
 
 @pytest.fixture(scope="module")

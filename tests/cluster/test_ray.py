@@ -8,13 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from tests.cluster.processes import processes_called
 
 from transcf import Interactions, create, load, synthesize
 from transcf.cluster import Cluster
@@ -39,39 +39,11 @@ def alone(log: Interactions) -> Recommender[Any]:
     return create("transcf-translation", **SETTINGS).fit(log)
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[None]:
-    """Fits of this module share one cluster."""
-    from transcf.cluster.session import Session
-
-    shared = Session(None, processors=3)
-    yield
-    shared.close()
-
-
 def check_same(found: Recommender[Any], expected: Recommender[Any]) -> None:
     arrays = expected.learned_.arrays()
     assert arrays.keys() == found.learned_.arrays().keys()
     for name, array in found.learned_.arrays().items():
         assert np.array_equal(array, arrays[name]), name
-
-
-def workers() -> list[int]:
-    """Processes of this test's workers, by what Ray calls them and who started them."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (folder / "cmdline").read_bytes()
-            if line.startswith(b"ray::Worker") and parent(parent(int(folder.name))) == os.getpid():
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
-
-
-def parent(process: int) -> int:
-    stat = Path(f"/proc/{process}/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[1])
 
 
 def test_where_nobody_answers_there_is_no_cluster(log: Interactions) -> None:
@@ -89,7 +61,9 @@ def test_two_workers_one_of_whom_is_killed(log: Interactions) -> None:
 
     def kill_one(epoch: Epoch[Any]) -> None:
         if epoch.number == 1:  # a moment later, the second is under way
-            threading.Timer(0.05, os.kill, (workers()[0], signal.SIGKILL)).start()
+            threading.Timer(
+                0.05, os.kill, (processes_called("ray::Worker")[0], signal.SIGKILL)
+            ).start()
 
     options = FitOptions(cluster=Cluster(workers=2, threads=1), on_epoch=kill_one)
     found = create("transcf", **settings).fit(log, options=options)
@@ -109,7 +83,7 @@ def test_workers_write_a_checkpoint_that_one_process_goes_on_from(
     options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0, cluster=cluster)
     create("ials", dim=16, epochs=2).fit(log, options=options)
     parts = sorted(tmp_path.glob("part-*"))
-    assert len(parts) == 3, "the users of each worker and what all share, of one epoch"
+    assert len(parts) == 2, "of each worker its users and its share of all else, of one epoch"
     found = create("ials", dim=16, epochs=4)
     found.fit(log, options=FitOptions(checkpoint=tmp_path, resume=True))
     check_same(found, alone)

@@ -199,10 +199,9 @@ def test_helpers_fill_the_store_and_end_with_their_owner(small: Study, tmp_path:
 def test_a_cluster_fills_the_store(small: Study, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra cluster")
     from transcf.cluster import Cluster
-    from transcf.cluster.studies import spread_study
 
     store = Store(tmp_path / "runs")
-    with spread_study(small, store, Cluster(workers=2, threads=1)):
+    with helped(small, store, cluster=Cluster(workers=2, threads=1)):
         deadline = time.monotonic() + 100
         while len(store.all_keys()) < 9 and time.monotonic() < deadline:
             time.sleep(0.1)

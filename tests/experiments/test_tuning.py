@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,7 +20,14 @@ import pytest
 
 from transcf import Split, Tuning, Validation, create, leave_one_out, synthesize, tune
 from transcf.errors import ParameterError, TransCFError
+from transcf.experiments.tuning.bench import Bench
 from transcf.experiments.tuning.charts import importance, write_charts
+from transcf.experiments.tuning.partners import (
+    LostPartnerError,
+    Message,
+    NoPartnerError,
+    Partner,
+)
 from transcf.models.bpr import BPR
 from transcf.models.itemknn import ItemKNN
 from transcf.tuning.config import Config
@@ -151,6 +163,67 @@ def test_what_a_trial_finds_does_not_depend_on_jobs(split: Split) -> None:
     assert {str(one.setting): one.figure for one in alone.trials} == {
         str(one.setting): one.figure for one in beside.trials
     }
+
+
+class Leaving:
+    """Others who run trials: they are lost in the second one, and gone before the fifth."""
+
+    def __init__(self, attempts: int) -> None:
+        self.attempts, self.asked = attempts, 0
+
+    @contextmanager
+    def trying(self, bench: Bench) -> Iterator[list[Partner]]:
+        self.bench = bench
+        yield [self]
+
+    def ask(self, message: Any) -> Message:
+        self.asked += 1
+        if self.asked == 2:
+            raise LostPartnerError("its worker was lost.")
+        if self.asked == 5:
+            raise NoPartnerError
+        tried = self.bench.run(message)
+        return asdict(tried) | {"curve": list(tried.curve.items())}
+
+    def close(self) -> None:
+        raise AssertionError("there is nothing to end")
+
+
+def test_what_others_leave_is_tried_here(split: Split) -> None:
+    asked: dict[str, Any] = {"trials": 6, "params": SHORT, "sampler": "random", "prune": False}
+    alone, again, once = tune(split, "bpr", **asked), Leaving(attempts=2), Leaving(attempts=1)
+    found = tune(split, "bpr", **asked, cluster=again)
+    assert [(one.setting, one.figure) for one in found.trials] == [
+        (one.setting, one.figure) for one in alone.trials
+    ]
+    assert again.asked == 5
+    lost = tune(split, "bpr", **asked, cluster=once).trials[1]
+    assert (lost.setting, lost.state) == (alone.trials[1].setting, "failed")
+    assert lost.reason == "its worker was lost."
+
+
+class Busy(Leaving):
+    """Somebody who is at a trial for long, while Ctrl-C is pressed."""
+
+    def __init__(self) -> None:
+        super().__init__(attempts=1)
+        self.is_closed = threading.Event()
+
+    def ask(self, message: Any) -> Message:
+        _thread.interrupt_main()
+        assert self.is_closed.wait(timeout=20), "nobody has ended it"
+        raise LostPartnerError("its worker was lost.")
+
+    def close(self) -> None:
+        self.is_closed.set()
+
+
+def test_an_interruption_ends_others(split: Split) -> None:
+    busy = Busy()
+    found = tune(split, "bpr", params=SHORT, sampler="random", cluster=busy)
+    assert busy.is_closed.is_set()
+    assert found.is_interrupted
+    assert found.trials == ()
 
 
 def test_what_does_not_train_is_noted_and_does_not_stop_the_rest(

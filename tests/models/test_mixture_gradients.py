@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from tests.models.mixture_oracle import Oracle
 
 from transcf.data.histories import Histories
-from transcf.kernels import Array
+from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.adam import FIRST, Moving
 from transcf.kernels.beneath import NO_LAYER, Layer
 from transcf.kernels.mixture import CHUNK, Points
@@ -75,10 +76,13 @@ def dealer_of(histories: Histories, weights: Array, n_drawn: int, power: float) 
     return Dealer(events, Shards.of(events, 10_000), n_drawn, power)
 
 
-def step_on(oracle: Oracle, layer: Layer = NO_LAYER) -> tuple[Oracle, float, dict[str, Array]]:
+def step_on(
+    oracle: Oracle, layer: Layer = NO_LAYER, lay_out: Callable[[Memory], Memory] | None = None
+) -> tuple[Oracle, float, dict[str, Array]]:
     """A step of no length on one batch of everybody.
 
-    Adam's running means, nothing before it, are then a tenth of the gradients.
+    Adam's running means, nothing before it, are then a tenth of the gradients. `lay_out` puts the
+    memory elsewhere.
 
     Returns:
         The world with the negatives that were drawn, the loss and the gradients by name.
@@ -100,6 +104,7 @@ def step_on(oracle: Oracle, layer: Layer = NO_LAYER) -> tuple[Oracle, float, dic
     stand_for = np.full(n_items, np.log(oracle.stand_for), np.float32)
     log = dealer.log._replace(stand_for=stand_for)
     memory = Memory.of(len(histories.items), n_drawn, n_items, padded_width(dim))
+    memory = lay_out(memory) if lay_out else memory
     rules = Rules(n_drawn, oracle.tied, has_bias=True, power=1, user_rate=1.0)
     everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
     reach = np.arange(1, n_items + 1) * (n_drawn / n_items)
@@ -169,6 +174,34 @@ def test_a_history_longer_than_a_chunk() -> None:
         direction = rng.standard_normal(gradient.shape)
         change = oracle.along({part: direction})
         assert (gradient * direction).sum() == pytest.approx(change, rel=2e-3), part
+
+
+def one_after_the_other(memory: Memory) -> Memory:
+    """Put pairs right behind heights, on the next cache line."""
+    heights, pairs = memory.work.heights, memory.work.pairs
+    line = -(-heights.size // 16) * 16
+    room = aligned_zeros((line + pairs.size,), np.float32)
+    work = memory.work._replace(heights=room[: heights.size], pairs=room[line:])
+    return memory._replace(work=work)
+
+
+def test_where_memory_lies_changes_no_bit() -> None:
+    rng, lengths = np.random.default_rng(2), (72, 30, 41, 90, 55)
+    oracle = replace(
+        world(),
+        items=0.4 * rng.standard_normal((100, 5)),
+        history=0.4 * rng.standard_normal((100, 5)),
+        bias=0.1 * rng.standard_normal(100),
+        histories=[rng.permutation(100)[:length].tolist() for length in lengths],
+        negatives=np.arange(0, 100, 10),
+    )
+    (_, loss, found), (_, other_loss, other) = (
+        step_on(oracle),
+        step_on(oracle, NO_LAYER, one_after_the_other),
+    )
+    assert loss == other_loss
+    for name, gradient in found.items():
+        np.testing.assert_array_equal(gradient, other[name], err_msg=name)
 
 
 @pytest.mark.parametrize("layer", [NO_LAYER, layer_and_lifts()[0]])

@@ -59,7 +59,11 @@ class _PoliteGroup(TyperGroup):
 
 
 #: What errors advise in Python, and how commands have it.
-_OPTIONS = {"on_unknown='skip'": "--on-unknown skip", "include_seen=True": "--with-seen"}
+_OPTIONS = {
+    "on_unknown='skip'": "--on-unknown skip",
+    "include_seen=True": "--with-seen",
+    "name a folder for it (store=FOLDER)": "leave --no-store out",
+}
 
 
 def _in_options(sentence: str) -> str:

@@ -12,6 +12,7 @@ from transcf.cli._options import (
     INTERRUPTED,
     Beyond,
     Categories,
+    ClusterAddress,
     Columns,
     Data,
     Encoding,
@@ -33,6 +34,7 @@ from transcf.cli._options import (
     check_files,
     command_line,
     open_store_unless,
+    parse_cluster,
     parse_reading,
     read_judging,
     read_params,
@@ -46,6 +48,7 @@ from transcf.cli._output import (
     write_results,
 )
 from transcf.cli._progress import show_steps
+from transcf.cli._sharing import RunWorkers
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -53,7 +56,9 @@ if TYPE_CHECKING:
     from transcf.experiments.contenders import Contender
 
 #: Options that do not change what comes of a comparison.
-_BESIDE = ("report", "files", "out", "store", "no_store", "as_json", "threads")
+_BESIDE = (
+    "report", "files", "out", "store", "no_store", "as_json", "threads", "workers", "cluster"
+)  # fmt: skip
 
 
 def compare(
@@ -110,6 +115,8 @@ def compare(
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
+    workers: RunWorkers = None,
+    cluster: ClusterAddress = None,
     out: Annotated[
         Path, typer.Option(help="Folder for the report (HTML, Markdown) and the figures (JSON).")
     ] = Path("comparison"),
@@ -123,12 +130,14 @@ def compare(
 ) -> None:
     """Fit and judge several models on the same split, and test their differences.
 
-    Ends with exit code 1 if one of them could not be fitted.
+    With --workers, processes of a Ray cluster run some of the fits; they have to reach the folder
+    of the store. Ends with exit code 1 if one of the models could not be fitted.
     """
     from transcf.data.report import listed
     from transcf.data.sources import open_split
     from transcf.experiments.comparison import compare_models, suited_to
     from transcf.experiments.course import Course
+    from transcf.experiments.helpers import helped_with
     from transcf.experiments.report import results_of, write_report
 
     check_files(report)
@@ -149,7 +158,8 @@ def compare(
     kept = open_store_unless(no_store, store)
     with show_steps(len(contenders), "models") as steps:
         course = Course(split, judging, numbers, steps.report, store=kept, dataset=data)
-        found = compare_models(data, contenders, course, metric, steps.counted)
+        with helped_with(contenders, course, parse_cluster(workers, cluster)):
+            found = compare_models(data, contenders, course, metric, steps.counted)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -10,6 +10,7 @@ import typer
 from transcf.cli._options import (
     Beyond,
     Categories,
+    ClusterAddress,
     Columns,
     Config,
     Data,
@@ -31,11 +32,13 @@ from transcf.cli._options import (
     Threads,
     Ties,
     open_store_unless,
+    parse_cluster,
     parse_reading,
     read_judging,
     read_model,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out
+from transcf.cli._sharing import RunWorkers
 from transcf.errors import DataError, ParameterError
 from transcf.protocols import protocol_named
 
@@ -63,6 +66,8 @@ _OF_FITTING = {
     "seed": "--seed",
     "store": "--store",
     "no_store": "--no-store",
+    "workers": "--workers",
+    "cluster": "--cluster",
 }
 
 
@@ -91,11 +96,17 @@ def evaluate(
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
+    workers: RunWorkers = None,
+    cluster: ClusterAddress = None,
     store: StorePath = None,
     no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit a model on DATA and judge it; or judge a saved model on the data it was fitted on."""
+    """Fit a model on DATA and judge it; or judge a saved model on the data it was fitted on.
+
+    With --workers, processes of a Ray cluster run some of the seeds; they have to reach the folder
+    of the store.
+    """
     if (Path(data) / "model.json").is_file():
         _refuse_fitting(context, data)
         dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
@@ -103,6 +114,7 @@ def evaluate(
         from transcf.data.sources import open_split
         from transcf.experiments.contenders import Contender
         from transcf.experiments.course import Course
+        from transcf.experiments.helpers import helped_with
         from transcf.experiments.work import finish
 
         model, params = read_model(model, config, settings, preset, data)
@@ -115,7 +127,13 @@ def evaluate(
         numbers = range(seed, seed + seeds)
         kept = open_store_unless(no_store, store)
         course = Course(split, judging, numbers, None, as_json, kept, data)
-        dataset, done = data, finish(course.job(Contender(model, model, params)))
+        contender = Contender(model, model, params)
+        spread = parse_cluster(workers, cluster)
+        if spread is not None and (seeds == 1 or not contender.takes_seed):
+            typer.echo("transcf: there is one run, so that no worker is of use.", err=True)
+            spread = None
+        with helped_with([contender], course, spread):
+            dataset, done = data, finish(course.job(contender))
     if as_json:
         print_json({"dataset": dataset, **done.to_dict()})
     else:

@@ -15,14 +15,13 @@ from transcf.cli._options import (
     ResultsFile,
     StorePath,
     Threads,
-    Workers,
     check_files,
     command_line,
     open_store,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table, write_results
 from transcf.cli._progress import show_steps
-from transcf.cli._sharing import Jobs, shared
+from transcf.cli._sharing import Jobs, RunWorkers, parse_sharing
 from transcf.legend import ERROR, help_text
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def reproduce(
         int | None, typer.Option(help="Runs of every model; as many as the budget says.", min=1)
     ] = None,
     jobs: Jobs = 1,
-    workers: Workers = None,
+    workers: RunWorkers = None,
     cluster: ClusterAddress = None,
     threads: Threads = None,
     store: StorePath = None,
@@ -94,6 +93,7 @@ def reproduce(
     if table == "analysis":
         reproduce_analysis(_listed(datasets), pairs=pairs, out=out, seed=seed, as_json=as_json)
         return
+    from transcf.experiments.helpers import helped
     from transcf.experiments.reproduction import load_table
     from transcf.experiments.results import Results
     from transcf.experiments.runner import run_study
@@ -108,7 +108,7 @@ def reproduce(
         seeds=seeds,
     )
     kept = open_store(store)
-    sharing = shared(plan, kept, jobs, workers, cluster)
+    sharing = helped(plan, kept, jobs, parse_sharing(jobs, workers, cluster))
     total = sum(len(plan.under(by, data)) for data in plan.datasets for by in plan.by(data))
     with show_steps(total, "models") as steps, sharing:
         found = list(run_study(plan, steps.report, steps.counted, kept))

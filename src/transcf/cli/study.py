@@ -17,14 +17,13 @@ from transcf.cli._options import (
     ReportFile,
     ResultsFile,
     StorePath,
-    Workers,
     check_files,
     command_line,
     open_store_unless,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table, write_results
 from transcf.cli._progress import show_steps
-from transcf.cli._sharing import Jobs, shared
+from transcf.cli._sharing import Jobs, RunWorkers, parse_sharing
 from transcf.errors import ParameterError
 from transcf.legend import SPREAD, help_text, legend
 from transcf.protocols import protocol_named
@@ -108,7 +107,7 @@ def study(
         int | None, typer.Option(help="Runs of every model; as many as the study says.", min=1)
     ] = None,
     jobs: Jobs = 1,
-    workers: Workers = None,
+    workers: RunWorkers = None,
     cluster: ClusterAddress = None,
     report: ReportFile = None,
     results: ResultsFile = None,
@@ -124,6 +123,7 @@ def study(
     the folder of the store.
     """
     from transcf.experiments import load_study, run_study
+    from transcf.experiments.helpers import helped
     from transcf.experiments.results import Results, facts_of
 
     check_files(report, results)
@@ -137,7 +137,7 @@ def study(
             "--models or --datasets."
         )
     kept = open_store_unless(no_store, store)
-    sharing = shared(plan, kept, jobs, workers, cluster)
+    sharing = helped(plan, kept, jobs, parse_sharing(jobs, workers, cluster))
     with show_steps(total, "models") as steps, sharing:
         found = list(run_study(plan, steps.report, steps.counted, kept))
     if not any(comparison.runs for comparison in found):

@@ -10,6 +10,7 @@ import typer
 from transcf.cli._options import (
     INTERRUPTED,
     Categories,
+    ClusterAddress,
     Columns,
     Data,
     Encoding,
@@ -30,6 +31,7 @@ from transcf.cli._options import (
 )
 from transcf.cli._output import JsonFlag, print_facts, print_json, say_left_out
 from transcf.cli._progress import Steps, show_steps
+from transcf.cli._sharing import RunWorkers, parse_sharing
 
 if TYPE_CHECKING:
     from transcf.experiments.tuning import Tuning
@@ -63,6 +65,8 @@ def tune(
     jobs: Annotated[
         int, typer.Option(min=1, help="Trials side by side, each with its share of the threads.")
     ] = 1,
+    workers: RunWorkers = None,
+    cluster: ClusterAddress = None,
     minutes: Annotated[
         float | None, typer.Option(help="No trial is started after so many minutes.")
     ] = None,
@@ -109,12 +113,14 @@ def tune(
 ) -> None:
     """Choose the settings of a model on validation data; the test part is not looked at.
 
-    The defaults are the first trial. Ctrl-C ends with the best so far and 130; what was under way
-    is not counted.
+    The defaults are the first trial. With --jobs or --workers, what a trial finds is the same;
+    which ones are tried depends on who finishes first. Ctrl-C ends with the best so far and 130;
+    what was under way is not counted.
     """
     from transcf.data.sources import open_split
     from transcf.experiments.tuning import tune as run
 
+    spread = parse_sharing(jobs, workers, cluster)
     params = read_params(model, settings)
     start = read_preset(model, preset, data)
     if plots is not None:
@@ -128,8 +134,8 @@ def tune(
     with show_steps(trials, "trials") as steps:
         found = run(
             split, model, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
-            space=space, params=params, start=start, seed=seed, jobs=jobs, minutes=minutes,
-            prune=prune, storage=storage, study=study, dataset=data,
+            space=space, params=params, start=start, seed=seed, jobs=jobs, cluster=spread,
+            minutes=minutes, prune=prune, storage=storage, study=study, dataset=data,
             store=None if kept is None else kept.folder, on_trial=_Progress(steps),
         )  # fmt: skip
     if as_json:

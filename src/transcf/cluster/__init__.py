@@ -11,6 +11,7 @@ batches, vectors of users. Whatever is added up is added up in an order that the
 - `driver`: all workers as one trainable; starts them anew when one is lost.
 - `session`: Ray itself, started on loopback unless an address is given.
 - `scoring`: lists for everybody.
+- `tasks`, `helpers`, `trials`: work that is shared out whole: data, runs of tables, tuning.
 
 Example:
     >>> Cluster(workers=2).workers

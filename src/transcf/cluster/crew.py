@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,10 @@ class ClusterCrew(Crew):
             for first, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
         ]
         for c, (blocks, part) in enumerate(parts):
-            part[:] = 0 if number == 0 else post.receive((exchange, "sum", c))
+            if number == 0:
+                part[:] = 0
+            else:
+                post.receive_into((exchange, "sum", c), part)
             average_users(rows.users, rows.items, dim, strata, item_share, blocks)
             if number < last:
                 post.send(number + 1, (exchange, "sum", c), part)
@@ -57,17 +61,28 @@ class ClusterCrew(Crew):
                 post.send_all((exchange, "mean", c), part)
         if number < last:
             for c, (_, part) in enumerate(parts):
-                part[:] = post.receive((exchange, "mean", c))
+                post.receive_into((exchange, "mean", c), part)
 
     def run_rounds(
         self, run: RunRounds, rows: PackedRows[Any], strata: Strata, rounds: Rounds
     ) -> None:
-        """Run rounds one by one; a block goes on to the worker whose group meets it next."""
+        """Run rounds one by one; a block goes on to the worker whose group meets it next.
+
+        The first group gives its block away, and the last one waits for its own, in the middle of a
+        round: neighbours may be half a round apart before one waits for the other.
+        """
         travel = _Travel(self._post, self.shares, rows, strata, rounds, self._next())
+        n_groups = len(strata.groups) - 1
+        middle = n_groups // 2
         for r in range(rounds.begin, rounds.end):
+            now = rounds._replace(begin=r, end=r + 1)
+            if middle:
+                run(now._replace(high=middle))
+                travel.send(r)
             travel.receive(r)
-            run(rounds._replace(begin=r, end=r + 1))
-            travel.send(r)
+            run(now._replace(low=middle))
+            if not middle:  # one group is the first and the last
+                travel.send(r)
             self.progress = Progress(r + 1, len(strata.starts) - 1, "rounds")
         travel.share_all()
 
@@ -78,6 +93,14 @@ class ClusterCrew(Crew):
         return [
             own if w == number else post.receive((exchange, "own", w)) for w in range(self.size)
         ]
+
+    def gather(self, parts: Sequence[Sequence[Array]]) -> None:
+        """Send the own arrays to everybody, and put theirs where they belong."""
+        number, post, exchange = self.number, self._post, self._next()
+        post.send_all((exchange, "parts", number), *parts[number])
+        for w in range(self.size):
+            if w != number:
+                post.receive_into((exchange, "parts", w), *parts[w])
 
     def _next(self) -> int:
         self._exchange += 1
@@ -112,29 +135,30 @@ class _Travel:
         to = self._post.number - 1 if self._first else self._post.size - 1
         due = r + 1 if self._first else r + self._rest
         if to != self._post.number and due < self._rounds.end:
-            block = self._pack([(self._first + r) % self._n_blocks])
-            self._post.send(to, (self._exchange, "block", due), block)
+            block = self._parts((self._first + r) % self._n_blocks)
+            self._post.send(to, (self._exchange, "block", due), *block)
 
     def receive(self, r: int) -> None:
         """Wait for the block that the last of the own groups needs in a round."""
         is_end = self._last == self._shares[-1] - 1
         came_from = r - (self._rest if is_end else 1)
         if self._post.size > 1 and came_from >= self._rounds.begin:
-            message = self._post.receive((self._exchange, "block", r))
-            self._unpack([(self._last + r) % self._n_blocks], message)
+            block = self._parts((self._last + r) % self._n_blocks)
+            self._post.receive_into((self._exchange, "block", r), *block)
 
     def share_all(self) -> None:
         """Let everybody have all blocks as whoever had them last left them."""
-        held: list[list[int]] = [[] for _ in range(self._post.size)]
+        own, others = list[int](), list[int]()
         for block in range(self._n_blocks):
             holder = self._holder(block)
             if holder is not None:
-                held[holder].append(block)
-        message = self._pack(held[self._post.number])
-        self._post.send_all((self._exchange, "blocks", self._post.number), message)
-        for w in range(self._post.size):
-            if w != self._post.number:
-                self._unpack(held[w], self._post.receive((self._exchange, "blocks", w)))
+                (own if holder == self._post.number else others).append(block)
+        # By turns, so that few are on their way at a time.
+        for gives, takes in zip_longest(own, others):
+            if gives is not None:
+                self._post.send_all((self._exchange, "left", gives), *self._parts(gives))
+            if takes is not None:
+                self._post.receive_into((self._exchange, "left", takes), *self._parts(takes))
 
     def _holder(self, block: int) -> int | None:
         """Return the worker who had a block last; None if nobody had it in these rounds."""
@@ -144,19 +168,8 @@ class _Travel:
                 return int(np.searchsorted(self._shares, group, side="right")) - 1
         return None
 
-    def _pack(self, blocks: list[int]) -> Array:
-        """Put the rows and the biases of blocks into one array."""
-        rows, width = self._rows, self._width
-        places = [(self._starts[b], self._starts[b + 1]) for b in blocks]
-        items = [rows.items[width * first : width * end] for first, end in places]
-        bias = [rows.bias[first:end] for first, end in places]
-        return np.concatenate([*items, *bias, rows.bias[:0]])  # there may be none
-
-    def _unpack(self, blocks: list[int], message: Array) -> None:
-        """Take over what `_pack` made."""
-        rows, width, at = self._rows, self._width, 0
-        for values, factor in ((rows.items, width), (rows.bias, 1)):
-            for b in blocks:
-                first, end = factor * self._starts[b], factor * self._starts[b + 1]
-                values[first:end] = message[at : at + end - first]
-                at += end - first
+    def _parts(self, block: int) -> tuple[Array, Array]:
+        """Look at the rows and the biases of a block."""
+        first, end = self._starts[block], self._starts[block + 1]
+        items = self._rows.items[self._width * first : self._width * end]
+        return items, self._rows.bias[first:end]

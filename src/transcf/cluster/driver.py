@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import math
 import secrets
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from transcf.cluster.session import Session
-from transcf.cluster.worker import Done, Share, Worker, is_of_users
+from transcf.cluster.worker import Done, Share, Worker, parts_to_keep, put_together
 from transcf.errors import ParameterError, TransCFError
 from transcf.learning.crew import Divisible, Groups, SpreadSolver
 from transcf.storage.tensors import Arrays
 from transcf.threads import thread_count
 from transcf.training.checkpoint import PART, PartFile
 from transcf.training.trainable import EpochStats
+
+if TYPE_CHECKING:
+    from transcf.experiments.tuning.bench import Bench
+    from transcf.experiments.tuning.partners import Partner
 
 T = TypeVar("T")
 
@@ -62,6 +69,18 @@ class Cluster:
         """Share a problem out; see `SpreadTraining`."""
         return SpreadTraining(self, solver, problem, settings)
 
+    def helping(self, work: Callable[..., object], *task: Any) -> AbstractContextManager[None]:
+        """Let every worker do some work inside a block; see `cluster.helpers`."""
+        from transcf.cluster.helpers import helping
+
+        return helping(self, work, *task)
+
+    def trying(self, bench: Bench) -> AbstractContextManager[Sequence[Partner]]:
+        """Let every worker run trials of a bench; see `cluster.trials`."""
+        from transcf.cluster.trials import trying
+
+        return trying(self, bench)
+
 
 @dataclass(frozen=True, eq=False)
 class State:
@@ -69,12 +88,12 @@ class State:
 
     Attributes:
         users: Where the tensors of each worker's users are.
-        others: Where all else is.
+        shared: Where its part of all else is.
         writer: Lets the workers write it.
     """
 
     users: tuple[Any, ...]
-    others: Any
+    shared: tuple[Any, ...]
     writer: Callable[[State, Path], list[PartFile]]
     _written: dict[Path, list[PartFile]] = field(default_factory=dict)
 
@@ -104,6 +123,12 @@ class SpreadTraining:
         """Share the users out and start the workers."""
         outline = solver.outline(problem, settings)
         workers = min(cluster.workers, outline.n_groups)
+        if workers < cluster.workers:
+            warnings.warn(
+                f"{workers} of the {cluster.workers} workers that were asked for are used: the "
+                f"model has {workers} groups of users here, and each is one worker's.",
+                stacklevel=2,
+            )
         self._restarts, self._done = 0, list[list[Done]]()
         self._show: Callable[[str], None] | None = None
         self._threads = cluster.threads or max(1, thread_count() // workers)
@@ -126,11 +151,11 @@ class SpreadTraining:
 
     def tensors(self) -> Arrays:
         """Collect what the solver learns, of all users."""
-        parts = [*self._state.users, self._state.others]
-        *users, others = self._insist(lambda: self._session.ray.get(parts), "with what they had")
-        found = {name: np.concatenate([part[name] for part in users]) for name in users[0]}
-        # What comes from the object store is read-only.
-        return found | {name: np.array(tensor) for name, tensor in others.items()}
+        found: Arrays = {}
+        for parts in (self._state.users, self._state.shared):
+            get = partial(self._session.ray.get, list(parts))
+            found |= put_together(self._insist(get, "with what they had"))
+        return found
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Go on from these."""
@@ -147,28 +172,26 @@ class SpreadTraining:
 
     def _put(self, tensors: Arrays) -> State:
         """Put tensors into Ray's store, in parts."""
-        put = self._session.ray.put
-        of_users = {name: tensor for name, tensor in tensors.items() if is_of_users(name)}
-        bounds = zip(self._cuts[:-1], self._cuts[1:], strict=True)
-        users = [
-            put({name: tensor[first:end] for name, tensor in of_users.items()})
-            for first, end in bounds
+        put, size = self._session.ray.put, len(self._parts)
+        parts = [
+            parts_to_keep(tensors, slice(*self._cuts[number : number + 2]), number, size)
+            for number in range(size)
         ]
-        others = put({name: t for name, t in tensors.items() if name not in of_users})
-        return State(tuple(users), others, self._write)
+        users, shared = zip(*parts, strict=True)
+        return State(tuple(map(put, users)), tuple(map(put, shared)), self._write)
 
     def _write(self, state: State, folder: Path) -> list[PartFile]:
-        """Let every worker write its part of a checkpoint; the first one what all share, too."""
-        name = secrets.token_hex(4)
-        parts = [*state.users, state.others]
+        """Let every worker write its part of a checkpoint."""
+        name = folder.absolute() / f"{PART}{secrets.token_hex(4)}"
 
         def write() -> list[PartFile]:
-            writers = [*self._actors, self._actors[0]]
-            paths = [
-                folder.absolute() / f"{PART}{name}-{n:04}.safetensors" for n in range(len(parts))
-            ]
-            triples = zip(writers, paths, parts, strict=True)
-            return self._wait([worker.write.remote(path, part) for worker, path, part in triples])
+            parts = zip(self._actors, state.users, state.shared, strict=True)
+            return self._wait(
+                [
+                    worker.write.remote(Path(f"{name}-{number:04}.safetensors"), users, shared)
+                    for number, (worker, users, shared) in enumerate(parts)
+                ]
+            )
 
         return self._insist(write, "while they wrote a checkpoint")
 
@@ -182,8 +205,8 @@ class SpreadTraining:
             asked = [
                 worker.run_epoch.options(num_returns=3).remote(number) for worker in self._actors
             ]
-            done, users, others = zip(*asked, strict=True)
-            return self._wait(done), State(users, others[0], self._write)
+            done, users, shared = zip(*asked, strict=True)
+            return self._wait(done), State(users, shared, self._write)
 
         done, self._state = self._insist(run, f"in epoch {number}")
         self._done.append(done)
@@ -222,6 +245,13 @@ class SpreadTraining:
         """Let new workers take the place of all."""
         self._end()
         ray, secret = self._session.ray, secrets.token_bytes(32)
+        wanted, room = len(self._parts) * self._threads, ray.cluster_resources().get("CPU", 0)
+        if room < wanted:
+            warnings.warn(
+                f"The cluster has {room:.0f} processors, and {len(self._parts)} workers with "
+                f"{self._threads} threads each ask for {wanted}: the run waits for more.",
+                stacklevel=2,
+            )
         # One thread trains, another says how far it is.
         actor = ray.remote(num_cpus=self._threads, max_concurrency=2)(Worker)
         self._actors = [actor.remote() for _ in self._parts]
@@ -237,7 +267,7 @@ class SpreadTraining:
 
     def _load(self) -> None:
         pairs = zip(self._actors, self._state.users, strict=True)
-        self._wait([worker.load.remote(users, self._state.others) for worker, users in pairs])
+        self._wait([worker.load.remote(users, *self._state.shared) for worker, users in pairs])
 
     def _insist(self, work: Callable[[], T], when: str) -> T:
         """Do something with the workers; when some are lost, new ones try again."""

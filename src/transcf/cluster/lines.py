@@ -3,12 +3,13 @@
 Ray starts workers, tells them where the others listen, and hears of those that are lost. What they
 say to each other thousands of times in an epoch goes by lines of their own: a call of a Ray actor
 takes longer than many a batch. Whoever calls has to know a secret of the run, which never travels
-by a line.
+by a line. Between two workers of a machine, arrays lie in a `Ring`, and lines say where.
 """
 
 from __future__ import annotations
 
 import hmac
+import math
 import secrets
 import socket
 import struct
@@ -19,13 +20,17 @@ from typing import TypeAlias
 import numpy as np
 
 from transcf.cluster.post import Mailbox, Peer, Tag
+from transcf.cluster.ring import INVITATION_BYTES, Ring
 from transcf.kernels import Array
 
 #: Where a worker listens: host and port.
 Address: TypeAlias = tuple[str, int]
 
-#: Exchange, what, number, type, dimensions, shape.
-_HEADER = struct.Struct("<q16sq4sq4q")
+#: Exchange, what, number, type, dimensions, shape, place in the ring.
+_HEADER = struct.Struct("<q16sq4sq4qq")
+#: The array follows by the line.
+_BY_LINE = -1
+_YES, _NO = b"y", b"n"
 _CHALLENGE_BYTES = 32
 #: How long somebody who calls may take to show that they belong here.
 _PATIENCE_SECONDS = 30.0
@@ -79,19 +84,21 @@ class Exchange:
         with line:
             try:
                 _be_shown(line, self._secret)
-            except (OSError, EOFError):
+            except OSError:
                 return
             try:
+                ring = Ring.accept(_read(line, INVITATION_BYTES))
+                line.sendall(_YES if ring else _NO)
                 while True:
-                    self._mailbox.put(*_receive(line))
-            except (OSError, EOFError):
+                    _receive(line, ring, self._mailbox)
+            except OSError:
                 self._mailbox.cut_off()
 
 
 class _Nobody:
     """The worker itself."""
 
-    def send(self, tag: Tag, array: Array) -> None:
+    def send(self, tag: Tag, arrays: Sequence[Array]) -> None:
         raise AssertionError("nobody writes to themselves")
 
 
@@ -102,17 +109,24 @@ class _Line:
         self._line = socket.create_connection(address, _PATIENCE_SECONDS)
         self._line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._line.sendall(_answer(secret, _read(self._line, _CHALLENGE_BYTES)))
+        ring, invitation = Ring.create()
+        self._line.sendall(invitation)
+        self._ring = ring if _read(self._line, len(_YES)) == _YES else None
         self._line.settimeout(None)
 
-    def send(self, tag: Tag, array: Array) -> None:
-        """Write it to the line, whose other end is always read."""
+    def send(self, tag: Tag, arrays: Sequence[Array]) -> None:
+        """Write to the ring, if it has room, or to the line, whose other end is always read."""
         exchange, what, number = tag
-        shape = (*array.shape, *[0] * (4 - array.ndim))
-        kind = array.dtype.str.encode()
-        header = _HEADER.pack(exchange, what.encode(), number, kind, array.ndim, *shape)
+        place = self._ring.put(arrays) if self._ring else None
+        kind = arrays[0].dtype.str.encode()
+        shape = arrays[0].shape if len(arrays) == 1 else (sum(map(np.size, arrays)),)
+        told = _BY_LINE if place is None else place
+        lengths = (*shape, *[0] * (4 - len(shape)))
+        header = _HEADER.pack(exchange, what.encode(), number, kind, len(shape), *lengths, told)
         self._line.sendall(header)
-        if array.nbytes:
-            self._line.sendall(array.data.cast("B"))
+        for array in arrays if place is None else ():
+            if array.nbytes:
+                self._line.sendall(array.data.cast("B"))
 
 
 def _be_shown(line: socket.socket, secret: bytes) -> None:
@@ -122,7 +136,7 @@ def _be_shown(line: socket.socket, secret: bytes) -> None:
     line.sendall(challenge)
     expected = _answer(secret, challenge)
     if not hmac.compare_digest(_read(line, len(expected)), expected):
-        raise EOFError
+        raise ConnectionError("Somebody called who does not know the secret.")
     line.settimeout(None)
 
 
@@ -130,12 +144,20 @@ def _answer(secret: bytes, challenge: bytes) -> bytes:
     return hmac.digest(secret, challenge, "sha256")
 
 
-def _receive(line: socket.socket) -> tuple[Tag, Array]:
-    exchange, what, number, kind, n_dims, *shape = _HEADER.unpack(_read(line, _HEADER.size))
-    array = np.empty(shape[:n_dims], np.dtype(kind.rstrip(b"\0").decode()))
+def _receive(line: socket.socket, ring: Ring | None, mailbox: Mailbox) -> None:
+    """Let one message arrive."""
+    header = _HEADER.unpack(_read(line, _HEADER.size))
+    exchange, what, number, kind, n_dims, *lengths, place = header
+    tag = exchange, what.rstrip(b"\0").decode(), number
+    shape, dtype = lengths[:n_dims], np.dtype(kind.rstrip(b"\0").decode())
+    if place != _BY_LINE and ring is not None:
+        memory, give_back = ring.look(place, math.prod(shape) * dtype.itemsize)
+        mailbox.put(tag, memory.view(dtype).reshape(shape), give_back)
+        return
+    array = np.empty(shape, dtype)
     if array.nbytes:
         _fill(line, array.data.cast("B"))
-    return (exchange, what.rstrip(b"\0").decode(), number), array
+    mailbox.put(tag, array)
 
 
 def _read(line: socket.socket, size: int) -> bytes:
@@ -151,5 +173,5 @@ def _fill(line: socket.socket, into: memoryview) -> None:
     while done < len(into):
         count = line.recv_into(into[done:])
         if not count:
-            raise EOFError
+            raise ConnectionError("The line was cut.")
         done += count

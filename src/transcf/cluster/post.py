@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -16,10 +16,20 @@ Tag: TypeAlias = tuple[int, str, int]
 
 
 class Peer(Protocol):
-    """Somebody who can be sent an array, which may be changed once `send` is back."""
+    """Somebody who can be sent arrays, which may be changed once `send` is back."""
 
-    def send(self, tag: Tag, array: Array) -> None:
-        """Send an array without waiting until anybody asks for it."""
+    def send(self, tag: Tag, arrays: Sequence[Array]) -> None:
+        """Send one array, or several of one type that arrive as a single flat one.
+
+        Nobody waits until it is asked for.
+        """
+
+
+class _Arrived(NamedTuple):
+    """An array, and what gives its memory back, if that is somebody else's."""
+
+    array: Array
+    give_back: Callable[[], None] | None
 
 
 class Mailbox:
@@ -27,17 +37,23 @@ class Mailbox:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._arrived: dict[Tag, Array] = {}
+        self._arrived: dict[Tag, _Arrived] = {}
         self._news, self._is_cut_off = threading.Condition(), False
 
     def __len__(self) -> int:
         """Return how many arrays nobody has asked for."""
         return len(self._arrived)
 
-    def put(self, tag: Tag, array: Array) -> None:
-        """Let an array arrive."""
+    def put(self, tag: Tag, array: Array, give_back: Callable[[], None] | None = None) -> None:
+        """Let an array arrive.
+
+        Args:
+            tag: Of the message.
+            array: What it says.
+            give_back: Called once it has been copied; None if the array is the receiver's to keep.
+        """
         with self._news:
-            self._arrived[tag] = array
+            self._arrived[tag] = _Arrived(array, give_back)
             self._news.notify_all()
 
     def cut_off(self) -> None:
@@ -52,6 +68,24 @@ class Mailbox:
         Raises:
             ConnectionError: It has not come, and somebody was lost who may have had it.
         """
+        array, give_back = self._wait(tag)
+        if give_back is None:
+            return array
+        kept = array.copy()
+        give_back()
+        return kept
+
+    def take_into(self, tag: Tag, arrays: Sequence[Array]) -> None:
+        """Wait for what was sent as one, and put it into these, one after the other; see `take`."""
+        array, give_back = self._wait(tag)
+        values, at = array.reshape(-1), 0
+        for into in arrays:
+            into[...] = values[at : at + into.size].reshape(into.shape)
+            at += into.size
+        if give_back is not None:
+            give_back()
+
+    def _wait(self, tag: Tag) -> _Arrived:
         with self._news:
             self._news.wait_for(lambda: tag in self._arrived or self._is_cut_off)
             if tag not in self._arrived:
@@ -82,15 +116,15 @@ class Post:
         """Workers in all."""
         return len(self._peers)
 
-    def send(self, to: int, tag: Tag, array: Array) -> None:
-        """Send one array; it may be changed afterwards."""
-        self.sent_bytes += array.nbytes
-        self._peers[to].send(tag, np.ascontiguousarray(array))
+    def send(self, to: int, tag: Tag, *arrays: Array) -> None:
+        """Send an array, or several as one; they may be changed afterwards."""
+        self.sent_bytes += sum(array.nbytes for array in arrays)
+        self._peers[to].send(tag, [np.ascontiguousarray(array) for array in arrays])
 
-    def send_all(self, tag: Tag, array: Array) -> None:
-        """Send an array to everybody else, to the next one first: nobody gets all mail at once."""
+    def send_all(self, tag: Tag, *arrays: Array) -> None:
+        """Send something to everybody else, to the next one first: nobody gets all mail at once."""
         for step in range(1, self.size):
-            self.send((self.number + step) % self.size, tag, array)
+            self.send((self.number + step) % self.size, tag, *arrays)
 
     def receive(self, tag: Tag) -> Array:
         """Wait for an array."""
@@ -98,3 +132,9 @@ class Post:
         array = self._mailbox.take(tag)
         self.waited += time.perf_counter() - started
         return array
+
+    def receive_into(self, tag: Tag, *arrays: Array) -> None:
+        """Wait for what was sent as one, and put it where it belongs."""
+        started = time.perf_counter()
+        self._mailbox.take_into(tag, arrays)
+        self.waited += time.perf_counter() - started

@@ -39,7 +39,8 @@ class Session:
         processors: How many the cluster that is started has to have.
 
     Raises:
-        UnsupportedError: There is no cluster at the address.
+        UnsupportedError: There is no cluster at the address, or this process is connected to
+            another one.
     """
 
     def __init__(self, address: str | None, processors: int) -> None:
@@ -47,6 +48,7 @@ class Session:
         self.ray = import_ray()
         self._is_own = not self.ray.is_initialized()
         if not self._is_own:
+            self._check_connected(address)
             return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves the machine
         if address is not None:
@@ -60,6 +62,31 @@ class Session:
                 ) from problem
             return
         self._start_here(processors)
+
+    def _check_connected(self, address: str | None) -> None:
+        """Refuse another cluster than the one that this process is connected to already."""
+        if address is None or address == "auto":
+            return
+        known = self.ray.get_runtime_context().gcs_address
+        if address != known and not self._is_connected_to(address, known):
+            raise UnsupportedError(
+                f"This process is connected to the Ray cluster at {known}, not to {address}: leave "
+                "the address out, or call ray.shutdown() before."
+            )
+
+    def _is_connected_to(self, address: str, known: str) -> bool:
+        """Whether an address is another name of the one that is known."""
+        (host, _, port), (known_host, _, known_port) = (
+            one.rpartition(":") for one in (address, known)
+        )
+        if host.startswith("ray://"):
+            return bool(self.ray.util.client.ray.is_connected())
+        try:
+            found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+        except OSError:
+            return False
+        is_here = LOOPBACK in found and known_host == self.ray.util.get_node_ip_address()
+        return port == known_port and (known_host in found or is_here)
 
     def _start_here(self, processors: int, attempts: int = 3) -> None:
         """Start a cluster on loopback; a busy machine may need more than Ray's patience."""

@@ -24,6 +24,10 @@ class ClusterTasks:
     Args:
         cluster: Where, and by how many.
 
+    Attributes:
+        threads: Of each worker.
+        ray: The library, connected to the cluster; inside `with`.
+
     Example:
         >>> with ClusterTasks(Cluster(workers=2)) as tasks:  # doctest: +SKIP
         ...     prepare_parts("logs/", "prepared/", run=tasks)
@@ -32,11 +36,13 @@ class ClusterTasks:
     def __init__(self, cluster: Cluster) -> None:
         """Wait for `with` to start."""
         self._cluster = cluster
-        self._threads = cluster.threads or max(1, thread_count() // cluster.workers)
+        self.ray: Any = None
+        self.threads = cluster.threads or max(1, thread_count() // cluster.workers)
 
     def __enter__(self) -> Self:
         """Connect to the cluster, or start one."""
-        self._session = Session(self._cluster.address, self._cluster.workers * self._threads)
+        self._session = Session(self._cluster.address, self._cluster.workers * self.threads)
+        self.ray = self._session.ray
         return self
 
     def __exit__(
@@ -52,13 +58,13 @@ class ClusterTasks:
         self, title: str, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]
     ) -> Iterator[T]:
         """Do the work for each of the tasks; what came of them is in their order."""
-        ray = self._session.ray
-        remote = ray.remote(num_cpus=self._threads, max_retries=3)(_do)
+        ray = self.ray
+        remote = ray.remote(num_cpus=self.threads, max_retries=3)(do)
         ahead = _AHEAD * self._cluster.workers
         asked: list[Any] = []
         for done in range(len(tasks)):
             more = tasks[len(asked) : done + ahead]
-            asked += [remote.remote(work, self._threads, task) for task in more]
+            asked += [remote.remote(work, self.threads, task) for task in more]
             try:
                 yield ray.get(asked[done])
             except ray.exceptions.RayTaskError as problem:
@@ -67,6 +73,7 @@ class ClusterTasks:
             asked[done] = None  # the store may let go of it
 
 
-def _do(work: Callable[..., T], threads: int, task: tuple[Any, ...]) -> T:
+def do(work: Callable[..., T], threads: int, task: tuple[Any, ...]) -> T:
+    """Do some work, in a worker, with so many threads."""
     with use_threads(threads):
         return work(*task)

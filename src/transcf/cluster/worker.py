@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from transcf.cluster.crew import ClusterCrew
 from transcf.cluster.lines import Address, Exchange
 from transcf.cluster.post import Mailbox, Post
 from transcf.cluster.session import import_ray
+from transcf.kernels import unlocked
 from transcf.learning.crew import Crew, Divisible, Groups, OnDisk, Progress, SpreadSolver
 from transcf.storage.tensors import Arrays
 from transcf.threads import use_threads
@@ -27,6 +28,24 @@ def is_of_users(name: str) -> bool:
     All else is the same everywhere.
     """
     return name.startswith("user_vectors")
+
+
+def parts_to_keep(tensors: Arrays, users: slice, number: int, size: int) -> tuple[Arrays, Arrays]:
+    """Return what a worker answers for: its users, and as many rows of all else as any other.
+
+    Args:
+        tensors: Of the worker, or of everybody.
+        users: Where the rows of the worker's users are in them.
+        number: Of the worker.
+        size: Workers in all.
+    """
+    own, shared = Arrays(), Arrays()
+    for name, tensor in tensors.items():
+        if is_of_users(name):
+            own[name] = tensor[users]
+        else:
+            shared[name] = tensor[len(tensor) * number // size : len(tensor) * (number + 1) // size]
+    return own, shared
 
 
 @dataclass(frozen=True)
@@ -92,43 +111,64 @@ class Worker:
         peers = self._exchange.call(share.number, addresses)
         self._post = Post(share.number, self._mailbox, peers)
         self._crew = ClusterCrew(self._post, share.shares)
-        problem = share.problem.read() if isinstance(share.problem, OnDisk) else share.problem
+        given = share.problem, share.outline
+        problem, outline = (
+            part.read() if isinstance(part, OnDisk) else _for_kernels(part) for part in given
+        )
         self._solver: Trainable = share.solver(
-            problem, share.settings, outline=share.outline, crew=self._crew
+            problem, share.settings, outline=outline, crew=self._crew
         )
 
-    def load(self, users: Arrays, others: Arrays) -> None:
-        """Go on from these tensors, which Ray gives as they are in its store: read-only."""
-        self._solver.load_tensors(users | others)
+    def load(self, users: Arrays, *shared: Arrays) -> None:
+        """Go on from these tensors, which Ray gives as they are in its store: read-only.
+
+        Args:
+            users: Of the own users.
+            *shared: What everybody has, in parts.
+        """
+        self._solver.load_tensors(users | put_together(shared))
 
     def run_epoch(self, number: int) -> tuple[Done, Arrays, Arrays]:
         """Train one epoch together with the others.
 
         Returns:
-            What there is to say of it, the tensors of the own users, and what everybody has: the
-            first worker answers for all.
+            What there is to say of it, and what to keep of it: see `parts_to_keep`.
         """
-        started, waited, sent = time.perf_counter(), self._post.waited, self._post.sent_bytes
+        post = self._post
+        started, waited, sent = time.perf_counter(), post.waited, post.sent_bytes
         stats = self._solver.run_epoch(number)
-        tensors = self._solver.tensors()
-        users = {name: tensor for name, tensor in tensors.items() if is_of_users(name)}
-        others = {name: tensor for name, tensor in tensors.items() if name not in users}
-        if self._post.number:
-            others = {}
-        is_finite = all(np.isfinite(tensor).all() for tensor in (users | others).values())
+        users, shared = parts_to_keep(self._solver.tensors(), slice(None), post.number, post.size)
+        is_finite = all(np.isfinite(tensor).all() for tensor in (users | shared).values())
         done = Done(
             stats.loss if is_finite else float("nan"),
             stats.samples,
             time.perf_counter() - started,
-            self._post.waited - waited,
-            self._post.sent_bytes - sent,
+            post.waited - waited,
+            post.sent_bytes - sent,
         )
-        return done, users, others
+        return done, users, shared
 
     def progress(self) -> Progress:
         """Say how far the epoch is; asked while it goes on."""
         return self._crew.progress
 
-    def write(self, path: Path, tensors: Arrays) -> PartFile:
+    def write(self, path: Path, users: Arrays, shared: Arrays) -> PartFile:
         """Write a part of a checkpoint."""
-        return write_part(path, tensors)
+        return write_part(path, users | shared)
+
+
+def _for_kernels(thing: Any) -> Any:
+    """Unlock the arrays of something made of parts, which Ray gives as they are in its store."""
+    if isinstance(thing, np.ndarray):
+        return unlocked(thing)
+    if isinstance(thing, tuple):
+        return tuple(map(_for_kernels, thing))
+    if is_dataclass(thing) and not isinstance(thing, type):
+        parts = {part.name: _for_kernels(getattr(thing, part.name)) for part in fields(thing)}
+        return replace(thing, **parts)
+    return thing
+
+
+def put_together(parts: Sequence[Arrays]) -> Arrays:
+    """Undo a division by rows."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

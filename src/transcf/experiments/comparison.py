@@ -22,6 +22,7 @@ from transcf.evaluation.results import number_repeats
 from transcf.evaluation.significance import LEVEL
 from transcf.experiments.contenders import Contender, ModelSpec
 from transcf.experiments.course import Course, OnProgress
+from transcf.experiments.helpers import Helpers, helped_with
 from transcf.experiments.judging import Judging
 from transcf.experiments.report import table_of
 from transcf.experiments.runs import TIMED_BASELINE, Run
@@ -136,6 +137,7 @@ def compare(
     dataset: str | None = None,
     on_progress: OnProgress | None = None,
     store: str | Path | None = None,
+    cluster: Helpers | None = None,
 ) -> Comparison:
     """Fit and judge several models on one split, and test their differences.
 
@@ -169,6 +171,8 @@ def compare(
             terminal.
         store: Folder of stored runs: what was run before by the same rules is taken from there,
             and what is run now is kept there; None runs everything and keeps nothing.
+        cluster: Whose workers run some of the fits, `transcf.cluster.Cluster(workers=4)`; the
+            figures do not depend on it. All of them have to reach the folder of the store.
 
     Raises:
         ParameterError: A model, a parameter or a rule of judging is none; before any fit.
@@ -197,7 +201,8 @@ def compare(
     numbers = range(seed, seed + seeds)
     kept = None if store is None else Store(store)
     course = Course(split, judging, numbers, on_progress, store=kept, dataset=name)
-    return compare_models(name, contenders, course, metric)
+    with helped_with(contenders, course, cluster):
+        return compare_models(name, contenders, course, metric)
 
 
 def contenders_of(

@@ -94,6 +94,10 @@ class Store:
                 f"{folder} is a file, and stored runs need a folder: name another."
             )
 
+    def absolute(self) -> Store:
+        """Return it by a name that means the same in every working folder."""
+        return Store(self.folder.resolve())
+
     def find(self, cell: Cell) -> Result | None:
         """Return what came of a cell, None if it was not run; a damaged entry counts as not run."""
         if not (self._place(cell.key) / _HEAD).exists():

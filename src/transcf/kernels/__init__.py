@@ -70,6 +70,23 @@ def watch_source(module: str) -> None:
         _keeper.watch(Source(module, Path(path)))
 
 
+def unlocked(array: Array) -> Array:
+    """The same memory as an array that may be written to, which nobody does.
+
+    Kernels are compiled anew for arrays that they may not write to, such as those of Ray's store.
+    """
+    return array if array.flags.writeable else np.asarray(_Unlocked(array))
+
+
+class _Unlocked:
+    """Says of an array, which it keeps, that it may be written to."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+        about = array.__array_interface__
+        self.__array_interface__ = about | {"data": (about["data"][0], False)}
+
+
 def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     """An array of zeros that starts on a cache line, so that vector loads never straddle two."""
     line, size = 64, int(np.prod(shape)) * np.dtype(dtype).itemsize

@@ -349,6 +349,8 @@ def _give_back(kernel: Kernel, work: Work, pairs: Array, begin: int, start: int)
             share += kernel.past[i - here] * work.rest[start + i]
         for i in range(size):
             pairs[k, i] *= work.heights[start + i]
+        # Apart from what is written: else where memory lies decides in which order it is added up.
+        for i in range(size):
             offset += pairs[k, i]
         work.shares[begin + k] += share
         work.others[begin + k] += offset

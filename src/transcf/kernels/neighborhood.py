@@ -70,63 +70,78 @@ def prefetch_row(array: Array, start: int, length: int) -> None:
         prefetch(array, start + k)
 
 
-def average_items(
-    users: Array, items: Array, dim: int, indptr: Array, places: Array, user_share: Array
-) -> None:
+class Dealt(NamedTuple):
+    """Items by user, and where they have been dealt to.
+
+    Attributes:
+        indptr: where the items of users start, (n_users + 1,) int64.
+        indices: their rows, (nnz,) int32.
+        places: of all items in dealt order, (n_items,) int32.
+    """
+
+    indptr: Array
+    indices: Array
+    places: Array
+
+
+@inlined
+def _place(dealt: Dealt, position: int) -> int:
+    """The place of an interaction's item; behind the last there is the last."""
+    return dealt.places[dealt.indices[min(position, len(dealt.indices) - 1)]]
+
+
+def average_items(users: Array, items: Array, dim: int, dealt: Dealt, user_share: Array) -> None:
     """q_u = mean of b_i over the items i of u.
 
     Args:
         users: packed user rows, flat, out.
         items: packed item rows in dealt order, flat.
         dim: length of one vector, a multiple of `LANES`.
-        indptr: items by user, CSR, (n_users + 1,) int64.
-        places: the dealt place of every interaction's item, (nnz,) int32.
+        dealt: items by user.
         user_share: 1 / |N_u|, (n_users,).
     """
-    work = partial(_average_items, users, items, dim, indptr, places, user_share)
-    _share_rows(indptr, work)
+    work = partial(_average_items, users, items, dim, dealt, user_share)
+    _share_rows(dealt.indptr, work)
 
 
 @compiled
 def _average_items(
-    users: Array, items: Array, dim: int, indptr: Array, places: Array, user_share: Array,
-    first: int, end: int,
-) -> None:  # fmt: skip
+    users: Array, items: Array, dim: int, dealt: Dealt, user_share: Array, first: int, end: int
+) -> None:
     """The users first..end-1 of `average_items`."""
-    last = len(places) - 1
+    indptr = dealt.indptr
     for user in range(first, end):
         q = 2 * dim * user + dim
         clear(users, q, dim)
         for position in range(indptr[user], indptr[user + 1]):
-            prefetch_row(items, 3 * dim * places[min(position + AHEAD, last)], dim)
-            add_scaled(users, q, items, 3 * dim * places[position], dim, user_share[user])
+            prefetch_row(items, 3 * dim * _place(dealt, position + AHEAD), dim)
+            add_scaled(users, q, items, 3 * dim * _place(dealt, position), dim, user_share[user])
 
 
 def push_to_users(
-    users: Array, items: Array, dim: int, indptr: Array, places: Array, item_share: Array,
-    power: int,
-) -> None:  # fmt: skip
+    users: Array, items: Array, dim: int, dealt: Dealt, item_share: Array, power: int
+) -> None:
     """a_u -= sum of m_i / |N_i| over the items i of u: the way back through n_i; a_u is bounded.
 
     Args: as `average_items`, item_share: 1 / |N_i| in dealt order, (n_active,), and power: as in
         `bring_into_ball`.
     """
-    work = partial(_push_to_users, users, items, dim, indptr, places, item_share, power)
-    _share_rows(indptr, work)
+    work = partial(_push_to_users, users, items, dim, dealt, item_share, power)
+    _share_rows(dealt.indptr, work)
 
 
 @compiled
 def _push_to_users(
-    users: Array, items: Array, dim: int, indptr: Array, places: Array, item_share: Array,
-    power: int, first: int, end: int,
+    users: Array, items: Array, dim: int, dealt: Dealt, item_share: Array, power: int,
+    first: int, end: int,
 ) -> None:  # fmt: skip
     """The users first..end-1 of `push_to_users`."""
-    last = len(places) - 1
+    indptr = dealt.indptr
     for user in range(first, end):
         a = 2 * dim * user
         for position in range(indptr[user], indptr[user + 1]):
-            prefetch_row(items, (3 * places[min(position + AHEAD, last)] + 2) * dim, dim)
-            place = places[position]
+            prefetch_row(items, (3 * _place(dealt, position + AHEAD) + 2) * dim, dim)
+            place = _place(dealt, position)
             add_scaled(users, a, items, (3 * place + 2) * dim, dim, -item_share[place])
         bring_into_ball(users, a, dim, power)
 

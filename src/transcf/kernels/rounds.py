@@ -19,6 +19,8 @@ from .sampling import TRAINING, Draws, Strata, Visit, draw_negative
 from .tickets import NONE, PATIENCE, add_to, look_at, share_tickets
 
 Extra = TypeVar("Extra")
+#: As many as there are.
+ALL = -1
 
 
 class PackedRows(NamedTuple, Generic[Extra]):
@@ -37,7 +39,8 @@ class PackedRows(NamedTuple, Generic[Extra]):
 class Rounds(NamedTuple):
     """Which rounds of which epoch, from `begin` to before `end`; `seed` is the run's.
 
-    Where a process has some of the groups only, `first_group` is how many come before them.
+    Where a process has some of the groups only, `first_group` is how many come before them. Of a
+    single round, it can run the groups `low` to before `high` of its own, the others later.
     """
 
     seed: int
@@ -45,6 +48,8 @@ class Rounds(NamedTuple):
     begin: int
     end: int
     first_group: int = 0
+    low: int = 0
+    high: int = ALL
 
 
 class Nearest(NamedTuple):
@@ -171,9 +176,11 @@ def run_rounds(
         totals: out, (loss, hits, triples) per stratum, (n_groups * n_blocks, 3) float64.
     """
     n_groups = len(strata.groups) - 1
+    if rounds.high == ALL:
+        rounds = rounds._replace(high=n_groups)
     counters = np.zeros(1 + n_groups, np.int64)
     work = partial(_take_part, rates, rows, dim, strata, user_samples, rounds, totals, counters)
-    share_tickets(work, most=n_groups)
+    share_tickets(work, most=rounds.high - rounds.low)
 
 
 @inlined
@@ -200,10 +207,11 @@ def _take_part(
     `counters` hold the next ticket, and how many of the rounds each group has done.
     """
     n_groups, n_blocks = len(strata.groups) - 1, len(strata.starts) - 1
+    at_once = rounds.high - rounds.low
     if ticket == NONE:
         ticket = add_to(counters, 0, 1)
-    while ticket < (rounds.end - rounds.begin) * n_groups:
-        r, g = ticket // n_groups, ticket % n_groups
+    while ticket < (rounds.end - rounds.begin) * at_once:
+        r, g = ticket // at_once, rounds.low + ticket % at_once
         looks = 0
         while not _may_start(counters, r, g, n_groups, n_blocks):
             looks += 1

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from transcf.kernels import Array
+from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import average_users, clear_means
 from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
@@ -59,7 +59,8 @@ class SpreadSolver(Protocol):
     """A class of solvers of which several processes can each train some groups of users.
 
     Tensors whose names begin with `user_vectors` have a row for each user of the process; all
-    others are the same everywhere.
+    others are the same everywhere. With a crew, a solver waits for `load_tensors` instead of
+    drawing first vectors, and may change what `tensors` has returned in its next epoch.
     """
 
     def __call__(
@@ -123,6 +124,14 @@ class Crew:
         """Return what every process has, in the order of their groups; what it has is sent."""
         return [own]
 
+    def gather(self, parts: Sequence[Sequence[Array]]) -> None:
+        """Let every process have the parts of all.
+
+        Args:
+            parts: For each process arrays of one type, contiguous: those of this one are sent,
+                those of others filled in.
+        """
+
     def all_of(self, own: Array) -> tuple[Array, slice]:
         """Put together what every process has, in the order of their groups.
 
@@ -132,9 +141,13 @@ class Crew:
         Returns:
             All of it, and where the own rows are in it.
         """
+        if self.size == 1:
+            return own, slice(0, len(own))
         parts = self.from_all(own)
         begin = sum(map(len, parts[: self.number]))
-        return own if self.size == 1 else np.concatenate(parts), slice(begin, begin + len(own))
+        whole = aligned_zeros((sum(map(len, parts)), *own.shape[1:]), own.dtype)
+        np.concatenate(parts, out=whole)
+        return whole, slice(begin, begin + len(own))
 
 
 def sums_of(totals: Array) -> tuple[float, int]:

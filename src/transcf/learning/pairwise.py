@@ -53,14 +53,10 @@ class PairwiseSolver(ABC, Generic[S]):
         outline: Outline | None = None,
         crew: Crew | None = None,
     ) -> None:
-        """Make room, and draw the first vectors."""
+        """Make room, and draw the first vectors, unless a crew is going to be given some."""
         self._problem, self._settings = problem, settings
         self._outline, self._crew = outline or self.outline(problem, settings), crew or Crew()
-        shape = (problem.n_users, problem.n_items)
-        generator = np.random.default_rng(settings.random_state)
-        users, items = first_vectors(shape, settings.dim, settings.init_scale, generator, dtype)
-        bias = np.zeros(problem.n_items, dtype)
-        self._tensors = {"user_vectors": users, "item_vectors": items, "item_bias": bias}
+        self._tensors = _first_tensors(problem, settings, dtype) if crew is None else {}
         sizes = np.maximum(1, np.diff(problem.user_indptr))
         self._samples_per_item = (self._outline.samples / sizes).astype(np.float32)
         self._dim = padded_width(settings.dim)
@@ -146,3 +142,14 @@ class PairwiseSolver(ABC, Generic[S]):
         items, bias = self._tensors["item_vectors"].copy(), self._tensors["item_bias"].copy()
         items[order], bias[order] = trained, self._rows.bias
         self._tensors = {"user_vectors": users, "item_vectors": items, "item_bias": bias}
+
+
+def _first_tensors(
+    problem: Problem, settings: TripleSettings, dtype: type[np.floating[Any]]
+) -> Arrays:
+    """Draw vectors, as `PairwiseSolver.tensors` returns them."""
+    shape = (problem.n_users, problem.n_items)
+    generator = np.random.default_rng(settings.random_state)
+    users, items = first_vectors(shape, settings.dim, settings.init_scale, generator, dtype)
+    bias = np.zeros(problem.n_items, dtype)
+    return {"user_vectors": users, "item_vectors": items, "item_bias": bias}

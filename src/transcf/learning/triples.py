@@ -178,13 +178,17 @@ class Dealer:
         self._problem = problem
         n_active, n_blocks = len(problem.active_items), outline.n_blocks
         nnz = len(problem.user_indices)
+        starts = np.arange(n_blocks + 1) * n_active // n_blocks
+        # An entry for every interaction: the smaller the type, the less memory passes by.
+        entry = np.int32 if nnz < 2**31 else np.int64
+        slot = np.uint16 if np.diff(starts).max() < 2**16 else np.int32
         self.strata = Strata(
             groups=outline.groups,
-            starts=np.arange(n_blocks + 1) * n_active // n_blocks,
+            starts=starts,
             visits=np.zeros(outline.n_groups * n_blocks + 1, np.int64),
             visitor=np.zeros(nnz + 1, np.int32),
-            first=np.zeros(nnz + 1, np.int64),
-            slots=np.zeros(nnz, np.int32),
+            first=np.zeros(nnz + 1, entry),
+            slots=np.zeros(nnz, slot),
             shares=np.zeros(len(problem.weights), np.float32),
         )
 

@@ -85,6 +85,7 @@ class Search:
         self.usual = {name: usual[name] for name in self.space}
         self.history: list[Tried] = []
         self._pending: list[Mapping[str, Any]] = []
+        self._forgotten: list[dict[str, Any]] = []
         self._seed, self._stream = seed, stream
         self._known = set[str]()
         listed = self.budget.sampler == "grid"
@@ -119,11 +120,16 @@ class Search:
         self.history.append(tried)
 
     def forget(self, setting: Mapping[str, Any]) -> None:
-        """Let a setting be proposed again whose trial was interrupted."""
+        """Propose a setting again whose trial was interrupted, before all others."""
         self._pending.remove(setting)
         self._known.discard(self._key(setting))
+        self._forgotten.append(dict(setting))
 
     def _next(self) -> dict[str, Any] | None:
+        while self._forgotten:
+            setting = self._forgotten.pop(0)
+            if self._key(setting) not in self._known:  # somebody else may have tried it
+                return setting
         if not self._stream and self._key({}) not in self._known:
             return {}
         for attempt in range(_ATTEMPTS) if self._propose is not None else ():

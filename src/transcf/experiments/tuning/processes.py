@@ -1,4 +1,4 @@
-"""Trials in a process of their own, with threads of their own."""
+"""Processes of this machine that run trials, with threads of their own."""
 
 from __future__ import annotations
 
@@ -6,21 +6,34 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from transcf.errors import ParameterError
-from transcf.experiments.tuning.bench import Bench, IsBehind
-from transcf.tuning.search import Tried
+from transcf.experiments.tuning.bench import Bench
+from transcf.experiments.tuning.partners import LostPartnerError, Message
+from transcf.threads import thread_count
 
 #: What libraries read when they start.
 _LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
+@contextmanager
+def started(bench: Bench, jobs: int) -> Iterator[list[Worker]]:
+    """Have so many processes for the trials of a bench, each with its share of the threads."""
+    threads = max(1, thread_count() // jobs)
+    with TemporaryDirectory(prefix="transcf-tune-") as folder, ExitStack() as stack:
+        split = bench.split.save(Path(folder) / "split")
+        yield [stack.enter_context(closing(Worker(split, bench, threads))) for _ in range(jobs)]
+
+
 class Worker:
     """A process that runs one trial at a time; `close` ends it, and so does our own end.
+
+    A trial whose process is killed has failed: here, that is mostly for want of memory.
 
     Args:
         folder: Where the split is saved.
@@ -28,36 +41,33 @@ class Worker:
         threads: How many it may use for everything.
     """
 
+    attempts = 1
+
     def __init__(self, folder: Path, bench: Bench, threads: int) -> None:
         """Keep what it takes to start; the first trial does."""
-        store = "" if bench.store is None else str(bench.store.folder.absolute())
+        store = "" if bench.store is None else str(bench.store.absolute().folder)
         task = json.dumps(asdict(bench.task))
         self._words = [str(folder), task, store, bench.dataset, str(threads)]
         self._environment = {**os.environ, **dict.fromkeys(_LIMITS, str(threads))}
         self._process: subprocess.Popen[str] | None = None
 
-    def run(self, setting: Mapping[str, Any], is_behind: IsBehind | None = None) -> Tried:
-        """Run a trial, as `Bench.run` does; one whose process is killed has failed.
+    def ask(self, message: Any) -> Message:
+        """Write a line, and read one.
 
         Raises:
-            ParameterError: The setting is none, or the model cannot be fitted here at all.
-            RuntimeError: The process ended with an error, which it has printed.
+            LostPartnerError: The process was killed.
+            RuntimeError: It ended with an error, which it has printed.
         """
         process = self._started()
-        self._say(process, dict(setting))
+        self._say(process, message)
         assert process.stdout is not None
-        for line in process.stdout:
-            message = json.loads(line)
-            if "refused" in message:
-                raise ParameterError(message["refused"])
-            curve = {int(epoch): figure for epoch, figure in message["curve"]}
-            if "state" in message:
-                return Tried(**{**message, "curve": curve})
-            self._say(process, is_behind is not None and is_behind(curve))
+        if line := process.stdout.readline():
+            answer: Message = json.loads(line)
+            return answer
         code, self._process = process.wait(), None
         if code > 0:
             raise RuntimeError(f"A process that ran a trial ended with {code}.")
-        return Tried(setting, "failed", reason=f"its process was killed (signal {-code}).")
+        raise LostPartnerError(f"its process was killed (signal {-code}).")
 
     def close(self) -> None:
         """End the process, whatever it is doing."""

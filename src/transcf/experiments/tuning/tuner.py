@@ -6,25 +6,24 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from transcf import __version__
 from transcf.data.sources import as_split, usual_protocol
-from transcf.data.split import Split
 from transcf.errors import MissingExtraError, ParameterError, shown
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.store import Store
-from transcf.experiments.tuning.bench import Bench, Task
-from transcf.experiments.tuning.processes import Worker
+from transcf.experiments.tuning.bench import Bench, IsBehind, Task
+from transcf.experiments.tuning.partners import NoPartnerError, Partner, Partners, run_with
+from transcf.experiments.tuning.processes import started
 from transcf.experiments.tuning.result import Tuning
 from transcf.models.registry import canonical_name
-from transcf.threads import thread_count
 from transcf.tuning.budgets import Budget
 from transcf.tuning.pruning import is_behind
 from transcf.tuning.search import Search, Tried
@@ -32,6 +31,8 @@ from transcf.tuning.search import Search, Tried
 if TYPE_CHECKING:
     from transcf.experiments.tuning.record import Record
 
+#: How often to look whether somebody wants it to end, while others work.
+_LOOK_SECONDS = 0.5
 #: Called with what is known so far, before the first trial and after each.
 OnTrial: TypeAlias = Callable[[Tuning], None]
 
@@ -49,6 +50,7 @@ def tune(
     start: Mapping[str, Any] | None = None,
     seed: int = 0,
     jobs: int = 1,
+    cluster: Partners | None = None,
     minutes: float | None = None,
     prune: bool = True,
     storage: str | Path | None = None,
@@ -76,6 +78,9 @@ def tune(
         seed: Of the models, the sampler and the split; a trial is run with one seed.
         jobs: Trials side by side, each in a process with its share of the threads. What a trial
             finds does not depend on it; which ones are tried does, since TPE knows less by then.
+        cluster: Whose workers run trials side by side instead, such as
+            `transcf.cluster.Cluster(workers=4)`; the same holds there. They are given the data, and
+            this process alone writes to `storage`.
         minutes: After so many no trial is started any more.
         prune: Whether to give up trials that are behind half of the others after as many epochs.
         storage: Database of what was tried: a SQLite file or a URL; None keeps no record. What is
@@ -99,6 +104,8 @@ def tune(
         (100.0, [300.0, 3.0, 10.0, 30.0, 100.0, 300.0])
     """
     _check_numbers(jobs, minutes)
+    if cluster is not None and jobs > 1:
+        raise ParameterError(f"jobs={jobs} and cluster contradict each other: give one of them.")
     budget = Budget(trials, sampler, space)
     fixed = {**(start or {}), **(params or {})}
     task = Task(canonical_name(model), fixed, metric or validation_metric(protocol), protocol, seed)
@@ -122,7 +129,7 @@ def tune(
             study, str(storage or ""),
         )  # fmt: skip
         loop = _Loop(search, record, known, prune, minutes, on_trial)
-        interrupted = loop.run(bench, jobs)
+        interrupted = loop.run(bench, jobs, cluster)
     return replace(known, trials=tuple(search.history), is_interrupted=interrupted)
 
 
@@ -143,38 +150,38 @@ class _Loop:
         self._end = None if minutes is None else time.monotonic() + 60 * minutes
         self._lock, self._is_over = threading.Lock(), False
 
-    def run(self, bench: Bench, jobs: int) -> bool:
+    def run(self, bench: Bench, jobs: int, cluster: Partners | None) -> bool:
         """Run trials until nothing is left to do; returns whether somebody ended it."""
         self._catch_up()
         self._tell(self._known)
         try:
-            if jobs == 1:
-                self._work(bench)
-            else:
-                self._work_together(bench, jobs)
+            if cluster is not None:
+                with cluster.trying(bench) as workers:
+                    self._work_together(workers)
+            elif jobs > 1:
+                with started(bench, jobs) as processes:
+                    self._work_together(processes)
+            self._work(bench.run)  # what others have left, if there are any
         except KeyboardInterrupt:
             return True
         return False
 
-    def _work_together(self, bench: Bench, jobs: int) -> None:
-        threads = max(1, thread_count() // jobs)
-        with _saved(bench.split) as folder, ExitStack() as stack:
-            workers = [
-                stack.enter_context(closing(Worker(folder, bench, threads))) for _ in range(jobs)
-            ]
-            pool = stack.enter_context(ThreadPoolExecutor(jobs))
-            done = [pool.submit(self._work, worker) for worker in workers]
+    def _work_together(self, partners: Sequence[Partner]) -> None:
+        with ThreadPoolExecutor(len(partners) or 1) as pool:
+            done = list[Future[None]]()
             try:
-                wait(done, return_when=FIRST_EXCEPTION)
+                done += [pool.submit(self._work, partial(run_with, one)) for one in partners]
+                _wait_for(done)
             finally:  # an error of one, or Ctrl-C: the others need not finish
-                self._is_over = True
-                if not all(one.done() and one.exception() is None for one in done):
-                    for worker in workers:
-                        worker.close()
+                finished = [one for one in done if one.done() and one.exception() is None]
+                if len(finished) < len(partners):
+                    self._is_over = True
+                    for partner in partners:
+                        partner.close()
             for one in done:
                 one.result()
 
-    def _work(self, runner: Bench | Worker) -> None:
+    def _work(self, run: Callable[[Mapping[str, Any], IsBehind | None], Tried]) -> None:
         while not self._is_over and (self._end is None or time.monotonic() < self._end):
             with self._lock:
                 self._catch_up()
@@ -182,10 +189,12 @@ class _Loop:
             if setting is None:
                 return
             try:
-                tried = runner.run(setting, self._is_behind if self._prune else None)
-            except BaseException:
+                tried = run(setting, self._is_behind if self._prune else None)
+            except BaseException as problem:
                 with self._lock:
                     self._search.forget(setting)
+                if isinstance(problem, NoPartnerError):
+                    return  # others do it
                 raise
             if not self._is_over:
                 self._note(tried)
@@ -207,11 +216,11 @@ class _Loop:
             return is_behind(curve, self._search.history)
 
 
-@contextmanager
-def _saved(split: Split) -> Iterator[Path]:
-    """Write a split where other processes find it, for a while."""
-    with TemporaryDirectory(prefix="transcf-tune-") as folder:
-        yield split.save(Path(folder) / "split")
+def _wait_for(futures: Sequence[Future[None]]) -> None:
+    """Wait until all are done, or one has failed; a thread that never wakes misses Ctrl-C."""
+    waiting: Iterable[Future[None]] = futures
+    while waiting and not any(one.done() and one.exception() for one in futures):
+        _, waiting = wait(futures, timeout=_LOOK_SECONDS, return_when=FIRST_EXCEPTION)
 
 
 def _record(storage: str, study: str, about: Mapping[str, Any]) -> Record:

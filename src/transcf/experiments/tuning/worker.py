@@ -1,8 +1,7 @@
 """A process that runs trials for another one; its words are data, task, store and threads.
 
-It reads a setting from each line of standard input and answers with lines of JSON: the curve after
-every validated epoch, to which the other side says whether to go on, and at the end the trial. It
-ends when the other side does, even in the middle of a fit.
+It reads what the other side says from standard input and answers in lines of JSON, as `partners`
+has it. It ends when the other side does, even in the middle of a fit.
 """
 
 from __future__ import annotations
@@ -11,16 +10,12 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Mapping
-from dataclasses import asdict
 from queue import SimpleQueue
-from typing import Any, TextIO
 
 from transcf.data.split import Split
-from transcf.errors import MissingExtraError, ParameterError
 from transcf.experiments.store import Store
 from transcf.experiments.tuning.bench import Bench, Task
-from transcf.threads import use_threads
+from transcf.experiments.tuning.partners import Message, serve
 
 
 def main(folder: str, task: str, store: str, dataset: str, threads: str) -> None:
@@ -31,19 +26,11 @@ def main(folder: str, task: str, store: str, dataset: str, threads: str) -> None
     lines = SimpleQueue[str]()
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
 
-    def is_behind(curve: Mapping[int, float]) -> bool:
-        _say(answers, {"curve": list(curve.items())})
-        return bool(json.loads(lines.get()))
+    def say(message: Message) -> None:
+        answers.write(json.dumps(message) + "\n")
+        answers.flush()
 
-    with use_threads(int(threads)):
-        while True:
-            setting = json.loads(lines.get())
-            try:
-                tried = bench.run(setting, is_behind)
-            except (ParameterError, MissingExtraError) as error:
-                _say(answers, {"refused": str(error)})
-                continue
-            _say(answers, asdict(tried) | {"curve": list(tried.curve.items())})
+    serve(bench, int(threads), lambda: json.loads(lines.get()), say)
 
 
 def _listen(lines: SimpleQueue[str]) -> None:
@@ -51,11 +38,6 @@ def _listen(lines: SimpleQueue[str]) -> None:
     for line in sys.stdin:
         lines.put(line)
     os._exit(0)
-
-
-def _say(answers: TextIO, message: dict[str, Any]) -> None:
-    answers.write(json.dumps(message) + "\n")
-    answers.flush()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.neighborhood import average_items, push_to_users
+from transcf.kernels.neighborhood import Dealt, average_items, push_to_users
 from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
@@ -26,6 +26,9 @@ from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.parameters import BOUND_POWERS, Parameters, Solver, bound, stats_of
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.training.trainable import EpochStats
+
+#: Items that are copied out at once.
+_ROWS = 4096
 
 
 class FastSolver(Solver):
@@ -41,7 +44,7 @@ class FastSolver(Solver):
         crew: Crew | None = None,
     ) -> None:
         """Make room; `outline` and `crew` are given where a process has some of the users only."""
-        super().__init__(problem, settings)
+        super().__init__(problem, settings, drawn=crew is None)
         self._mixing = mixing or Mixing(np.ones(problem.n_users), np.ones(problem.n_items))
         self._dim = padded_width(settings.dim)
         self._outline = outline or self.outline(problem, settings)
@@ -76,7 +79,7 @@ class FastSolver(Solver):
         places[order] = np.arange(len(order), dtype=np.int32)
         rows = self._pack(parameters, order)
         mixed = MixedRows(self._mixing, self._dim, order, places, rows.users.dtype)
-        totals = self._train(rows, order, places[self.problem.user_indices], mixed, number)
+        totals = self._train(rows, order, places, mixed, number)
         return self._unpack(rows, parameters, order, totals)
 
     def _pack(self, parameters: Parameters, order: Array) -> PackedRows[TranslationExtra]:
@@ -112,6 +115,7 @@ class FastSolver(Solver):
     ) -> Array:
         """Run all rounds, renewing the neighbourhoods in between; returns everybody's totals."""
         problem, settings, dim, strata = self.problem, self.settings, self._dim, self._strata
+        items = Dealt(problem.user_indptr, problem.user_indices, places)
         dtype = rows.users.dtype
         rates = self._rates(dtype, number)
         user_share, item_share = (
@@ -129,15 +133,13 @@ class FastSolver(Solver):
             run_rounds(rates, rows, dim, strata, user_samples, some, totals)
 
         for begin, end in pairwise(cuts.tolist()):
-            average_items(rows.users, rows.items, dim, problem.user_indptr, places, user_share)
+            average_items(rows.users, rows.items, dim, items, user_share)
             self._crew.average_users(rows, dim, strata, item_share)
             mixed.renew(rows)
             rounds = Rounds(settings.random_state, number, begin, end, self._outline.first_group)
             self._crew.run_rounds(run, rows, strata, rounds)
             mixed.push(rows)
-            push_to_users(
-                rows.users, rows.items, dim, problem.user_indptr, places, item_share, rates.bound
-            )
+            push_to_users(rows.users, rows.items, dim, items, item_share, rates.bound)
         return self._crew.all_of(totals)[0]
 
     def _rates(self, dtype: np.dtype[np.floating], epoch: int) -> Rates:
@@ -165,11 +167,13 @@ class FastSolver(Solver):
         dim = self.settings.dim
         users = np.empty_like(before.users)
         copy_rows(users, rows.users.reshape(-1, 2, self._dim)[:, 0, :dim])
-        trained = rows.items.reshape(-1, 3, self._dim)[:, 0, :dim].copy()
-        finite = bool(np.isfinite(rows.bias).all())
-        for matrix in (users, trained):
-            finite &= bound(matrix, self.settings.bound)
+        finite = bound(users, self.settings.bound) and bool(np.isfinite(rows.bias).all())
         items, bias = before.items.copy(), before.item_bias.copy()
-        items[order], bias[order] = trained, rows.bias
+        trained = rows.items.reshape(-1, 3, self._dim)[:, 0, :dim]
+        for first in range(0, len(order), _ROWS):  # a copy of all would take room
+            some = trained[first : first + _ROWS].copy()
+            finite &= bound(some, self.settings.bound)
+            items[order[first : first + _ROWS]] = some
+        bias[order] = rows.bias
         loss, triples = sums_of(totals)
         return Parameters(users, items, bias), stats_of(loss, triples, finite)

@@ -70,12 +70,14 @@ class Solver(ABC):
     Args:
         problem: What to learn from.
         settings: The model's.
+        drawn: Whether to begin with vectors of its own; else it is given some before it trains.
     """
 
-    def __init__(self, problem: Problem, settings: TransCFSettings) -> None:
+    def __init__(self, problem: Problem, settings: TransCFSettings, drawn: bool = True) -> None:
         """Draw the first vectors."""
         self.problem, self.settings = problem, settings
-        self._parameters = first_parameters(problem, settings)
+        if drawn:
+            self._parameters = first_parameters(problem, settings)
 
     @abstractmethod
     def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:

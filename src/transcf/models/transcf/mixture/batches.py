@@ -137,12 +137,7 @@ class Dealer:
         self._chances = chances(counts[active], self.n_drawn, power)
         stand_for = np.zeros(len(counts), np.float32)
         stand_for[active] = -np.log(self._chances)
-        # Kernels are compiled anew for what they may not write to.
-        indptr, items, weights = (
-            np.require(array, requirements="W")
-            for array in (histories.indptr, histories.items, events.weights)
-        )
-        self.log = Log(indptr, items, weights, active, stand_for)
+        self.log = Log(histories.indptr, histories.items, events.weights, active, stand_for)
         users = np.flatnonzero(histories.counts > 1).astype(np.int32)
         self._lengths, self._n_batches = histories.counts, shards.n_batches
         self._shards = np.split(users, np.searchsorted(users, shards.groups[1:-1]))

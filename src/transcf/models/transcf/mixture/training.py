@@ -15,7 +15,7 @@ from transcf.kernels.beneath import NO_LAYER
 from transcf.kernels.mixture import Kernel, Points
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
-from transcf.kernels.rows import padded, padded_width, unpadded
+from transcf.kernels.rows import padded, padded_width
 from transcf.learning import Arrays
 from transcf.learning.beneath import Beneath
 from transcf.learning.crew import Crew
@@ -108,17 +108,19 @@ class MixtureTraining:
 
     def tensors(self) -> Arrays:
         """Return vectors, biases, Adam's running means and the number of steps."""
-        found: Arrays = {"steps": self._steps.copy()}
+        found: Arrays = {"steps": self._steps}
         users, items, history, bias = self._points
         vectors = {"user_vectors": users, "item_vectors": items}
         if not self._settings.tied:
             vectors["history_vectors"] = history
         for part, values in zip(_PARTS, bias, strict=True):
-            found[f"item_bias{part}"] = values.copy()
+            found[f"item_bias{part}"] = values
         for name, moving in vectors.items():
             for part, values in zip(_PARTS, moving, strict=True):
-                found[name + part] = unpadded(values.reshape(-1), self._width, self._settings.dim)
-        return found
+                found[name + part] = values[:, : self._settings.dim]
+        # A worker's are in Ray's store before they are changed: copies of all would take room.
+        keep = np.copy if self._crew.size == 1 else np.ascontiguousarray
+        return {name: keep(array) for name, array in found.items()}
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Put back what `tensors` returned."""
