@@ -8,10 +8,12 @@ An epoch of BPR with W workers of one thread each on P cores takes
     + rounds * h                                            a block arrives, every round
     + bytes * b * max(1, W / P)                             blocks that travel, and all at the end
     + state * s * max(1, W / P)                             what is learned, kept in Ray's store
+    + c                                                     an epoch of next to nothing
 
-where t (a triple), h (a small message), b (a byte between workers) and s (a byte into Ray's store)
-are measured alone, and imbalance (the slowest worker of each round against the mean) follows from
-the log. bytes is twice the item side at most: once round by round, once when all is shared. The
+where t (a triple), h (a small message), b (a byte between workers), s (a byte into Ray's store) and
+c (calls of Ray, and what every epoch does once) are measured alone, and imbalance (the slowest
+worker of each round against the mean) follows from the log. bytes is twice the item side at most:
+once round by round, once when all is shared; state is the worker's share of users and items. The
 prediction is shown beside measured epochs of 1, 2 and 4 workers, and then for a cluster that nobody
 has here, with network figures that are assumptions and printed as such. Ask for two quiet cores.
 """
@@ -51,6 +53,7 @@ class Costs:
     hop: float
     byte: float
     stored_byte: float
+    call: float
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ class Job:
 
     @property
     def state_bytes(self) -> float:
-        """What a worker keeps after an epoch: its users, and the items."""
-        return (self.users / self.workers + self.items) * self.row_bytes
+        """What a worker keeps after an epoch: its users, and as large a share of the items."""
+        return (self.users + self.items) / self.workers * self.row_bytes
 
 
 def predict(costs: Costs, job: Job) -> dict[str, float]:
@@ -87,6 +90,7 @@ def predict(costs: Costs, job: Job) -> dict[str, float]:
         "hops": job.rounds * costs.hop if job.workers > 1 else 0.0,
         "bytes": job.sent_bytes * costs.byte * crowd,
         "state": job.state_bytes * costs.stored_byte * crowd,
+        "call": costs.call,
     }
     return parts | {"epoch": sum(parts.values())}
 
@@ -159,8 +163,9 @@ def costs_of(log: Interactions, dim: int, epochs: int) -> Costs:
     session.close()
     with use_threads(1):
         alone = epoch_seconds(log, dim, epochs, None)
-    triple = alone / len(log)
-    return Costs(triple, hop, byte, statistics.median(seconds) / (4 * stored))
+    tiny = synthesize(users=200, items=200, interactions=2_000)
+    call = epoch_seconds(tiny, dim, 20, workers=2)
+    return Costs(alone / len(log), hop, byte, statistics.median(seconds) / (4 * stored), call)
 
 
 def epoch_seconds(log: Interactions, dim: int, epochs: int, workers: int | None) -> float:
