@@ -267,7 +267,7 @@ def test_workers_without_users_are_not_started_in_silence(monkeypatch: pytest.Mo
     monkeypatch.setattr(driver, "Session", refuse)
     options = FitOptions(cluster=Cluster(workers=9, threads=1))
     with (
-        pytest.warns(UserWarning, match=r"^4 of the 9 workers .* has 4 groups of users"),
+        pytest.warns(UserWarning, match=r"^Only 4 workers of the 9 .* form 4 groups"),
         pytest.raises(NotHereError, match="4"),
     ):
         create("transcf", dim=4, epochs=1).fit(LOG, options=options)

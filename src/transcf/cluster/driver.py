@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from transcf.cluster.session import Session
 from transcf.cluster.worker import Done, Share, Worker, parts_to_keep, put_together
+from transcf.data.report import counted
 from transcf.errors import ParameterError, TransCFError
 from transcf.learning.crew import Divisible, Groups, SpreadSolver
 from transcf.storage.tensors import Arrays
@@ -125,8 +126,8 @@ class SpreadTraining:
         workers = min(cluster.workers, outline.n_groups)
         if workers < cluster.workers:
             warnings.warn(
-                f"{workers} of the {cluster.workers} workers that were asked for are used: the "
-                f"model has {workers} groups of users here, and each is one worker's.",
+                f"Only {counted(workers, 'worker')} of the {cluster.workers} asked for can be of "
+                f"use: the users form {counted(workers, 'group')} here, one worker each.",
                 stacklevel=2,
             )
         self._restarts, self._done = 0, list[list[Done]]()
