@@ -5,7 +5,7 @@ workers tell each other depends on how a model learns: blocks of items that trav
 batches, vectors of users. Whatever is added up is added up in an order that the data fix.
 
 - `post`: arrays from worker to worker, by tag.
-- `lines`: how they travel.
+- `lines`: how they travel; `ring`: where they lie between two workers of a machine.
 - `crew`: what a solver asks of users whom other workers have.
 - `worker`: one share of the users, in a process of its own.
 - `driver`: all workers as one trainable; starts them anew when one is lost.
