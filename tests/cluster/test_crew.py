@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
-from transcf import Interactions, create, synthesize
+from transcf import Interactions, create, read_interactions, synthesize
 from transcf.cluster.crew import ClusterCrew
 from transcf.cluster.driver import share_of, share_out
 from transcf.cluster.post import Mailbox, Post, Tag
@@ -132,6 +133,32 @@ def test_the_bits_do_not_depend_on_who_has_which_users(
             found = train(name, log, workers)
             for what, array in expected.items():
                 assert np.array_equal(array, found[what]), (what, workers)
+
+
+def test_a_worker_for_every_group_learns_the_same(log: Interactions) -> None:
+    solver, problem, settings, outline = task_of("bpr", log)
+    alone = solver(problem, settings, outline=outline)
+    for number in EPOCHS:
+        alone.run_epoch(number)
+    with use_threads(1):
+        found = train("bpr", log, outline.n_groups)
+    for what, array in alone.tensors().items():
+        assert np.array_equal(array, found[what]), what
+
+
+def test_a_worker_may_have_nobody() -> None:
+    users = ["long"] * 60 + ["short"] * 2
+    rows = {"user": users, "item": [*range(60), 3, 5], "timestamp": range(62)}
+    log = read_interactions(pl.DataFrame(rows))
+    solver, problem, settings, outline = task_of("transcf", log)
+    assert (np.diff(outline.groups) == 0).any()
+    alone = solver(problem, settings, outline=outline)
+    for number in EPOCHS:
+        alone.run_epoch(number)
+    with use_threads(1):
+        found = train("transcf", log, 4)
+    for what, array in alone.tensors().items():
+        assert np.array_equal(array, found[what]), what
 
 
 def test_shares_have_a_group_each_and_as_many_events_as_can_be() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from transcf.cluster.lines import Exchange
 from transcf.cluster.post import Mailbox, Post
+from transcf.cluster.ring import Ring
 
 LOOPBACK = "127.0.0.1"
 
@@ -22,7 +23,12 @@ def posts(count: int) -> list[Post]:
     return [Post(w, box, exchange.call(w, addresses)) for w, (box, exchange) in pairs]
 
 
-def test_arrays_arrive_as_they_were_in_any_order() -> None:
+@pytest.mark.parametrize("near", [True, False])
+def test_arrays_arrive_as_they_were_in_any_order(
+    near: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not near:
+        monkeypatch.setattr(Ring, "accept", lambda invitation: None)
     rng = np.random.default_rng(0)
     arrays = [
         rng.standard_normal((300, 1000)).astype(np.float32),  # more than a line holds at once

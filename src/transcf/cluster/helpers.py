@@ -33,6 +33,6 @@ def helping(cluster: Cluster, work: Callable[..., object], *task: Any) -> Iterat
         try:
             yield
         finally:
-            with suppress(ray.exceptions.RayError):
-                for one in asked:
+            for one in asked:
+                with suppress(ray.exceptions.RayError):
                     ray.cancel(one, force=True)

@@ -111,7 +111,10 @@ class _Line:
         self._line.sendall(_answer(secret, _read(self._line, _CHALLENGE_BYTES)))
         ring, invitation = Ring.create()
         self._line.sendall(invitation)
-        self._ring = ring if _read(self._line, len(_YES)) == _YES else None
+        is_near = _read(self._line, len(_YES)) == _YES
+        if ring is not None:
+            ring.settle()
+        self._ring = ring if is_near else None
         self._line.settimeout(None)
 
     def send(self, tag: Tag, arrays: Sequence[Array]) -> None:

@@ -68,7 +68,7 @@ class Mailbox:
         Raises:
             ConnectionError: It has not come, and somebody was lost who may have had it.
         """
-        array, give_back = self._wait(tag)
+        array, give_back = self._take(tag)
         if give_back is None:
             return array
         kept = array.copy()
@@ -77,7 +77,7 @@ class Mailbox:
 
     def take_into(self, tag: Tag, arrays: Sequence[Array]) -> None:
         """Wait for what was sent as one, and put it into these, one after the other; see `take`."""
-        array, give_back = self._wait(tag)
+        array, give_back = self._take(tag)
         values, at = array.reshape(-1), 0
         for into in arrays:
             into[...] = values[at : at + into.size].reshape(into.shape)
@@ -85,11 +85,16 @@ class Mailbox:
         if give_back is not None:
             give_back()
 
-    def _wait(self, tag: Tag) -> _Arrived:
+    def wait(self, tag: Tag) -> None:
+        """Wait until a message is there; see `take`."""
         with self._news:
             self._news.wait_for(lambda: tag in self._arrived or self._is_cut_off)
             if tag not in self._arrived:
                 raise ConnectionError("Another worker was lost.")
+
+    def _take(self, tag: Tag) -> _Arrived:
+        self.wait(tag)
+        with self._news:
             return self._arrived.pop(tag)
 
 
@@ -128,13 +133,15 @@ class Post:
 
     def receive(self, tag: Tag) -> Array:
         """Wait for an array."""
-        started = time.perf_counter()
-        array = self._mailbox.take(tag)
-        self.waited += time.perf_counter() - started
-        return array
+        self._wait(tag)
+        return self._mailbox.take(tag)
 
     def receive_into(self, tag: Tag, *arrays: Array) -> None:
         """Wait for what was sent as one, and put it where it belongs."""
-        started = time.perf_counter()
+        self._wait(tag)
         self._mailbox.take_into(tag, arrays)
+
+    def _wait(self, tag: Tag) -> None:
+        started = time.perf_counter()
+        self._mailbox.wait(tag)
         self.waited += time.perf_counter() - started

@@ -41,12 +41,16 @@ class _Kept(NamedTuple):
 class Ring:
     """Room for what is on its way, in the order in which it is sent.
 
+    One thread sends; of the receiver, one hears of messages, and one gives room back.
+
     Args:
         memory: Shared by two processes.
+        file: What the receiver opens to share it, until `settle` is called.
     """
 
-    def __init__(self, memory: mmap.mmap) -> None:
+    def __init__(self, memory: mmap.mmap, file: int | None = None) -> None:
         """Begin empty."""
+        self._file = file
         whole = np.frombuffer(memory, np.uint8)
         self._taken: Array = whole[:8].view(np.int64)  # how many; only the receiver writes it
         self._token = whole[_LINE : _LINE + 32]
@@ -63,9 +67,13 @@ class Ring:
         """
         if not hasattr(os, "memfd_create"):
             return None, _INVITATION.pack(0, 0, b"")
-        file = os.memfd_create("transcf")  # it is closed when the process ends
-        os.ftruncate(file, _HEAD + _ROOM)
-        ring, token = cls(mmap.mmap(file, _HEAD + _ROOM)), secrets.token_bytes(32)
+        try:
+            file = os.memfd_create("transcf")
+            os.ftruncate(file, _HEAD + _ROOM)
+            ring = cls(mmap.mmap(file, _HEAD + _ROOM), file)
+        except OSError:  # it is not allowed, or there are too many files
+            return None, _INVITATION.pack(0, 0, b"")
+        token = secrets.token_bytes(32)
         ring._token[:] = np.frombuffer(token, np.uint8)
         return ring, _INVITATION.pack(os.getpid(), file, token)
 
@@ -84,6 +92,12 @@ class Ring:
         finally:
             os.close(file)
         return ring if ring._token.tobytes() == token else None
+
+    def settle(self) -> None:
+        """Let nobody else in: the receiver has answered."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def put(self, arrays: Sequence[Array]) -> int | None:
         """Copy arrays in, one behind the other.

@@ -59,8 +59,8 @@ class SpreadSolver(Protocol):
     """A class of solvers of which several processes can each train some groups of users.
 
     Tensors whose names begin with `user_vectors` have a row for each user of the process; all
-    others are the same everywhere. With a crew, a solver waits for `load_tensors` instead of
-    drawing first vectors, and may change what `tensors` has returned in its next epoch.
+    others are the same everywhere. With a crew, a solver is given vectors by `load_tensors` before
+    it trains, and may change what `tensors` has returned in its next epoch.
     """
 
     def __call__(

@@ -127,7 +127,7 @@ class MixtureTraining:
 
         def moving(name: str) -> Moving:
             parts = [tensors[name + part] for part in _PARTS]
-            return Moving(*(padded(part).reshape(len(part), -1) for part in parts))
+            return Moving(*(padded(part).reshape(-1, self._width) for part in parts))
 
         users, items = moving("user_vectors"), moving("item_vectors")
         history = items if self._settings.tied else moving("history_vectors")
