@@ -124,41 +124,34 @@ def test_the_bits_do_not_depend_on_who_has_which_users(
 ) -> None:
     if not timed:
         log = replace(log, timestamps=None)
+    check_same_bits(name, log, (1, 2, 3, 4))
+
+
+def check_same_bits(name: str, log: Interactions, numbers: Sequence[int]) -> None:
+    """Compare what these numbers of workers learn with what one process does."""
     solver, problem, settings, outline = task_of(name, log)
     alone = solver(problem, settings, outline=outline)
     losses = [alone.run_epoch(number).loss for number in EPOCHS]
     expected = alone.tensors() | {"losses": np.array(losses)}
     with use_threads(1):
-        for workers in (1, 2, 3, 4):
+        for workers in numbers:
             found = train(name, log, workers)
             for what, array in expected.items():
                 assert np.array_equal(array, found[what]), (what, workers)
 
 
 def test_a_worker_for_every_group_learns_the_same(log: Interactions) -> None:
-    solver, problem, settings, outline = task_of("bpr", log)
-    alone = solver(problem, settings, outline=outline)
-    for number in EPOCHS:
-        alone.run_epoch(number)
-    with use_threads(1):
-        found = train("bpr", log, outline.n_groups)
-    for what, array in alone.tensors().items():
-        assert np.array_equal(array, found[what]), what
+    *_, outline = task_of("bpr", log)
+    check_same_bits("bpr", log, [outline.n_groups])
 
 
 def test_a_worker_may_have_nobody() -> None:
     users = ["long"] * 60 + ["short"] * 2
     rows = {"user": users, "item": [*range(60), 3, 5], "timestamp": range(62)}
     log = read_interactions(pl.DataFrame(rows))
-    solver, problem, settings, outline = task_of("transcf", log)
+    *_, outline = task_of("transcf", log)
     assert (np.diff(outline.groups) == 0).any()
-    alone = solver(problem, settings, outline=outline)
-    for number in EPOCHS:
-        alone.run_epoch(number)
-    with use_threads(1):
-        found = train("transcf", log, 4)
-    for what, array in alone.tensors().items():
-        assert np.array_equal(array, found[what]), what
+    check_same_bits("transcf", log, [4])
 
 
 def test_shares_have_a_group_each_and_as_many_events_as_can_be() -> None:

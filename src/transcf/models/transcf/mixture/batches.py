@@ -9,7 +9,7 @@ import numpy as np
 
 from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
-from transcf.kernels import Array
+from transcf.kernels import Array, unlocked
 from transcf.kernels.mixture_batches import SHARDS, Dealt, Log
 from transcf.learning.crew import OnDisk
 from transcf.learning.forms.base import TINY
@@ -137,7 +137,8 @@ class Dealer:
         self._chances = chances(counts[active], self.n_drawn, power)
         stand_for = np.zeros(len(counts), np.float32)
         stand_for[active] = -np.log(self._chances)
-        self.log = Log(histories.indptr, histories.items, events.weights, active, stand_for)
+        indptr, items = unlocked(histories.indptr), unlocked(histories.items)
+        self.log = Log(indptr, items, unlocked(events.weights), active, stand_for)
         users = np.flatnonzero(histories.counts > 1).astype(np.int32)
         self._lengths, self._n_batches = histories.counts, shards.n_batches
         self._shards = np.split(users, np.searchsorted(users, shards.groups[1:-1]))
