@@ -196,7 +196,8 @@ def commands(path: Path, folder: Path) -> Found:
         words += [] if label == "ease" else ["--set", "epochs=3", "--seeds", 2]
         found = json.loads(run_command("evaluate", path, *words, "--no-store", "--json"))
         yield f"evaluate {label} {protocol}", figures(found)
-    models = ("--models", "itemknn,bpr", "--set", "bpr.epochs=3", "--no-store", "--json")
+    models = ["--models", "itemknn,bpr", "--set", "bpr.epochs=3", "--no-store", "--json"]
+    models += ["--out", str(folder / "comparison")]
     yield (
         "compare",
         [figures(each) for each in json.loads(run_command("compare", path, *models))["models"]],
