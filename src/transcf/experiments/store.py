@@ -100,7 +100,7 @@ class Store:
 
     def find(self, cell: Cell) -> Result | None:
         """Return what came of a cell, None if it was not run; a damaged entry counts as not run."""
-        if not (self._place(cell.key) / _HEAD).exists():
+        if not (self.place(cell.key) / _HEAD).exists():
             return None
         try:
             return self.read(cell.key).result
@@ -110,7 +110,7 @@ class Store:
 
     def write(self, cell: Cell, result: Result, about: Mapping[str, str]) -> None:
         """Keep what came of a cell; an entry of the same key is replaced."""
-        place = self._place(cell.key)
+        place = self.place(cell.key)
         with whole_folder(place) as folder:
             sums = {}
             for name, found in ((_USERS, result.evaluation), (_FULL, result.full_ranking)):
@@ -143,7 +143,9 @@ class Store:
         """Return the keys of all entries that begin with a text, sorted."""
         if not self.folder.is_dir():
             return []
-        shards = [shard for shard in self.folder.iterdir() if len(shard.name) == 2]
+        shards = [
+            shard for shard in self.folder.iterdir() if len(shard.name) == 2 and shard.is_dir()
+        ]
         return sorted(
             place.name
             for shard in shards
@@ -171,7 +173,7 @@ class Store:
         Raises:
             DataError: It is damaged, altered or of another format.
         """
-        place = self._place(key)
+        place = self.place(key)
         try:
             text = (place / _HEAD).read_text(encoding="utf-8")
             head = json.loads(text)
@@ -195,14 +197,15 @@ class Store:
 
     def remove(self, key: str) -> None:
         """Remove an entry: first its name, then what is in it."""
-        place = self._place(key)
+        place = self.place(key)
         aside = place.with_name(f".{key}.{os.getpid()}.removed")
         place.rename(aside)
         shutil.rmtree(aside)
         with suppress(OSError):
             place.parent.rmdir()  # if it was the last one there
 
-    def _place(self, key: str) -> Path:
+    def place(self, key: str) -> Path:
+        """Return the folder of an entry."""
         return self.folder / key[:2] / key
 
 
