@@ -83,7 +83,7 @@ def test_files_without_size_or_checksums(folder: Path, intact: About, entry: Any
         (lambda about: about["params"].update(dim="four"), "dim='four' is not allowed"),
         (lambda about: about["params"].update(dim=[4]), r"dim=[4] is not allowed"),
         (lambda about: about["params"].update(dim=10**30), "is not allowed"),
-        (lambda about: about["params"].update({"\ud800": 1}), "has no parameter"),
+        (lambda about: about["params"].update({"\ud800": 1}), "it is not JSON"),
         (lambda about: about["params"].pop("dim"), "user_vectors"),
         (lambda about: about.update(additions="many"), "no valid value of 'additions'"),
         (lambda about: about.update({"class": "os.system"}), "no such model"),

@@ -59,7 +59,8 @@ def from_json(text: str | bytes) -> Any:
     """Parse a JSON file of this library.
 
     Raises:
-        ValueError: It is not JSON, has NaN or infinity in it, or is nested too deeply to be used.
+        ValueError: It is not JSON, has NaN, infinity or lone surrogates in it, or is nested too
+            deeply to be used.
 
     Example:
         >>> from_json('{"a": [1, 2]}')
@@ -77,6 +78,7 @@ def from_json(text: str | bytes) -> Any:
         depth += 1
     if level:
         raise ValueError("it is nested too deeply")
+    json.dumps(value, ensure_ascii=False).encode()  # raises for text that is not Unicode
     return value
 
 

@@ -120,7 +120,8 @@ class Store:
                     sums[name] = _checksum((folder / name).read_bytes())
             body = {
                 "cell": cell.to_dict(),
-                "about": dict(about),
+                # A file name that is not Unicode has surrogates, which JSON cannot hold.
+                "about": {k: name.encode(errors="replace").decode() for k, name in about.items()},
                 "versions": _versions(),
                 "written": datetime.now(UTC).isoformat(timespec="seconds"),
                 "result": _result_to_dict(result),
