@@ -18,7 +18,9 @@ from transcf.data import leave_one_out, synthesize, write_csv
 from transcf.data.candidates import draw_candidates
 from transcf.data.split import Split
 from transcf.evaluation import evaluate
+from transcf.experiments.store import Store
 from transcf.models.random import Random
+from transcf.models.recommender import Recommender
 from transcf.models.registry import available
 from transcf.training.checkpoint import CheckpointFile
 
@@ -77,6 +79,29 @@ def test_full_ranking_stands_beside_sampled_figures(answer: Answer, log_file: Pa
     assert sampled["full_ranking"]["N@10"]["mean"] == strict["metrics"]["N@10"]["mean"]
     assert "full_ranking" not in strict
     assert any("rare" in note for note in sampled["notes"])
+
+
+@pytest.mark.parametrize("formats", [("",), ("--json",), ("", "--json"), ("--json", "")])
+def test_the_output_format_does_not_change_what_is_computed(
+    formats: tuple[str, ...],
+    command: Command,
+    log_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fits = []
+    fit = Recommender._fit
+
+    def counting(model: Recommender[Any], *words: Any, **more: Any) -> Recommender[Any]:
+        fits.append(model.name)
+        return fit(model, *words, **more)
+
+    monkeypatch.setattr(Recommender, "_fit", counting)
+    words = ("evaluate", log_file, "--model", "popularity", "--store", tmp_path / "runs")
+    for output in formats:
+        assert command(*words, *filter(None, [output])).exit_code == 0
+    assert fits == ["popularity"]
+    assert len(Store(tmp_path / "runs").all_keys()) == 1
 
 
 def test_fit_then_evaluate_equals_evaluate(

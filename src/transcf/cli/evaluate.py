@@ -126,7 +126,7 @@ def evaluate(
         say_left_out(split.train.report)
         numbers = range(seed, seed + seeds)
         kept = open_store_unless(no_store, store)
-        course = Course(split, judging, numbers, None, as_json, kept, data)
+        course = Course(split, judging, numbers, with_validation=False, store=kept, dataset=data)
         contender = Contender(model, model, params)
         spread = parse_cluster(workers, cluster)
         if spread is not None and (seeds == 1 or not contender.takes_seed):

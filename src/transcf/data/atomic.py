@@ -22,6 +22,8 @@ _HERE = -100  # AT_FDCWD: paths are relative to the working directory
 _EXCHANGE = 2  # RENAME_EXCHANGE: both names exist before and after
 
 _FULL = "the disk is full: free some space or choose another place"
+#: Polars reports this, without the system's number, if it cannot write the end of a Parquet file.
+_FOOTER = "Invalid thrift: transport error"
 _FORBIDDEN = "there is no permission to write there: choose another place or ask for it"
 _REASONS = {
     errno.ENOSPC: _FULL,
@@ -113,6 +115,8 @@ def _in_words(target: Path) -> Iterator[None]:
         number = error.errno if isinstance(error, OSError) else None
         if number is None and (found := re.search(r"\(os error (\d+)\)", str(error))):
             number = int(found[1])
+        elif number is None and _FOOTER in str(error):
+            number = errno.ENOSPC
         if number is None or _is_elsewhere(error, target):
             raise
         reason = _REASONS.get(number, f"{os.strerror(number)}: choose another place")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 def locked(path: Path) -> Iterator[bool]:
     """Say whether a file is ours for the length of the block; else somebody else has it.
 
-    Where files cannot be locked, everything is ours.
+    Where files cannot be locked, or the disk is full, everything is ours.
 
     Args:
         path: It is there while it is locked.
@@ -23,8 +24,14 @@ def locked(path: Path) -> Iterator[bool]:
         ...     first, second
         (True, False)
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        yield True
+        return
     try:
         is_ours = _lock(handle, path)
         try:

@@ -216,6 +216,8 @@ def _describe(model: StoredModel, place: Path) -> About:
     }
     try:
         about = json.loads(json.dumps(about, default=np.generic.item, allow_nan=False))
+        if (wrong := description.wrong_part(about, _CHECKED)) is not None:
+            raise ValueError(f"{wrong} has another type")
     except (ValueError, TypeError) as error:
         raise ParameterError(
             f"{model.kind} cannot be saved: its parameters and report must be plain numbers, words "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self, TypeAlias
 
+from transcf.errors import is_word
 from transcf.kernels import Array
 from transcf.learning import setting, settings
 from transcf.learning.families import TripleSettings
@@ -258,6 +259,6 @@ class TransCFSettings(TripleSettings, MixtureSettings, SideSettings, PartSetting
 
 def own_defaults(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return those defaults of a model with such parameters that differ between forms."""
-    if params.get("form", MIXTURE) not in FORMS:
+    if not is_word(params.get("form", MIXTURE), FORMS):
         return {name: getattr(TransCFSettings, name) for name in TRIPLE_DEFAULTS}
     return TRIPLE_DEFAULTS | (NEURAL_DEFAULTS if parts_of(params) else {})
