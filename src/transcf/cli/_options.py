@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.judging import Judging
     from transcf.experiments.store import Store
+    from transcf.models.recommender import Recommender
 
 #: How a program ends that was interrupted from the keyboard.
 INTERRUPTED = 130
@@ -362,6 +363,21 @@ def command_line(context: typer.Context, *, leave_out: Collection[str] = ()) -> 
             else:
                 words += [param.opts[0], str(one)]
     return shlex.join(words)
+
+
+def open_model(folder: str | Path) -> Recommender[Any]:
+    """Load the current version of a saved model; name it on stderr if there are several."""
+    from transcf.data.paths import path_of
+    from transcf.models.registry import load_version
+    from transcf.serving.versions import Versions
+
+    versions = Versions(path_of(folder))
+    current = versions.current()
+    model = load_version(versions.folder(current))
+    if len(known := versions.all()) > 1:
+        listed = ", ".join(map(str, known))
+        typer.echo(f"transcf: using version {current} of {folder} (of {listed}).", err=True)
+    return model
 
 
 def dataset_name(data: str) -> str:

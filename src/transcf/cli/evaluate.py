@@ -31,6 +31,7 @@ from transcf.cli._options import (
     StorePath,
     Threads,
     Ties,
+    open_model,
     open_store_unless,
     parse_cluster,
     parse_reading,
@@ -159,9 +160,8 @@ def _judge_saved(
     from transcf.data.sources import as_split, open_split
     from transcf.experiments.cells import Result
     from transcf.experiments.runs import Run
-    from transcf.models.registry import load
 
-    fitted = load(folder)
+    fitted = open_model(folder)
     origin = fitted.report_
     if not {"dataset", "protocol", "split_seed"} <= origin.keys():
         raise DataError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
@@ -61,7 +62,9 @@ def as_parted(data: Any) -> PartedLog | None:
     return open_parts(source) if isinstance(source, Path) and is_parted(source) else None
 
 
-def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interactions:
+def open_data(
+    spec: str | PathLike[str] | Sequence[str | PathLike[str]], **reading: Unpack[Reading]
+) -> Interactions:
     """Open a log.
 
     Args:
@@ -69,7 +72,7 @@ def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interact
             that the authors prepared, a folder that `Split.save` or `prepare_parts` wrote (all
             parts together), a folder with the published files of a dataset, or a folder of Parquet
             or other files. A path that exists wins over a name of the same spelling, with a
-            warning; `./name` is always a path.
+            warning; `./name` is always a path. A list of files is one log.
         reading: Columns and forms, as for `read_interactions`; for files only, except for
             `min_rating`. Unless that is given, datasets of the catalog keep all events, as
             their published counts do.
@@ -80,6 +83,9 @@ def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interact
         >>> open_data("events.csv", user="who", item="what")
         Interactions(2 users, 2 items, 2 interactions, density 50 %)
     """
+    if isinstance(spec, list | tuple):
+        return read_interactions(list(spec), **reading)
+    assert isinstance(spec, str | PathLike)
     source = resolve(spec)
     if isinstance(source, Path) and not (source.is_dir() and _is_dataset(source)):
         return _read(source, reading)

@@ -45,6 +45,7 @@ from transcf.models.saving import put_together, taken_apart
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
 from transcf.storage.folders import read_model, write_model
 from transcf.storage.tensors import Arrays
+from transcf.storage.versions import current_folder
 from transcf.threads import use_threads
 from transcf.training.loop import DivergedRunError
 from transcf.training.options import FitOptions
@@ -451,8 +452,9 @@ class Recommender(Answers, ABC, Generic[S]):
 
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
-        """Read a model that `save` wrote; `mapped` as in `transcf.load`."""
-        return put_together(cls, read_model(folder, mapped=mapped), folder)
+        """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
+        current = current_folder(folder)
+        return put_together(cls, read_model(current, mapped=mapped), current)
 
 
 def _log_of(data: Any, options: FitOptions) -> Interactions | PartedLog:

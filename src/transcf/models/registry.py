@@ -153,7 +153,8 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
     """Read a model of any registered class from its folder.
 
     Args:
-        folder: What `save` wrote.
+        folder: What `save` wrote. If `transcf refresh` has added versions, the current one is
+            read, which is the one that the service uses.
         mapped: Whether arrays are mapped into memory rather than read. None does so from 256 MiB
             on. What is read is the model's own; a mapped file must not be written to while the
             model is in use, which `save` never does.
@@ -168,6 +169,13 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
         >>> load(folder).name
         'popularity'
     """
+    from transcf.storage.versions import current_folder
+
+    return load_version(current_folder(folder), mapped=mapped)
+
+
+def load_version(folder: Path, *, mapped: bool | None = None) -> Recommender[Any]:
+    """Read the model in a folder itself, whatever its current version is; else as `load`."""
     from transcf.models.saving import put_together
     from transcf.storage.folders import read_model
 
