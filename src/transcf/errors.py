@@ -40,7 +40,7 @@ def brief(text: str) -> str:
     return _LONG_WORD.sub(r"\1...\2", " ".join(text.splitlines()))
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: object, known: Iterable[str]) -> str:
     """Return a question with the names that are spelled most like a word; empty without any.
 
     Example:
@@ -50,7 +50,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     names = {name.lower(): name for name in known}
-    close = get_close_matches(word.lower()[:_SHOWN], names, n=3)
+    close = get_close_matches(word.lower()[:_SHOWN], names) if isinstance(word, str) else []
     return f" Did you mean {' or '.join(repr(names[name]) for name in close)}?" if close else ""
 
 
@@ -80,8 +80,11 @@ class ParameterError(TransCFError, ValueError):
     """A parameter has a value outside of what is allowed."""
 
 
-class NotFittedError(TransCFError, RuntimeError):
-    """A model was asked for something before `fit`."""
+class NotFittedError(TransCFError, RuntimeError, AttributeError):
+    """A model was asked for something before `fit`.
+
+    An `AttributeError` as well, as in scikit-learn, so that `hasattr(model, "items_")` is False.
+    """
 
 
 class UnknownIdError(TransCFError, KeyError):

@@ -14,6 +14,7 @@ from transcf.data.ids import Id, Rows
 from transcf.errors import ParameterError, UnknownIdError
 from transcf.learning.contributions import Effects
 from transcf.learning.learned import Learned
+from transcf.pages.tables import Table
 from transcf.retrieval.scorer import Scorer
 
 #: Items that the sentence names, at most: those that drew, and those that pushed away.
@@ -118,6 +119,11 @@ class Explanation:
             both = f"{_percent(self.others_drew)} and {_percent(self.others_pushed)}"
             shown.append((f"({self.others:,} more)", both, ""))
         return shown
+
+    def _repr_html_(self) -> str:
+        """Show it as a table in notebooks."""
+        notes = (self.sentence, self.reading, *self.notes)
+        return Table(self.title, ("past item", "share", "effect"), self.rows, notes)._repr_html_()
 
     def __str__(self) -> str:
         """Say it in a few lines."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 
 import typer
 
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, did_you_mean
 from transcf.protocols import PROTOCOLS, help_on_protocols
 
 if TYPE_CHECKING:
@@ -314,6 +314,7 @@ def read_judging(
         if word not in allowed:
             raise ParameterError(
                 f"--{option} {word} is not understood: use {', '.join(filter(None, allowed))}."
+                f"{did_you_mean(word, filter(None, allowed))}"
             )
     lengths = [length.strip() for length in at.split(",")]
     if not all(length.isdecimal() and int(length) for length in lengths):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -108,7 +107,9 @@ def evaluate(
     With --workers, processes of a Ray cluster run some of the seeds; they have to reach the folder
     of the store.
     """
-    if (Path(data) / "model.json").is_file():
+    from transcf.data.paths import path_of
+
+    if (path_of(data) / "model.json").is_file():
         _refuse_fitting(context, data)
         dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
     else:
@@ -213,7 +214,8 @@ def _print(dataset: str, done: Run) -> None:
     rows = [
         (
             name,
-            *(f"{entry[kind]:.4f}" for kind in ("mean", "se", "sd")),
+            *(f"{entry[kind]:.4f}" for kind in ("mean", "se")),
+            f"{entry['sd']:.4f}" if found["runs"] > 1 else None,
             *([f"{full[name]['mean']:.4f}"] if full else []),  # which has all metrics, and more
         )
         for name, entry in found["metrics"].items()

@@ -93,6 +93,16 @@ def whole_folder(target: Path, *, replace: bool = True) -> Iterator[Path]:
             _flush(target.parent)
 
 
+def is_taken(target: Path) -> bool:
+    """Whether anything is there.
+
+    Raises:
+        WriteError: There cannot be a file or folder of that name.
+    """
+    with _in_words(target):
+        return _exists(target)
+
+
 def _exists(target: Path) -> bool:
     """Whether anything is there; raise before the work is done if such a name cannot be."""
     if "\0" in str(target):

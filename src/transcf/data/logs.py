@@ -18,7 +18,7 @@ from transcf.data.readers import Reading, read_interactions
 from transcf.data.split import Split
 from transcf.data.storage import is_saved_split, load_saved_split
 from transcf.data.synthetic import synthesize
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError, ParameterError, did_you_mean
 
 
 def as_interactions(data: Any) -> Interactions:
@@ -124,6 +124,6 @@ def _read(path: Path, reading: Reading) -> Interactions:
     if not path.exists() and not path.suffix and not glob.has_magic(str(path)):
         raise DataError(
             f"{path} is neither a file, nor a folder, nor a name of the catalog: "
-            f"{', '.join(dataset_names())}."
+            f"{', '.join(dataset_names())}.{did_you_mean(path.name, dataset_names())}"
         )
     return read_interactions(path, **reading)

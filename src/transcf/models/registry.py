@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transcf.errors import ModelFileError, ParameterError, shown
+from transcf.errors import ModelFileError, ParameterError, did_you_mean, shown
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
@@ -210,7 +210,10 @@ def _find(name: str) -> tuple[str, str]:
         for variant in _variants(class_name):
             if _bare(variant) == wanted:
                 return class_name, variant
-    raise ParameterError(f"There is no model {name!r}; there are: {', '.join(available())}.")
+    known = available()
+    raise ParameterError(
+        f"There is no model {name!r}; there are: {', '.join(known)}.{did_you_mean(name, known)}"
+    )
 
 
 def _variants(class_name: str) -> dict[str, dict[str, Any]]:

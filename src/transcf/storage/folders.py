@@ -34,7 +34,7 @@ import numpy as np
 import polars as pl
 
 from transcf import __version__
-from transcf.data.atomic import whole_folder
+from transcf.data.atomic import is_taken, whole_folder
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
@@ -240,7 +240,7 @@ def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
             f"would not be: choose another folder, or run `transcf refresh {target} --back-to 1` "
             "first."
         )
-    if not target.exists() and not target.is_symlink():
+    if not is_taken(target):
         return
     if target.is_symlink() or not target.is_dir():
         raise ModelFileError(f"{target} is not a folder: choose another place for the model.")

@@ -7,6 +7,7 @@ model by the name of its folder uses that version: `transcf.load`, every command
 
 from __future__ import annotations
 
+import errno
 import re
 from os import PathLike
 from pathlib import Path
@@ -43,11 +44,12 @@ def current_version(base: Path) -> int:
     pointer = pointer_file(base)
     try:
         text = pointer.read_bytes()[:100].decode("ascii", "replace").strip()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return 1
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ModelFileError(f"{pointer} cannot be read: {reason}.") from error
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # then there cannot be other versions
+            return 1
+        raise ModelFileError(f"{pointer} cannot be read: {error.strerror}.") from error
     if not NUMBER.fullmatch(text):
         raise ModelFileError(
             f"{pointer} does not hold the number of a version: write one into it, or name one with "
