@@ -377,7 +377,7 @@ def open_model(folder: str | Path) -> Recommender[Any]:
     model = load_version(versions.folder(current))
     if len(known := versions.all()) > 1:
         listed = ", ".join(map(str, known))
-        typer.echo(f"transcf: using version {current} of {folder} (of {listed}).", err=True)
+        typer.echo(f"transcf: note: using version {current} of {folder} (of {listed}).", err=True)
     return model
 
 

@@ -199,7 +199,7 @@ def _check_loss(model: Recommender[Any], log: Interactions, replaced: Path | Non
             f"{sentence}: name all files with events, add events by `transcf partial-fit`, or "
             f"replace {replaced} all the same with --yes."
         )
-    typer.echo(f"transcf: {sentence}.", err=True)
+    typer.echo(f"transcf: note: {sentence}.", err=True)
 
 
 def _target(folder: Path, out: Path | None, overwrite: bool) -> Path:

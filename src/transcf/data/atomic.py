@@ -111,6 +111,8 @@ def _exists(target: Path) -> bool:
         target.lstat()
     except FileNotFoundError:
         return False
+    except ValueError as error:  # such as half of a character
+        raise WriteError(f"{str(target)!r} cannot be written: {error}.") from error
     return True
 
 
