@@ -159,9 +159,9 @@ def check_policy(on_unknown: str) -> None:
 
 def check_fallback(on_unknown: str) -> None:
     """Raise a `ParameterError` unless it is the name of a policy for lists."""
-    if not isinstance(on_unknown, str) or on_unknown not in ("raise", "skip", "popular"):
+    if not is_word(on_unknown, ("raise", "skip", "popular")):
         raise ParameterError(
-            f"on_unknown={on_unknown!r} is not allowed; use 'raise', 'skip' or 'popular'."
+            f"on_unknown={shown(on_unknown)} is not allowed; use 'raise', 'skip' or 'popular'."
         )
 
 

@@ -12,7 +12,7 @@ from transcf.answers.filters import Filters, as_ids, best_items, check_fallback,
 from transcf.answers.tables import listed, row_recommendations, user_rows
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, shown
 from transcf.learning.learned import Learned
 from transcf.retrieval.scorer import Scores
 from transcf.retrieval.views import BlockView
@@ -127,7 +127,7 @@ def _checked(ids: IdMap, user: Any) -> Id:
     if not fits:
         kinds = "text in UTF-8" if ids.is_text else "integers of 64 bits"
         raise ParameterError(
-            f"user {user!r} cannot stand in a table with the others: user ids are {kinds}."
+            f"user {shown(user)} cannot stand in a table with the others: user ids are {kinds}."
         )
     checked: Id = value
     return checked

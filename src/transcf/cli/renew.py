@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
 
 Model: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="A saved model; if `transcf refresh` has added versions, the current one is used.",
+        show_default=False,
+    ),
 ]
 Out: TypeAlias = Annotated[
     Path | None, typer.Option(help="Folder for the new model; MODEL stays as it is.")
