@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from transcf.models.slim import SLIM as SLIM
     from transcf.models.transcf import TransCF as TransCF
     from transcf.threads import use_threads as use_threads
+    from transcf.training.options import FitOptions as FitOptions
 
 __version__ = "0.1.0"
 
@@ -64,6 +65,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Comparison": "experiments.comparison",
     "Evaluation": "evaluation",
+    "FitOptions": "training.options",
     "Interactions": "data.interactions",
     "Recommender": "models.recommender",
     "Split": "data.split",

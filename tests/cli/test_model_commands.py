@@ -194,10 +194,13 @@ def test_demo_shows_a_table_and_recommendations(command: Command, answer: Answer
 WRONG = {
     "no model": ((), "--model is missing"),
     "unknown model": (("--model", "eas"), "no model 'eas'"),
+    "misspelled model": (("--model", "als"), "Did you mean 'ials' or 'eals'?"),
     "unknown parameter": (("--model", "ease", "--set", "reg=1"), "no parameter 'reg'"),
+    "misspelled parameter": (("--model", "bpr", "--set", "dims=3"), "Did you mean 'dim'?"),
     "bad value": (("--model", "ease", "--set", "regularization=-1"), "regularization=-1"),
     "no value": (("--model", "ease", "--set", "regularization"), "NAME=VALUE"),
     "bad protocol": (("--model", "ease", "--protocol", "odd"), "--protocol odd"),
+    "misspelled protocol": (("--model", "ease", "--protocol", "strickt"), "mean 'strict'"),
     "bad ties": (("--model", "ease", "--ties", "odd"), "--ties odd"),
     "bad part": (("--model", "ease", "--part", "odd"), "--part odd"),
     "bad length": (("--model", "ease", "--at", "0"), "--at 0"),
@@ -210,6 +213,31 @@ def test_wrong_options_get_one_sentence(case: str, refusal: Refusal, log_file: P
     message = refusal("evaluate", log_file, *words)
     assert expected in message
     assert message.count("\n") == 1
+
+
+def test_a_misspelled_dataset_is_recognised(refusal: Refusal) -> None:
+    assert "Did you mean 'delicious'?" in refusal("data", "info", "delicous")
+    assert "Did you mean 'delicious'?" in refusal("data", "download", "Delicius")
+
+
+def test_one_seed_has_no_spread(command: Command, log_file: Path) -> None:
+    one = command("evaluate", log_file, "--model", "random", "--no-store").stdout
+    two = command("evaluate", log_file, "--model", "random", "--no-store", "--seeds", 2).stdout
+    lines = [next(line for line in shown.splitlines() if "N@10" in line) for shown in (one, two)]
+    assert [cell.strip() for cell in lines[0].split("│")][4] == "-"
+    assert float([cell.strip() for cell in lines[1].split("│")][4]) > 0
+
+
+def test_a_tilde_in_a_path_is_the_home_folder(
+    answer: Answer, log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    answer("fit", log_file, "--model", "popularity", "--out=~/model", "--hold-out")
+    answer("recommend", "~/model", "--all", "--out=~/lists.csv")
+    answer("evaluate", "~/model")
+    answer("refit", "~/model", log_file, "--out=~/other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lists.csv", "model", "other"]
 
 
 def test_compare_runs_a_model_once_whatever_its_capitals(answer: Answer, log_file: Path) -> None:

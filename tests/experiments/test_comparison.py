@@ -50,6 +50,27 @@ def found(split: Split) -> Comparison:
     return compare_models("made | up", contenders, course, "N@10")
 
 
+def test_a_comparison_is_a_frame_and_html(found: Comparison) -> None:
+    frame = found.to_frame()
+    assert frame["model"].to_list() == [done.name for done in found.runs]
+    for row in frame.iter_rows(named=True):
+        summary = found.summaries[row["model"]]["N@10"]
+        assert (row["N@10"], row["N@10 se"]) == (summary["mean"], summary["se"])
+        assert row["p"] == found.p_values.get(row["model"])
+    assert frame["N@10 sd"].is_null().to_list() == [True, False, True]
+    html = found._repr_html_()
+    assert "made | up" in html
+    assert html.count("<tr>") == 4
+
+
+@pytest.mark.parametrize("models", [5, None, 1.5, object()])
+def test_what_is_no_model_is_refused(models: Any, split: Split) -> None:
+    with pytest.raises(ParameterError, match="is not a model"):
+        compare(models, split)
+    with pytest.raises(ParameterError, match="is not a split"):
+        Validation.of(models)
+
+
 def test_settings_are_those_that_are_best_on_validation_data(
     found: Comparison, split: Split
 ) -> None:

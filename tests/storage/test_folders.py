@@ -16,7 +16,7 @@ import transcf
 from transcf.data import atomic
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
-from transcf.errors import ModelFileError, ParameterError
+from transcf.errors import ModelFileError, ParameterError, WriteError
 from transcf.models.ease import EASE
 from transcf.models.itemknn import ItemKNN
 from transcf.models.popularity import Popularity
@@ -319,3 +319,33 @@ def test_numbers_of_numpy_are_saved_as_plain_ones(log: Interactions, tmp_path: P
     assert {name: loaded.get_params()[name] for name in params} == {
         "n_neighbors": 7, "shrinkage": 0.5,
     }  # fmt: skip
+
+
+def test_a_tilde_is_the_home_folder(
+    model: ItemKNN, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert model.save("~/models/x") == tmp_path / "home" / "models" / "x"
+    assert answers(transcf.load("~/models/x")) == answers(model)
+    assert answers(ItemKNN.load("~/models/x")) == answers(model)
+    model.recommend_all("~/lists.csv", 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+@pytest.mark.parametrize("odd", [5, None, 1.5, b"model", ["model"]])
+def test_what_is_no_path_is_refused(model: ItemKNN, odd: object) -> None:
+    for use in (transcf.load, ItemKNN.load, model.save, model.recommend_all):
+        with pytest.raises(ParameterError, match="is not a path"):
+            use(odd)  # type: ignore[arg-type]
+
+
+def test_names_that_are_too_long_are_refused(model: ItemKNN, tmp_path: Path) -> None:
+    assert answers(transcf.load(model.save(tmp_path / ("x" * 250)))) == answers(model)
+    for name in ("x" * 300, "x" * 5000, "x/" * 3000):
+        with pytest.raises((WriteError, ModelFileError), match="too long"):
+            model.save(tmp_path / name)
+        with pytest.raises(ModelFileError, match="too long"):
+            transcf.load(tmp_path / name)
+    with pytest.raises(WriteError, match="NUL"):
+        model.save(tmp_path / "a\0b")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 
 import typer
 
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, did_you_mean
 from transcf.protocols import PROTOCOLS, help_on_protocols
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.judging import Judging
     from transcf.experiments.store import Store
+    from transcf.models.recommender import Recommender
 
 #: How a program ends that was interrupted from the keyboard.
 INTERRUPTED = 130
@@ -313,6 +314,7 @@ def read_judging(
         if word not in allowed:
             raise ParameterError(
                 f"--{option} {word} is not understood: use {', '.join(filter(None, allowed))}."
+                f"{did_you_mean(word, filter(None, allowed))}"
             )
     lengths = [length.strip() for length in at.split(",")]
     if not all(length.isdecimal() and int(length) for length in lengths):
@@ -362,6 +364,21 @@ def command_line(context: typer.Context, *, leave_out: Collection[str] = ()) -> 
             else:
                 words += [param.opts[0], str(one)]
     return shlex.join(words)
+
+
+def open_model(folder: str | Path) -> Recommender[Any]:
+    """Load the current version of a saved model; name it on stderr if there are several."""
+    from transcf.data.paths import path_of
+    from transcf.models.registry import load_version
+    from transcf.serving.versions import Versions
+
+    versions = Versions(path_of(folder))
+    current = versions.current()
+    model = load_version(versions.folder(current))
+    if len(known := versions.all()) > 1:
+        listed = ", ".join(map(str, known))
+        typer.echo(f"transcf: note: using version {current} of {folder} (of {listed}).", err=True)
+    return model
 
 
 def dataset_name(data: str) -> str:

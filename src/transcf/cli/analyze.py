@@ -16,6 +16,7 @@ from transcf.cli._options import (
     Ratings,
     Separator,
     Threads,
+    open_model,
     parse_reading,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
@@ -83,9 +84,8 @@ def analyze(
     if out is not None and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is a file: name a folder.")
     from transcf.evaluation.results import number_repeats
-    from transcf.models.registry import load
 
-    models = [load(place) for place in (folder, *(beside or ()))]
+    models = [open_model(place) for place in (folder, *(beside or ()))]
     reading = parse_reading(
         columns, ratings, min_rating, no_header, separator, encoding, None, categories
     )

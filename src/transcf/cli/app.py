@@ -7,10 +7,11 @@ answers at once.
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from transcf import __version__
 from transcf.cli import (
@@ -56,6 +57,22 @@ class _PoliteGroup(TyperGroup):
         except KeyboardInterrupt as error:
             typer.echo("transcf: interrupted.", err=True)
             raise typer.Exit(INTERRUPTED) from error
+
+
+class _PathCommand(TyperCommand):
+    """Writes out `~` in paths: shells leave it alone in `--out=~/model`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        ctx.params = {name: _expanded(value) for name, value in ctx.params.items()}
+        return super().invoke(ctx)
+
+
+def _expanded(value: Any) -> Any:
+    from transcf.data.paths import path_of
+
+    if isinstance(value, list | tuple):
+        return type(value)(map(_expanded, value))
+    return path_of(value) if isinstance(value, Path) else value
 
 
 #: What errors advise in Python, and how commands have it.
@@ -136,6 +153,9 @@ for command in (
     demo.demo,
 ):
     app.command(epilog=_EPILOGS.get(command))(command)
+for group in (app, data.app, runs.app):
+    for registered in group.registered_commands:
+        registered.cls = _PathCommand
 
 
 def _show_version(asked: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,6 +30,7 @@ from transcf.cli._options import (
     StorePath,
     Threads,
     Ties,
+    open_model,
     open_store_unless,
     parse_cluster,
     parse_reading,
@@ -107,7 +107,9 @@ def evaluate(
     With --workers, processes of a Ray cluster run some of the seeds; they have to reach the folder
     of the store.
     """
-    if (Path(data) / "model.json").is_file():
+    from transcf.data.paths import path_of
+
+    if (path_of(data) / "model.json").is_file():
         _refuse_fitting(context, data)
         dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
     else:
@@ -159,9 +161,8 @@ def _judge_saved(
     from transcf.data.sources import as_split, open_split
     from transcf.experiments.cells import Result
     from transcf.experiments.runs import Run
-    from transcf.models.registry import load
 
-    fitted = load(folder)
+    fitted = open_model(folder)
     origin = fitted.report_
     if not {"dataset", "protocol", "split_seed"} <= origin.keys():
         raise DataError(
@@ -213,7 +214,8 @@ def _print(dataset: str, done: Run) -> None:
     rows = [
         (
             name,
-            *(f"{entry[kind]:.4f}" for kind in ("mean", "se", "sd")),
+            *(f"{entry[kind]:.4f}" for kind in ("mean", "se")),
+            f"{entry['sd']:.4f}" if found["runs"] > 1 else None,
             *([f"{full[name]['mean']:.4f}"] if full else []),  # which has all metrics, and more
         )
         for name, entry in found["metrics"].items()

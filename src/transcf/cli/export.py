@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from transcf.cli._options import open_model
 from transcf.cli._output import JsonFlag, print_facts, print_json
 from transcf.errors import ParameterError
 
@@ -42,9 +43,8 @@ def export(
     they find is merged.
     """
     _check(to, out, url)
-    from transcf.models.registry import load
 
-    done = _run(load(folder), to, out, url).to_dict()
+    done = _run(open_model(folder), to, out, url).to_dict()
     facts = {"model": str(folder), "to": to, **done}
     if as_json:
         print_json(facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -21,13 +21,23 @@ from transcf.cli._options import (
     Separator,
     Threads,
     absolute_name,
+    open_model,
     parse_reading,
 )
 from transcf.cli._output import JsonFlag, show_saved
-from transcf.errors import ParameterError, UnsupportedError
+from transcf.errors import DataError, ParameterError, UnsupportedError
+
+if TYPE_CHECKING:
+    from transcf.data.interactions import Interactions
+    from transcf.models.recommender import Recommender
 
 Model: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="A saved model; if `transcf refresh` has added versions, the current one is used.",
+        show_default=False,
+    ),
 ]
 Out: TypeAlias = Annotated[
     Path | None, typer.Option(help="Folder for the new model; MODEL stays as it is.")
@@ -43,9 +53,20 @@ Overwrite: TypeAlias = Annotated[
 
 def refit(
     folder: Model,
-    data: Data,
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA...",
+            help="All events: as DATA of `transcf fit`, or several files that are one log.",
+            show_default=False,
+        ),
+    ],
     out: Out = None,
     overwrite: Overwrite = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Replace MODEL even if DATA lacks some of its users or items."),
+    ] = False,
     columns: Columns = None,
     ratings: Ratings = None,
     min_rating: MinRating = None,
@@ -58,21 +79,24 @@ def refit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit the settings of MODEL anew on all events of DATA, up to the epoch that was chosen.
+    """Fit the settings of MODEL again on all events of DATA, up to the epoch that was chosen.
 
-    Until the new model is whole, the old one stays. Ctrl-C changes nothing, keeps a checkpoint
-    beside the new folder for --resume, and ends with 130.
+    The new model knows the events of DATA and no others. Until it is whole, the old one stays.
+    Ctrl-C changes nothing, keeps a checkpoint beside the new folder for --resume, and ends with
+    130.
     """
     from transcf.data.sources import open_data
-    from transcf.models.registry import load
     from transcf.training.options import FitOptions
 
     target = _target(folder, out, overwrite)
-    model = load(folder)
+    model = open_model(folder)
     reading = parse_reading(
         columns, ratings, min_rating, no_header, separator, encoding, links, categories
     )
-    log, before = open_data(data, **reading), model.report_
+    source = data[0] if len(data) == 1 else data
+    log, before = open_data(source, **reading), model.report_
+    is_replaced = target.resolve() == folder.resolve()
+    _check_loss(model, log, folder if is_replaced and not yes else None)
     checkpoints = target.with_name(f"{target.name}.refit-checkpoint")
     if resume and not checkpoints.exists():
         typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)
@@ -90,7 +114,8 @@ def refit(
     chosen = "" if epoch is None else f", up to epoch {epoch}, which was chosen before"
     model.report_ |= {key: before[key] for key in ("protocol", "split_seed") if key in before}
     model.report_ |= {"fitted_on": f"all {len(log):,} events{chosen}", "held_out": False}
-    model.report_["dataset"] = absolute_name(data)
+    names = [absolute_name(name) for name in data]
+    model.report_["dataset"] = names[0] if len(names) == 1 else names
     if reading:
         model.report_["reading"] = reading
     model.save(target, overwrite=overwrite)
@@ -122,10 +147,9 @@ def partial_fit(
     from transcf.data.readers import linked
     from transcf.data.sources import open_data
     from transcf.learning.growth import merged
-    from transcf.models.registry import load
 
     target = _target(folder, out, overwrite)
-    model = load(folder)
+    model = open_model(folder)
     add = getattr(model, "partial_fit", None)
     if add is None:
         raise UnsupportedError(
@@ -151,6 +175,36 @@ def partial_fit(
     }
     model.save(target, overwrite=overwrite)
     show_saved(model, target, as_json, {"events": len(log), **added})
+
+
+def _check_loss(model: Recommender[Any], log: Interactions, replaced: Path | None) -> None:
+    """Say which users and items of a model a log lacks.
+
+    Raises:
+        DataError: There are some, and `replaced`, the folder of the model, would be overwritten.
+    """
+    import numpy as np
+
+    from transcf.data.ids import UNKNOWN
+
+    known = model.learned_.known
+    lost = {
+        "users": np.count_nonzero(log.users.rows(known.users.series) == UNKNOWN),
+        "items": np.count_nonzero(log.items.rows(known.items.series) == UNKNOWN),
+    }
+    if not any(lost.values()):
+        return
+    sentence = (
+        f"DATA lacks {lost['users']:,} of the {len(known.users):,} users and {lost['items']:,} of "
+        f"the {len(known.items):,} items of the model, and has {len(log):,} events where the "
+        f"model was fitted on {known.facts()['interactions']:,}"
+    )
+    if replaced is not None:
+        raise DataError(
+            f"{sentence}: name all files with events, add events by `transcf partial-fit`, or "
+            f"replace {replaced} all the same with --yes."
+        )
+    typer.echo(f"transcf: note: {sentence}.", err=True)
 
 
 def _target(folder: Path, out: Path | None, overwrite: bool) -> Path:

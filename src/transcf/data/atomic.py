@@ -1,6 +1,6 @@
 """Files and folders that appear whole or not at all.
 
-Both are written in a workspace beside the target and take its name in one step. Files get the
+Both are written in a workspace beside the target and take its name in one step. New files get the
 permissions that the umask gives, whichever library wrote them. What the system refuses (a full
 disk, no permission) is a `WriteError` in one sentence, and leaves the target as it was.
 """
@@ -11,6 +11,7 @@ import ctypes
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,7 +44,8 @@ _REASONS = {
 def whole_file(target: Path) -> Iterator[Path]:
     """Give a file of the same name to write to, and put it in the target's place at the end.
 
-    If anything fails, the target stays as it was and nothing else is left.
+    A file that is replaced keeps its permissions, and a symbolic link stays: the file that it
+    points to is replaced. If anything fails, the target stays as it was and nothing else is left.
 
     Raises:
         WriteError: The system refuses to write it.
@@ -55,13 +57,16 @@ def whole_file(target: Path) -> Iterator[Path]:
         'a,b'
     """
     with _in_words(target):
-        if _exists(target) and not target.is_file():
+        if _exists(target) and target.is_symlink():
+            target = Path(os.path.realpath(target))
+        mode = stat.S_IMODE(target.stat().st_mode) if _exists(target) else None
+        if mode is not None and not target.is_file():
             raise WriteError(f"{target} is not a file that can be replaced: name another one.")
         target.parent.mkdir(parents=True, exist_ok=True)
         with workspace(target) as work:
             unfinished = work.new / target.name
             yield unfinished
-            _finish(unfinished, work)
+            _finish(unfinished, work.file_mode if mode is None else mode)
             unfinished.replace(target)
 
 
@@ -85,9 +90,19 @@ def whole_folder(target: Path, *, replace: bool = True) -> Iterator[Path]:
         with workspace(target) as work:
             yield work.new
             for path in (*sorted(work.new.rglob("*")), work.new):
-                _finish(path, work)
+                _finish(path, work.file_mode)
             _put_in_place(work, target, replace)
             _flush(target.parent)
+
+
+def is_taken(target: Path) -> bool:
+    """Whether anything is there.
+
+    Raises:
+        WriteError: There cannot be a file or folder of that name.
+    """
+    with _in_words(target):
+        return _exists(target)
 
 
 def _exists(target: Path) -> bool:
@@ -98,6 +113,8 @@ def _exists(target: Path) -> bool:
         target.lstat()
     except FileNotFoundError:
         return False
+    except ValueError as error:  # such as half of a character
+        raise WriteError(f"{str(target)!r} cannot be written: {error}.") from error
     return True
 
 
@@ -132,10 +149,10 @@ def _is_elsewhere(error: Exception, target: Path) -> bool:
     return not (path.startswith(folder) or folder.startswith(path))
 
 
-def _finish(path: Path, work: Workspace) -> None:
-    """Give a file the usual permissions, and make sure that it is on disk."""
+def _finish(path: Path, file_mode: int) -> None:
+    """Give a file its permissions, and make sure that it is on disk."""
     if path.is_file() and not path.is_symlink():
-        path.chmod(work.file_mode)
+        path.chmod(file_mode)
     _flush(path)
 
 

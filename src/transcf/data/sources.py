@@ -58,7 +58,7 @@ def open_split(
 
 
 def open_log_and_split(
-    spec: str | PathLike[str],
+    spec: str | PathLike[str] | list[str],
     protocol: str | None = None,
     *,
     seed: int = 0,
@@ -67,7 +67,7 @@ def open_log_and_split(
     """Open all events and a split of them that fits a protocol; a file is read once.
 
     Args:
-        spec: As for `open_split`.
+        spec: As for `open_split`, or a list of files.
         protocol: As for `open_split`.
         seed: As for `open_split`.
         reading: As for `open_data`.
@@ -77,6 +77,9 @@ def open_log_and_split(
         >>> len(log) == len(split.train) + len(split.validation) + len(split.test)
         True
     """
+    if isinstance(spec, list):
+        log = open_data(spec, **reading)
+        return log, as_split(log, protocol, seed=seed)
     source = resolve(spec)
     found = _open(source, protocol, seed, reading)
     log = found if isinstance(found, Interactions) else open_data(source)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions, as_parted
 from transcf.data.parted.log import PartedLog
-from transcf.errors import DataError, ParameterError, UnsupportedError
+from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
 from transcf.learning.beneath import Beneath
 from transcf.learning.families import IterationSettings, remedy_of
 from transcf.learning.fitting import Fit, Held
@@ -45,6 +45,7 @@ from transcf.models.saving import put_together, taken_apart
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
 from transcf.storage.folders import read_model, write_model
 from transcf.storage.tensors import Arrays
+from transcf.storage.versions import current_folder
 from transcf.threads import use_threads
 from transcf.training.loop import DivergedRunError
 from transcf.training.options import FitOptions
@@ -208,7 +209,7 @@ class Recommender(Answers, ABC, Generic[S]):
             if name not in known:
                 raise ParameterError(
                     f"{cls.__name__} has no parameter {name!r}; "
-                    f"it has: {', '.join(known) or 'none'}."
+                    f"it has: {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
                 )
 
     def __repr__(self) -> str:
@@ -428,9 +429,21 @@ class Recommender(Answers, ABC, Generic[S]):
                 attributes = self.learned_.attributes()
                 if name[:-1] in attributes:
                     return read_only(attributes[name[:-1]])
-            is_learned = name.endswith("_") and not name.startswith("_") and not self.is_fitted
-            hint = " before it is fitted: call fit first" if is_learned else ""
+            is_learned = name.endswith("_") and not name.startswith("_")
+            if is_learned or hasattr(type(self), name):  # such as a property that needs a fit
+                self._fitted()
+            hint = ""
+            if name == "partial_fit":
+                hint = ": it cannot learn from new events alone; use refit with all events"
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+
+    def __sklearn_tags__(self) -> Never:
+        """Refuse scikit-learn's model selection, which asks for these tags before it starts."""
+        raise UnsupportedError(
+            "scikit-learn splits and scores single rows, and recommenders rank items of users: "
+            "choose parameters with transcf.tune (or the command `transcf tune`), and judge models "
+            "with transcf.evaluate."
+        )
 
     # -- files -------------------------------------------------------------------------------
 
@@ -451,8 +464,9 @@ class Recommender(Answers, ABC, Generic[S]):
 
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
-        """Read a model that `save` wrote; `mapped` as in `transcf.load`."""
-        return put_together(cls, read_model(folder, mapped=mapped), folder)
+        """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
+        current = current_folder(folder)
+        return put_together(cls, read_model(current, mapped=mapped), current)
 
 
 def _log_of(data: Any, options: FitOptions) -> Interactions | PartedLog:

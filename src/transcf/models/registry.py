@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transcf.errors import ModelFileError, ParameterError, shown
+from transcf.errors import ModelFileError, ParameterError, did_you_mean, shown
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
@@ -153,7 +153,8 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
     """Read a model of any registered class from its folder.
 
     Args:
-        folder: What `save` wrote.
+        folder: What `save` wrote. If `transcf refresh` has added versions, the current one is
+            read, which is the one that the service uses.
         mapped: Whether arrays are mapped into memory rather than read. None does so from 256 MiB
             on. What is read is the model's own; a mapped file must not be written to while the
             model is in use, which `save` never does.
@@ -168,6 +169,13 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
         >>> load(folder).name
         'popularity'
     """
+    from transcf.storage.versions import current_folder
+
+    return load_version(current_folder(folder), mapped=mapped)
+
+
+def load_version(folder: Path, *, mapped: bool | None = None) -> Recommender[Any]:
+    """Read the model in a folder itself, whatever its current version is; else as `load`."""
     from transcf.models.saving import put_together
     from transcf.storage.folders import read_model
 
@@ -202,7 +210,10 @@ def _find(name: str) -> tuple[str, str]:
         for variant in _variants(class_name):
             if _bare(variant) == wanted:
                 return class_name, variant
-    raise ParameterError(f"There is no model {name!r}; there are: {', '.join(available())}.")
+    known = available()
+    raise ParameterError(
+        f"There is no model {name!r}; there are: {', '.join(known)}.{did_you_mean(name, known)}"
+    )
 
 
 def _variants(class_name: str) -> dict[str, dict[str, Any]]:

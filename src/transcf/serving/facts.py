@@ -42,6 +42,11 @@ _READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
 }
 
 
+def is_table(path: Path) -> bool:
+    """Tell by its ending whether `read_facts` reads a file."""
+    return path.suffix.lower() in _READERS
+
+
 @dataclass(frozen=True)
 class Fact:
     """What is known of one item.

@@ -34,7 +34,7 @@ class FitOptions:
         fresh: Whether to start anew where the checkpoint of another run is found, and to replace
             it; else that is an error. A run replaces its own checkpoints in any case.
         checkpoint_seconds: Shortest time between two checkpoints.
-        progress: Whether to show a progress bar; None shows it on a terminal.
+        progress: Whether to show a progress bar; None shows it at a terminal and in notebooks.
         on_epoch: Called with every finished epoch.
         threads: Threads of kernels, BLAS and torch; None leaves them as they are.
         cluster: Where to spread the training, for models that can be; None trains here.
