@@ -26,7 +26,8 @@ from transcf import read_interactions
 
 INTEGERS = ["1", "2", "3", "10", "-4", "0", "123456789012345678"]
 TEXTS = ["ann", "bob", "007", "x,y", "a b", "日本", "été", "1", "1e5", "NaN", "null", "-0", "1.0",
-         *OTHER_DIGITS, "9223372036854775808", "c:d", "p|q", "s;t", "{}", "=1+1", "\u200b"]  # fmt: skip
+         *OTHER_DIGITS, "9223372036854775808", "c:d", "p|q", "s;t", "{}", "=1+1",
+         "\u200b"]  # fmt: skip
 QUOTED = ['q"q', "two\nlines", '"', "tab\tbed"]
 BAD_IDS = ["", " a", "b ", "\t", "\u00a0z"]
 RATINGS = [
