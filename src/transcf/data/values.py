@@ -167,7 +167,6 @@ def category_lists(values: pl.Series, place: Place) -> pl.Series:
 
 
 def _text_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64], bool]:
-    values = values.str.strip_chars()
     integers = values.cast(pl.Int64, strict=False)
     if not integers.null_count():
         return integers.to_numpy(), False
@@ -177,6 +176,9 @@ def _text_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64],
     dates = _iso_dates(values)
     if not dates.null_count():
         return _moments(dates, place), True
+    stripped = values.str.strip_chars()
+    if not stripped.equals(values):
+        return _text_times(stripped, place)
     # The kind of the first value is what the others are held against.
     dated = dates.to_physical()[0] is not None
     row = _first(dates.is_null() if dated else numbers.is_null())
