@@ -43,7 +43,7 @@ from transcf.cli._output import (
     JsonFlag,
     print_json,
     print_table,
-    say_left_out,
+    say_reading,
     say_written,
     write_results,
 )
@@ -152,7 +152,7 @@ def compare(
         columns, ratings, min_rating, no_header, separator, encoding, links, categories
     )
     split = open_split(data, protocol, seed=seed, **reading)
-    say_left_out(split.train.report)
+    say_reading(split.train)
     contenders = suited_to(split, contenders, allowed)
     numbers = range(seed, seed + seeds)
     kept = open_store_unless(no_store, store)

@@ -59,6 +59,7 @@ def info(
     """
     from transcf.data import catalog
     from transcf.data.locations import SYNTHETIC, is_name
+    from transcf.data.notes import reading_notes
 
     reading = parse_reading(
         columns, ratings, min_rating, no_header, separator, encoding, links, categories
@@ -68,11 +69,14 @@ def info(
     about = _entry(catalog.describe(data)) if is_listed else {}
     facts = {**about, **_facts(log)}
     if as_json:
-        print_json({"dataset": data, **facts, "report": log.report.to_list()})
+        notes = reading_notes(log)
+        print_json({"dataset": data, **facts, "report": log.report.to_list(), "notes": notes})
         return
     print_facts(data, facts)
     for step in log.report.steps:
         typer.echo(str(step))
+    for note in reading_notes(log):
+        typer.echo(f"note: {note}")
 
 
 @app.command()

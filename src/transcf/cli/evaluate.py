@@ -37,7 +37,7 @@ from transcf.cli._options import (
     read_judging,
     read_model,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out
+from transcf.cli._output import JsonFlag, print_json, print_table, say_reading
 from transcf.cli._sharing import RunWorkers
 from transcf.errors import DataError, ParameterError
 from transcf.protocols import protocol_named
@@ -125,7 +125,7 @@ def evaluate(
             columns, ratings, min_rating, no_header, separator, encoding, links, categories
         )
         split = open_split(data, judging.protocol, seed=seed, **reading)
-        say_left_out(split.train.report)
+        say_reading(split.train)
         numbers = range(seed, seed + seeds)
         kept = open_store_unless(no_store, store)
         course = Course(split, judging, numbers, with_validation=False, store=kept, dataset=data)

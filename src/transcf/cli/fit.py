@@ -32,7 +32,7 @@ from transcf.cli._options import (
     parse_reading,
     read_model,
 )
-from transcf.cli._output import JsonFlag, say_left_out, show_saved
+from transcf.cli._output import JsonFlag, say_reading, show_saved
 from transcf.protocols import protocol_named
 
 
@@ -95,7 +95,7 @@ def fit(
     spread = parse_cluster(workers, cluster)
     is_spread = spread is not None
     log, split, validation, protocol = open_for_fit(data, protocol, seed, reading, is_spread)
-    say_left_out(log.report)
+    say_reading(log)
     checkpoints = out.with_name(f"{out.name}.checkpoint")
     if resume and not checkpoints.exists():
         typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)

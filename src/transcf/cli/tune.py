@@ -29,7 +29,7 @@ from transcf.cli._options import (
     read_params,
     read_preset,
 )
-from transcf.cli._output import JsonFlag, print_facts, print_json, say_left_out
+from transcf.cli._output import JsonFlag, print_facts, print_json, say_reading
 from transcf.cli._progress import Steps, show_steps
 from transcf.cli._sharing import RunWorkers, parse_sharing
 
@@ -130,7 +130,7 @@ def tune(
     )
     kept = open_store_unless(no_store, store)
     split = open_split(data, protocol, seed=seed, **reading)
-    say_left_out(split.train.report)
+    say_reading(split.train)
     with show_steps(trials, "trials") as steps:
         found = run(
             split, model, trials=trials, metric=metric, protocol=protocol, sampler=sampler,

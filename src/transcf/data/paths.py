@@ -45,14 +45,15 @@ def user_path(spec: str | PathLike[str]) -> Path:
         >>> user_path("~/events.csv") == Path.home() / "events.csv"
         True
     """
+    if not isinstance(spec, str | PathLike):
+        raise ParameterError(f"{shown(spec)} is not a path: give text or a pathlib.Path.")
     text = fspath(spec)
     try:
         path = Path(text).expanduser()
         path.exists()
     except (OSError, ValueError, RuntimeError) as problem:
-        shown = text if len(text) <= 60 else f"{text[:60]}..."
         reason = getattr(problem, "strerror", None) or str(problem)
-        raise DataError(f"{shown!r} is no path that can be read: {reason}.") from problem
+        raise DataError(f"{shown(text)} is no path that can be read: {reason}.") from problem
     return path
 
 
