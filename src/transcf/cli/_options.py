@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from transcf.experiments.judging import Judging
     from transcf.experiments.store import Store
 
-#: How a program ends that was interrupted from the keyboard.
-INTERRUPTED = 130
-
 #: DATA of every command.
 Data: TypeAlias = Annotated[
     str,

@@ -9,7 +9,6 @@ from typing import Annotated, TypeAlias
 import typer
 
 from transcf.cli._options import (
-    INTERRUPTED,
     Categories,
     Columns,
     Data,
@@ -25,6 +24,7 @@ from transcf.cli._options import (
 )
 from transcf.cli._output import JsonFlag, show_saved
 from transcf.errors import ParameterError, UnsupportedError
+from transcf.interrupts import INTERRUPTED
 
 Model: TypeAlias = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)

@@ -31,11 +31,11 @@ from polars.exceptions import PolarsError
 
 from transcf.data.atomic import whole_folder
 from transcf.data.json_text import to_json
-from transcf.data.locations import user_cache
 from transcf.errors import DataError, DivergenceError, ParameterError
 from transcf.evaluation import Evaluation
 from transcf.experiments.cells import Cell, Result
 from transcf.experiments.locks import locked
+from transcf.user_cache import user_cache
 
 _FORMAT = 1
 _HEAD, _USERS, _FULL = "run.json", "users.parquet", "full.parquet"
