@@ -149,7 +149,13 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
 
 
 class _CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """Removes unfinished files also if Ctrl-C ends the process."""
+    """Replaces damaged files, and removes unfinished ones also if Ctrl-C ends the process."""
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return dict(super()._load_index())
+        except Exception:  # damaged pickles raise anything
+            return {}
 
     @contextmanager
     def _open_for_write(self, filepath: str) -> Iterator[IO[bytes]]:
@@ -177,8 +183,7 @@ class _FunctionCache(caching.FunctionCache):  # type: ignore[misc]
             yield
         except Exception as error:  # damaged files raise anything
             warnings.warn(
-                f"A compiled kernel in {self._cache_path} cannot be read or written, and is "
-                f"compiled again next time: {error!r}.",
+                f"A compiled kernel in {self._cache_path} cannot be read or written: {error!r}.",
                 stacklevel=2,
             )
 
