@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.interrupting import Outcome, Place, busy_core, press  # noqa: E402
 
-EVENTS = ("--users", "20000", "--items", "2000", "--interactions", "400000")
+EVENTS = ("--users", "5000", "--items", "1000", "--interactions", "100000")
 #: What is interrupted; {out} is a folder of the command's own.
 COMMANDS = {
     "fit": [
@@ -49,32 +49,29 @@ COMMANDS = {
 }
 
 
-def prepare(folder: Path) -> dict[str, str]:
-    """Make a log, a model, and compiled kernels for the commands."""
+def prepare(folder: Path, kernels: Path) -> dict[str, str]:
+    """Make a log and a model for the commands."""
     log, model = folder / "log.csv", folder / "model"
-    place = Place(folder / "preparation", folder / "kernels")
-    made = [
+    environment = Place(folder / "preparation", kernels).environment()
+    for words in (
         f"data synthesize {log} {' '.join(EVENTS)}",
         f"fit {log} --model bpr --set epochs=2 --out {model}",
-        f"compare {log} --models ease,ials,bpr,transcf --no-files --no-store --set bpr.epochs=1 "
-        "--set transcf.epochs=1",
-        f"recommend {model} --all --out {folder}/lists.csv",
-    ]
-    environment = place.environment()
-    for words in made:
+    ):
         command = [sys.executable, "-m", "transcf", *words.split()]
         subprocess.run(command, env=environment, check=True, capture_output=True)
     return {"log": str(log), "model": str(model)}
 
 
-def trial(name: str, names: dict[str, str], folder: Path, rng: random.Random) -> Outcome:
+def trial(
+    name: str, names: dict[str, str], folder: Path, kernels: Path, rng: random.Random
+) -> Outcome:
     """Interrupt one command at a random moment."""
     is_cold = rng.random() < 0.25
     with tempfile.TemporaryDirectory(dir=folder) as root:
-        place = Place(Path(root), Path(root) / "kernels" if is_cold else folder / "kernels")
+        place = Place(Path(root), Path(root) / "kernels" if is_cold else kernels)
         words = rng.choice(COMMANDS[name]).format(out=root, **names).split()
         # Mostly early, where kernels are loaded and data is read, and sometimes late.
-        return press(words, rng.choice((1.0, 4.0, 12.0)) * rng.random(), place)
+        return press(words, rng.choice((1.0, 5.0, 20.0)) * rng.random(), place)
 
 
 def table(outcomes: dict[str, list[Outcome]]) -> str:
@@ -93,15 +90,15 @@ def table(outcomes: dict[str, list[Outcome]]) -> str:
     return "\n".join(lines)
 
 
-def interrupt(presses: int, seed: int, folder: Path) -> dict[str, list[Outcome]]:
+def interrupt(presses: int, seed: int, folder: Path, kernels: Path) -> dict[str, list[Outcome]]:
     """Interrupt commands in turn until there were so many that had not ended by then."""
-    rng, names = random.Random(seed), prepare(folder)
+    rng, names = random.Random(seed), prepare(folder, kernels)
     outcomes: dict[str, list[Outcome]] = {name: [] for name in COMMANDS}
     done = 0
     with busy_core():
         while done < presses:
             name = list(COMMANDS)[done % len(COMMANDS)]
-            outcome = trial(name, names, folder, rng)
+            outcome = trial(name, names, folder, kernels, rng)
             outcomes[name].append(outcome)
             done += not outcome.finished
             if problem := outcome.problem():
@@ -115,10 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--presses", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--kernels", type=Path, help="Compiled kernels of earlier runs.")
     options = parser.parse_args(arguments)
     folder, started = Path(tempfile.mkdtemp(prefix="interrupts-")), time.monotonic()
     try:
-        outcomes = interrupt(options.presses, options.seed, folder)
+        kernels = options.kernels or folder / "kernels"
+        outcomes = interrupt(options.presses, options.seed, folder, kernels)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     every = [one for found in outcomes.values() for one in found]

@@ -17,11 +17,13 @@ class Steps:
 
     Args:
         show: Called with (parts done, text) whenever one of them changes.
+        names_parts: Whether the text after a part is its name, and not what was done last.
     """
 
-    def __init__(self, show: Callable[[int, str], None]) -> None:
+    def __init__(self, show: Callable[[int, str], None], names_parts: bool = False) -> None:
         """Start with nothing done."""
         self._show, self._done, self._text = show, 0, ""
+        self._names_parts = names_parts
 
     def report(self, text: str) -> None:
         """Show what is being done now."""
@@ -38,7 +40,8 @@ class Steps:
         for part in parts:
             yield part
             self._done += 1
-            self._show(self._done, str(getattr(part, "name", part)))
+            name = str(getattr(part, "name", part))
+            self._show(self._done, name if self._names_parts else self._text)
 
 
 class _Lines:
@@ -77,7 +80,7 @@ def show_steps(total: int, unit: str) -> Iterator[Steps]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Steps(_Lines(total, unit).show)
+        yield Steps(_Lines(total, unit).show, names_parts=True)
         return
     text_column = TextColumn("{task.description}", markup=False)
     count_column = TextColumn(f"{{task.completed}}/{{task.total}} {unit}")

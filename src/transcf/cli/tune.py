@@ -138,6 +138,8 @@ def tune(
             minutes=minutes, prune=prune, storage=storage, study=study, dataset=data,
             store=None if kept is None else kept.folder, on_trial=_Progress(steps),
         )  # fmt: skip
+    if found.is_interrupted and not found.trials:
+        raise KeyboardInterrupt
     if as_json:
         print_json({"dataset": data, **found.to_dict()})
     else:
