@@ -58,7 +58,7 @@ def test_a_failed_fit_keeps_the_model_there_was(
     model = EASE(regularization=50.0).fit(split.train)
     before = model.recommend(k=3)
     model.set_params(regularization=1.0)
-    monkeypatch.setattr(ease, "_invert_upper", lambda gram: False)
+    monkeypatch.setattr(ease, "invert_lower", lambda gram: False)
     with pytest.raises(ParameterError, match="cannot use regularization"):
         model.refit(split.train)
     assert model.recommend(k=3).equals(before)

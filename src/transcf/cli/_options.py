@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from transcf.experiments.store import Store
     from transcf.models.recommender import Recommender
 
-#: How a program ends that was interrupted from the keyboard.
-INTERRUPTED = 130
-
 #: DATA of every command.
 Data: TypeAlias = Annotated[
     str,

@@ -36,8 +36,8 @@ from transcf.cli import (
     study,
     tune,
 )
-from transcf.cli._options import INTERRUPTED
 from transcf.errors import TransCFError, brief
+from transcf.interrupts import INTERRUPTED, wait_if_ending
 from transcf.legend import ERROR, help_text
 
 
@@ -52,6 +52,7 @@ class _PoliteGroup(TyperGroup):
         except (TransCFError, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
+            wait_if_ending()
             typer.echo(f"transcf: {_in_options(_sentence(error))}", err=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
-    INTERRUPTED,
     Beyond,
     Categories,
     ClusterAddress,
@@ -50,6 +49,7 @@ from transcf.cli._output import (
 from transcf.cli._progress import show_steps
 from transcf.cli._sharing import RunWorkers
 from transcf.errors import ParameterError
+from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
@@ -164,12 +164,12 @@ def compare(
         print_json(found.to_dict())
     else:
         print_comparison(found)
+    if found.is_interrupted:
+        raise typer.Exit(INTERRUPTED)
     command = command_line(context, leave_out=_BESIDE)
     if files:
         say_written(*write_report(found, out, command))
     write_results(results_of(found, command), report, None)
-    if found.is_interrupted:
-        raise typer.Exit(INTERRUPTED)
     if found.failures:
         missing = listed(list(found.failures))
         typer.echo(f"transcf: {missing} could not be fitted: the notes say why.", err=True)

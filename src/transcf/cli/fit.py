@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from transcf.cli._options import (
-    INTERRUPTED,
     Categories,
     ClusterAddress,
     Columns,
@@ -33,6 +32,7 @@ from transcf.cli._options import (
     read_model,
 )
 from transcf.cli._output import JsonFlag, say_reading, show_saved
+from transcf.interrupts import INTERRUPTED
 from transcf.protocols import protocol_named
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from transcf.cli._options import (
-    INTERRUPTED,
     Categories,
     Columns,
     Data,
@@ -26,6 +25,7 @@ from transcf.cli._options import (
 )
 from transcf.cli._output import JsonFlag, show_saved
 from transcf.errors import DataError, ParameterError, UnsupportedError
+from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transcf.cli._options import (
-    INTERRUPTED,
     Categories,
     ClusterAddress,
     Columns,
@@ -32,6 +31,7 @@ from transcf.cli._options import (
 from transcf.cli._output import JsonFlag, print_facts, print_json, say_reading
 from transcf.cli._progress import Steps, show_steps
 from transcf.cli._sharing import RunWorkers, parse_sharing
+from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.experiments.tuning import Tuning
@@ -138,6 +138,8 @@ def tune(
             minutes=minutes, prune=prune, storage=storage, study=study, dataset=data,
             store=None if kept is None else kept.folder, on_trial=_Progress(steps),
         )  # fmt: skip
+    if found.is_interrupted and not found.trials:
+        raise KeyboardInterrupt
     if as_json:
         print_json({"dataset": data, **found.to_dict()})
     else:

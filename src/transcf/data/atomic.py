@@ -18,6 +18,7 @@ from pathlib import Path
 
 from transcf.data.workspace import Workspace, workspace
 from transcf.errors import TransCFError, WriteError
+from transcf.interrupts import uninterrupted
 
 _HERE = -100  # AT_FDCWD: paths are relative to the working directory
 _EXCHANGE = 2  # RENAME_EXCHANGE: both names exist before and after
@@ -169,12 +170,13 @@ def _put_in_place(work: Workspace, target: Path, replace: bool) -> None:
     if _exchange(work.new, target):
         return
     # No atomic exchange on this system: the name is free for a moment between two renames.
-    target.rename(work.old)
-    try:
-        work.new.rename(target)
-    except OSError:
-        work.old.rename(target)
-        raise
+    with uninterrupted():
+        target.rename(work.old)
+        try:
+            work.new.rename(target)
+        except OSError:
+            work.old.rename(target)
+            raise
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -79,8 +79,8 @@ def open_log_and_split(
         True
     """
     if isinstance(spec, list):
-        log = open_data(spec, **reading)
-        return log, as_split(log, protocol, seed=seed)
+        events = open_data(spec, **reading)
+        return events, as_split(events, protocol, seed=seed)
     source = resolve(spec)
     log, split = _open(source, protocol, seed, reading)
     chosen = as_split(log if split is None else split, protocol, seed=seed)

@@ -31,12 +31,12 @@ from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.atomic import whole_folder
 from transcf.data.json_text import from_json, misfit, to_json
-from transcf.data.locations import user_cache
 from transcf.data.parquet import damage_of
 from transcf.errors import DataError, DivergenceError, ParameterError, shown
 from transcf.evaluation import Evaluation
 from transcf.experiments.cells import Cell, Kind, Result
 from transcf.experiments.locks import locked
+from transcf.user_cache import user_cache
 
 _FORMAT = 1
 _HEAD, _USERS, _FULL = "run.json", "users.parquet", "full.parquet"

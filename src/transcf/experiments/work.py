@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar
 from transcf.errors import DivergenceError, TransCFError, WriteError
 from transcf.experiments.cells import Cell, Result
 from transcf.experiments.store import Store
+from transcf.interrupts import StopRequest, stop_request
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -115,6 +116,13 @@ def work_off(jobs: Iterable[tuple[K, Job[T]]]) -> Iterator[tuple[K, T | BaseExce
     A job is asked for when those before it are done or wait. One that fails with an error of this
     library does not stop the others.
     """
+    with stop_request() as request:
+        yield from _work_off(jobs, request)
+
+
+def _work_off(
+    jobs: Iterable[tuple[K, Job[T]]], request: StopRequest
+) -> Iterator[tuple[K, T | BaseException]]:
     source, waiting = iter(jobs), list[tuple[K, Job[T]]]()
     while True:
         fresh = next(source, None)
@@ -124,6 +132,8 @@ def work_off(jobs: Iterable[tuple[K, Job[T]]]) -> Iterator[tuple[K, T | BaseExce
         waiting = []
         for name, job in todo:
             try:
+                if request.asked:
+                    raise KeyboardInterrupt
                 next(job)
                 waiting.append((name, job))
             except StopIteration as end:

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from ._cache import Keeper, Source, sources_in
+from ._cache import Keeper, Source
 
 Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,7 +29,11 @@ _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 #: those they are given outlive them, so that counting references (an atomic step for every array of
 #: every call) is left out.
 INLINED: dict[str, Any] = {"forceinline": True, "_nrt": False, **_INNER, **_RELAXED}
-_keeper = Keeper(lambda: sources_in(Path(__file__).parent, __name__))
+_HERE = Path(__file__).resolve().parent
+#: Packages with all that kernels are compiled from, unless `watch_source` names more.
+_keeper = Keeper(
+    {"transcf.kernels": _HERE, "transcf.learning.forms": _HERE.parent / "learning" / "forms"}
+)
 
 
 def compiled(function: Function) -> Function:
@@ -67,7 +71,7 @@ def watch_source(module: str) -> None:
     """Compile kernels anew when this module, which they refer to, has changed."""
     path = sys.modules[module].__file__
     if path is not None:
-        _keeper.watch(Source(module, Path(path)))
+        _keeper.watch(Source(module, Path(path).resolve()))
 
 
 def unlocked(array: Array) -> Array:

@@ -7,7 +7,6 @@ here; ids, filters and tables in `answers`.
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -27,6 +26,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions, as_parted
 from transcf.data.parted.log import PartedLog
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
+from transcf.kernels.compiling import clock
 from transcf.learning.beneath import Beneath
 from transcf.learning.families import IterationSettings, remedy_of
 from transcf.learning.fitting import Fit, Held
@@ -287,7 +287,7 @@ class Recommender(Answers, ABC, Generic[S]):
                 f"{self.name} cannot be trained on a cluster with these settings: leave the "
                 f"cluster out, or take one of {', '.join(spreading())}."
             )
-        started, trend = time.perf_counter(), None
+        started, trend = clock(), None
         if isinstance(train, Interactions):
             trend = Trend.of(train, self.settings)
         else:
@@ -324,7 +324,7 @@ class Recommender(Answers, ABC, Generic[S]):
             delattr(self, attribute)
         self.learned_, self.settings_ = learned, fit.chosen or self.settings
         self.report_ = fit.known.facts() | fit.report
-        self.report_["seconds"] = round(time.perf_counter() - started, 3)
+        self.report_["seconds"] = round(clock() - started, 3)
         self.best_epoch_, self.additions_ = None, 0
         if fit.outcome is not None:
             self.history_, self.best_epoch_ = fit.outcome.history, fit.outcome.best_epoch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -11,6 +10,7 @@ import numpy as np
 
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, DivergenceError, ParameterError, shown
+from transcf.kernels.compiling import clock
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
 from transcf.learning.beneath import Beneath
 from transcf.learning.fitting import Held
@@ -121,7 +121,7 @@ class Blend(Recommender[BlendSettings]):
             >>> Blend.of(fitted, split.validation)
             Blend(parts='ease + bpr(dim=8, epochs=3)', beneath=0.0, random_state=0)
         """
-        started, models = time.perf_counter(), list(models)
+        started, models = clock(), list(models)
         for model in models:
             if not isinstance(model, Recommender):
                 raise ParameterError(f"{shown(model)} is no model: blend fitted models.")
