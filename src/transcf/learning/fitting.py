@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from transcf.learning.crew import Divisible, SpreadSolver
 from transcf.learning.families import IterationSettings
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
+from transcf.learning.log_sizes import LogSizes
 from transcf.learning.parted import PartedProblem
 from transcf.learning.settings import values_of
 from transcf.learning.trend import Trend
@@ -33,6 +34,16 @@ if TYPE_CHECKING:
     from transcf.evaluation.validation import Validation
 
 S = TypeVar("S", bound=IterationSettings)
+
+
+class DependsOnLog(Protocol):
+    """Settings some of whose defaults depend on the data."""
+
+    def for_log(self, sizes: LogSizes) -> Self:
+        """Return the settings with these defaults filled in."""
+
+
+R = TypeVar("R", bound=DependsOnLog)
 
 #: Validation data: held-out interactions, or how to judge a model by them.
 Held: TypeAlias = "Interactions | PartedLog | Validation | None"
@@ -90,6 +101,12 @@ class Fit:
                 "once: fit it without a cluster, or take TransCF, BPR, AoBPR or CML."
             )
         return self.log
+
+    def resolved(self, settings: R) -> R:
+        """Return settings with the defaults for the data; the fitted model keeps them."""
+        chosen = settings.for_log(LogSizes.of(self.log))
+        self.chosen = chosen
+        return chosen
 
     def problem(self, settings: WeightSettings) -> Problem:
         """Return what triples are drawn from."""
