@@ -69,6 +69,7 @@ class Fit:
         remedy: Parameters to lower when training diverges, for the error.
         free: Parameters that may differ between a run and its resumption.
         report: Facts about the training, JSON values only.
+        judge: How validation data judge an epoch, once they have.
         outcome: What came of the epochs, where there were any.
         chosen: The settings it was learned with, where a model chose some by itself.
     """
@@ -85,6 +86,7 @@ class Fit:
     remedy: str = "learning_rate"
     free: Collection[str] = ()
     report: dict[str, Any] = field(default_factory=dict)
+    judge: Validation | None = None
     outcome: Outcome | None = None
     chosen: Any = None
 
@@ -132,19 +134,18 @@ class Fit:
         Raises:
             DivergedRunError: Training diverged; the error carries what was learned before.
         """
-        judge = None
         if self.validation is not None:
             from transcf.evaluation.validation import as_validation
 
             users = settings.validation_users
-            judge = as_validation(self.log, self.validation, users).sampled(users)
+            self.judge = as_validation(self.log, self.validation, users).sampled(users)
         every = settings.validate_every or max(1, round(settings.epochs / _VALIDATIONS))
         plan = Plan(
             title=self.name,
             epochs=self.last_epoch or settings.epochs,
             validate_every=every,
             patience=settings.patience,
-            fingerprint=self._fingerprint(settings, every, judge, beside or {}),
+            fingerprint=self._fingerprint(settings, every, beside or {}),
             remedy=self.remedy,
         )
 
@@ -152,7 +153,9 @@ class Fit:
             return self.with_trend(snapshot(tensors, self.known, settings))
 
         try:
-            self.outcome = train(trainable, plan, learned, validate=judge, options=self.options)
+            self.outcome = train(
+                trainable, plan, learned, validate=self.judge, options=self.options
+            )
             self.known = self.known.loaded()
         except DivergedRunError as error:
             self.outcome = error.kept
@@ -193,11 +196,10 @@ class Fit:
         """Add the trend to scores, where there is one."""
         return learned if self.trend is None else self.trend.add_to(learned)
 
-    def _fingerprint(
-        self, settings: IterationSettings, every: int, judge: Validation | None, beside: Arrays
-    ) -> str:
+    def _fingerprint(self, settings: IterationSettings, every: int, beside: Arrays) -> str:
         """Name all that a run depends on; a checkpoint of another run is refused."""
         values = {k: v for k, v in values_of(settings).items() if k not in self.free}
+        judge = self.judge
         rules = [__version__, values, None if judge is None else [every, judge.fingerprint]]
         # NumPy numbers are allowed, and mean the same as Python's.
         text = json.dumps(rules, sort_keys=True, default=np.generic.item)
