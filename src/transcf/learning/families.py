@@ -10,6 +10,9 @@ from transcf.learning.room import Room, vectors
 from transcf.learning.settings import setting, settings
 from transcf.learning.weights import WeightSettings
 
+#: Most samples of a user and epoch.
+MOST_SAMPLES = 1_000_000
+
 
 @settings()
 class IterationSettings:
@@ -77,7 +80,10 @@ class TripleSettings(FactorSettings, IterationSettings, WeightSettings):
     """What models have that learn from triples: a user, an item of theirs, one that is not."""
 
     samples_per_user: int | None = setting(
-        None, "Triples per user and epoch; None draws as many as the user has items.", low=1
+        None,
+        "Triples per user and epoch; None draws as many as the user has items.",
+        low=1,
+        high=MOST_SAMPLES,
     )
     decay: Literal["linear", "none"] = setting(
         "linear", '"linear" lowers the learning rate evenly over the epochs, "none" keeps it.'

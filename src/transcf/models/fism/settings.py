@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal, Self
 
 from transcf.learning import setting, settings
-from transcf.learning.families import FactorSettings, IterationSettings
+from transcf.learning.families import MOST_SAMPLES, FactorSettings, IterationSettings
 from transcf.learning.log_sizes import EpochRule, LogSizes
 from transcf.learning.weights import WeightSettings
 
@@ -30,6 +30,7 @@ class FISMSettings(FactorSettings, IterationSettings, WeightSettings):
         "How many of the user's items are taken as i in an epoch; None takes each once, or, where "
         "events weigh more or less, as many as there are.",
         low=1,
+        high=MOST_SAMPLES,
     )
     negatives: int = setting(20, "Items j for every i.", low=1, high=1000)
 
