@@ -107,6 +107,14 @@ class DivergenceError(TransCFError, ArithmeticError):
     """Training produced NaN, infinity or an exploding loss."""
 
 
+class FitWarning(UserWarning):
+    """A fitted model is probably of no use: collapsed vectors, or worse than popularity."""
+
+
+class FewUsersWarning(UserWarning):
+    """Figures are uncertain because only few users can be judged."""
+
+
 class ModelFileError(TransCFError, OSError):
     """A saved model is missing, damaged, altered or of an unknown version."""
 

@@ -81,6 +81,7 @@ _OPTIONS = {
     "on_unknown='skip'": "--on-unknown skip",
     "include_seen=True": "--with-seen",
     "name a folder for it (store=FOLDER)": "leave --no-store out",
+    "split by leave_one_out(log), or cut it earlier": "use --protocol strict",
 }
 
 
@@ -105,7 +106,7 @@ def _show_notes() -> None:
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, UserWarning):
             if str(message) not in shown:
-                typer.echo(f"transcf: note: {message}", err=True)
+                typer.echo(f"transcf: note: {_in_options(str(message))}", err=True)
             shown.add(str(message))
         else:
             show_others(message, category, *place, **more)

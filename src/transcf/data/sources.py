@@ -27,7 +27,7 @@ from transcf.errors import DataError, EvaluationError, ParameterError
 from transcf.protocols import Protocol, full_ranking, protocol_named
 
 #: Users that a cut has to leave on both sides to be the usual way: a number, or a share of all.
-_ENOUGH_USERS, _ENOUGH_SHARE = 100, 0.1
+ENOUGH_USERS, _ENOUGH_SHARE = 100, 0.1
 
 
 def open_split(
@@ -187,7 +187,7 @@ def _usual_cut(log: Interactions) -> Split | None:
     except DataError:  # as of a log whose events are all of one moment
         return None
     sides = ((split.train, split.validation), (split.before_test, split.test))
-    enough = max(1, min(_ENOUGH_USERS, _ENOUGH_SHARE * np.count_nonzero(log.by_user.counts)))
+    enough = max(1, min(ENOUGH_USERS, _ENOUGH_SHARE * np.count_nonzero(log.by_user.counts)))
     return split if all(_judged(*side) >= enough for side in sides) else None
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from transcf.errors import shown
 from transcf.learning.neural.library import Device
 from transcf.learning.room import Room, vectors
 from transcf.learning.settings import setting, settings
 from transcf.learning.weights import WeightSettings
+
+#: Most samples of a user and epoch.
+MOST_SAMPLES = 1_000_000
 
 
 @settings()
@@ -75,8 +80,20 @@ class TripleSettings(FactorSettings, IterationSettings, WeightSettings):
     """What models have that learn from triples: a user, an item of theirs, one that is not."""
 
     samples_per_user: int | None = setting(
-        None, "Triples per user and epoch; None draws as many as the user has items.", low=1
+        None,
+        "Triples per user and epoch; None draws as many as the user has items.",
+        low=1,
+        high=MOST_SAMPLES,
     )
+    decay: Literal["linear", "none"] = setting(
+        "linear", '"linear" lowers the learning rate evenly over the epochs, "none" keeps it.'
+    )
+
+    def rate_at(self, epoch: float) -> float:
+        """Learning rate of an epoch, counted from 1; linear decay would reach 0 after the last."""
+        if self.decay == "none":
+            return self.learning_rate
+        return self.learning_rate * max(0.0, 1 - (epoch - 1) / self.epochs)
 
 
 @settings(epochs=16)

@@ -40,6 +40,7 @@ from transcf.learning.settings import check, rules_of, values_of
 from transcf.learning.shifted import Shifted, restored
 from transcf.learning.trend import Trend
 from transcf.learning.weights import WeightSettings
+from transcf.models.fit_checks import warn_of_poor_fit
 from transcf.models.making import follow_settings, made_from, read_only
 from transcf.models.saving import put_together, taken_apart
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
@@ -77,6 +78,8 @@ class Recommender(Answers, ABC, Generic[S]):
 
     #: Parameters to lower when training diverges.
     remedy: ClassVar[str] = "learning_rate"
+    #: Whether other models are compared with it, so that it may rank as badly as it does.
+    is_floor: ClassVar[bool] = False
     #: Parameters that may differ between a run and its resumption.
     free_to_change: ClassVar[tuple[str, ...]] = ("epochs", "patience")
     #: Parameters that `fit` does not use: what is fitted follows them when they are changed.
@@ -316,6 +319,8 @@ class Recommender(Answers, ABC, Generic[S]):
                 self._take_over(error.learned, fit, started)
             raise
         self._take_over(learned, fit, started)
+        if not self.is_floor:
+            warn_of_poor_fit(learned, fit, self.settings, stacklevel=3)
         return self
 
     def _take_over(self, learned: Learned, fit: Fit, started: float) -> None:

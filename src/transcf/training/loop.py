@@ -70,6 +70,12 @@ class Outcome:
     best_epoch: int
     ending: Ending
 
+    @property
+    def best_metric(self) -> float | None:
+        """Validation metric of the epoch that was kept; None without validation."""
+        metrics = self.history["metric"].drop_nulls()
+        return None if metrics.is_empty() else float(metrics.max())  # type: ignore[arg-type]
+
     def facts(self) -> dict[str, Any]:
         """What a report says of it; seconds of training and of validation apart."""
         return {

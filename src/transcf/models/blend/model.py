@@ -92,8 +92,8 @@ class Blend(Recommender[BlendSettings]):
 
     @property
     def revision(self) -> int:
-        """A mixture may be among the parts."""
-        return 2
+        """Any model may be among the parts."""
+        return 3
 
     @classmethod
     def chooses(cls) -> bool:

@@ -147,9 +147,6 @@ class TransCFSettings(TripleSettings, MixtureSettings, SideSettings, PartSetting
         + f' "{AUTO}": Whichever of {" and ".join(CANDIDATES)} is better on validation data.',
         words=(MIXTURE, *FORMS, AUTO),
     )
-    decay: Literal["linear", "none"] = setting(
-        "linear", '"linear" lowers the learning rate evenly over the epochs, "none" keeps it.'
-    )
     margin: float = setting(1.0, "How much nearer than j the item i should be.", low=0)
     reg_distance: float = setting(0.05, "Pulls users and their items together.", low=0)
     reg_neighborhood: float = setting(
@@ -245,12 +242,6 @@ class TransCFSettings(TripleSettings, MixtureSettings, SideSettings, PartSetting
         unused = ONLY_MIXTURE_HAS if form in FORMS else MIXTURE_HAS_NO
         usual = {name: getattr(type(self), name) for name in unused}
         return replace(self, **(self.with_defaults({"form": form}) | usual))
-
-    def rate_at(self, epoch: float) -> float:
-        """Learning rate of an epoch, counted from 1; linear decay would reach 0 after the last."""
-        if self.decay == "none":
-            return self.learning_rate
-        return self.learning_rate * max(0.0, 1 - (epoch - 1) / self.epochs)
 
     def rank_weights(self, n_items: int) -> Array:
         """Weight of the hinge by the number of violations among the negatives."""
