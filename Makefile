@@ -11,7 +11,7 @@ endif
 
 .PHONY: demo demo-serve test coverage fuzz browser docs-tables setup lint bench bench-baselines clean \
 	study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times \
-	study-mixture study-translations study-side-information study-sparse study-defaults
+	study-mixture study-translations study-side-information study-defaults
 .DEFAULT_GOAL := demo
 
 $(CORE): pyproject.toml
@@ -98,9 +98,6 @@ study-translations: $(CORE)  ## Every form of TransCF, with and without translat
 
 study-side-information: $(CORE)  ## Links between users and categories of items in TransCF, five seeds.
 	$(BIN)/transcf study side-information
-
-study-sparse: $(CORE)  ## EASE, the mixture, both blended, and the one on top of the other, on sparse data.
-	$(BIN)/transcf study sparse
 
 study-defaults: $(CORE)  ## How TransCF's defaults were chosen, on validation data.
 	$(BIN)/transcf study defaults

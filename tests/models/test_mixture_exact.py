@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transcf import EASE, Interactions, TransCF, synthesize
-from transcf.learning.beneath import Beneath
-from transcf.models.transcf.mixture.batches import Events
-from transcf.models.transcf.mixture.exact import ExactMixtureTraining, Vectors, add_gradient
-from transcf.models.transcf.mixture.training import MixtureTraining, kernel_of
+from transcf import Interactions, TransCF, synthesize
+from transcf.models.transcf.mixture.exact import Vectors, add_gradient
+from transcf.models.transcf.mixture.training import kernel_of
 
 SMALL: dict[str, Any] = {"form": "mixture", "dim": 6, "epochs": 1, "batch_events": 200}
 
@@ -60,21 +58,6 @@ def test_with_all_negatives_the_fast_solver_learns_the_same(
     fast, exact = (TransCF(**SMALL, **changes, solver=s).fit(log) for s in ("fast", "exact"))
     for ours, theirs in zip(vectors_of(fast), vectors_of(exact), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
-
-
-def test_on_top_of_ease_the_fast_solver_learns_the_same_too(log: Interactions) -> None:
-    weights = EASE(regularization=20.0).fit(log).weights_
-    beneath, settings = Beneath(log, weights, 20.0, 8.0), TransCF(**SMALL).settings
-    found = []
-    for kind, below in (
-        (MixtureTraining, beneath), (ExactMixtureTraining, beneath), (MixtureTraining, None),
-    ):  # fmt: skip
-        training = kind(Events.of(log, settings), settings, below)
-        loss = training.run_epoch(1).loss
-        found.append(training.tensors() | {"loss": np.array(loss)})
-    for name, ours in found[0].items():
-        np.testing.assert_allclose(ours, found[1][name], rtol=1e-4, atol=1e-4, err_msg=name)
-    assert np.abs(found[0]["item_vectors"] - found[2]["item_vectors"]).max() > 1e-3
 
 
 def test_with_drawn_negatives_it_comes_nearer_the_more_there_are(log: Interactions) -> None:

@@ -14,7 +14,6 @@ from transcf import __version__
 from transcf.data.interactions import Interactions
 from transcf.data.parted.log import PartedLog
 from transcf.errors import UnsupportedError
-from transcf.learning.beneath import Beneath
 from transcf.learning.crew import Divisible, SpreadSolver
 from transcf.learning.families import IterationSettings
 from transcf.learning.known import Known
@@ -53,7 +52,6 @@ class Fit:
         options: How to run it.
         last_epoch: Where to stop, whatever the settings say; None stops where they do.
         before: What was learned before, where choices that were made then are to be kept.
-        beneath: Scores that the model's are added to while it learns, where it can, or None.
         trend: What recent popularity adds to scores, or None.
         remedy: Parameters to lower when training diverges, for the error.
         free: Parameters that may differ between a run and its resumption.
@@ -69,7 +67,6 @@ class Fit:
     options: FitOptions
     last_epoch: int | None = None
     before: Learned | None = None
-    beneath: Beneath | None = None
     trend: Trend | None = None
     remedy: str = "learning_rate"
     free: Collection[str] = ()
@@ -186,8 +183,6 @@ class Fit:
         text = json.dumps(rules, sort_keys=True, default=np.generic.item)
         digest = hashlib.sha256(text.encode())
         self._add_events(digest)
-        if self.beneath is not None:
-            digest.update(self.beneath.fingerprint.encode())
         for name, array in sorted(beside.items()):
             digest.update(name.encode())
             digest.update(array.tobytes())

@@ -27,7 +27,6 @@ from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions, as_parted
 from transcf.data.parted.log import PartedLog
 from transcf.errors import DataError, ParameterError, UnsupportedError
-from transcf.learning.beneath import Beneath
 from transcf.learning.families import IterationSettings, remedy_of
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.known import Known, KnownInParts
@@ -274,7 +273,6 @@ class Recommender(Answers, ABC, Generic[S]):
         options: FitOptions,
         last_epoch: int | None = None,
         before: Learned | None = None,
-        beneath: Beneath | None = None,
     ) -> Self:
         self.check_params()
         if not len(train):
@@ -299,7 +297,6 @@ class Recommender(Answers, ABC, Generic[S]):
             options=options,
             last_epoch=last_epoch,
             before=before,
-            beneath=beneath,
             trend=trend,
             remedy=remedy_of(self.settings, self.remedy),
             free=self.free_to_change,

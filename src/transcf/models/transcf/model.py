@@ -215,7 +215,7 @@ class TransCF(Recommender[TransCFSettings]):
         if fit.options.cluster is not None:
             return fit.run_spread(MixtureTraining, events, settings, unbiased)
         kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
-        return fit.run(kind(events, settings, fit.beneath), settings, unbiased)
+        return fit.run(kind(events, settings), settings, unbiased)
 
     def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Learned:
         if settings.form == MIXTURE:

@@ -101,10 +101,9 @@ class ExactMixtureTraining(MixtureTraining):
             users = users_of(dealt, place)
             events = [slice(*log.indptr[user : user + 2]) for user in users]
             for user, own in zip(users, events, strict=True):
-                history, weights, at = log.items[own], log.weights[own], points
-                if self._beneath is not None:  # it counts as c does, and stays as it is
-                    at = points._replace(bias=points.bias + self._beneath.of(user))
-                loss += add_gradient(self._kernel, at, user, history, weights, log.active, slopes)
+                loss += add_gradient(
+                    self._kernel, points, user, log.items[own], log.weights[own], log.active, slopes
+                )
             seen = np.unique(np.concatenate([log.items[:0], *(log.items[own] for own in events)]))
             self._steps += 1
             rate = np.array([settings.rate_at(number + place / batches)])

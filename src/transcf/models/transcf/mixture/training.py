@@ -11,13 +11,11 @@ import numpy as np
 
 from transcf.kernels import Array
 from transcf.kernels.adam import Moving, step_sizes
-from transcf.kernels.beneath import NO_LAYER
 from transcf.kernels.mixture import Kernel, Points
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.learning import Arrays
-from transcf.learning.beneath import Beneath
 from transcf.learning.crew import Crew
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.forms.base import TINY
@@ -41,7 +39,6 @@ class MixtureTraining:
     Args:
         events: What to learn from.
         settings: The model's.
-        beneath: Scores that those of the mixture are added to, or None.
         outline: Shards and batches, where a process has some of the users only.
         crew: Who trains, then.
     """
@@ -50,13 +47,12 @@ class MixtureTraining:
         self,
         events: Events,
         settings: TransCFSettings,
-        beneath: Beneath | None = None,
         *,
         outline: Shards | None = None,
         crew: Crew | None = None,
     ) -> None:
         """Draw the first vectors, unless a crew is going to be given some."""
-        self._beneath, self._crew = beneath, crew or Crew()
+        self._crew = crew or Crew()
         self._settings, self._width = settings, padded_width(settings.dim)
         self._shards = outline or self.outline(events, settings)
         self._dealer = Dealer(
@@ -85,10 +81,7 @@ class MixtureTraining:
         batches = self._shards.n_batches
         rates = [self._settings.rate_at(number + place / batches) for place in range(batches)]
         sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
-        layer = NO_LAYER if self._beneath is None else self._beneath.layer
-        epoch = Epoch(
-            self._kernel, self._rules, self._dealer.log, layer, dealt, sizes, self._points
-        )
+        epoch = Epoch(self._kernel, self._rules, self._dealer.log, dealt, sizes, self._points)
         losses = np.zeros((batches, SHARDS))
         counts = np.stack(self._crew.from_all(self._dealer.events_of(dealt)))
         self._memory = self._memory.for_events(int(counts[self._crew.number].max()))
