@@ -108,7 +108,7 @@ def test_a_failed_save_keeps_the_old_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     folder = tmp_path / "model"
-    answer("fit", halves[0], "--model", "transcf", *SMALL, "--out", folder)
+    answer("fit", halves[0], "--model", "transcf-mixture", *SMALL, "--out", folder)
     expected = transcf.load(folder).recommend()
 
     def fail(*_: object, **__: object) -> None:
@@ -123,7 +123,7 @@ def test_a_failed_save_keeps_the_old_model(
     assert transcf.load(folder).recommend().equals(expected)
 
 
-@pytest.mark.parametrize("model", ["transcf", "eals"])
+@pytest.mark.parametrize("model", ["transcf-mixture", "eals"])
 def test_partial_fit_adds_what_python_adds(
     answer: Answer, refusal: Answer, halves: tuple[Path, Path], tmp_path: Path, model: str
 ) -> None:

@@ -48,12 +48,8 @@ def brute_force(
 
 #: Models whose score is no inner product.
 #: Models with products inside a score, whose last digits change with the people of a request.
-ROUNDED_BY_BLOCK = {"blend", "transcf"}
-NOT_LINEAR = (
-    FLOOR
-    | {"itemknn", "ease", "slim", "neumf", "blend"}
-    | {"transcf", "transcf-attention", "transcf-map"}
-)
+ROUNDED_BY_BLOCK = {"blend", "transcf-mixture"}
+NOT_LINEAR = FLOOR | {"itemknn", "ease", "slim", "neumf", "blend"} | {"transcf-mixture"}
 
 
 def in_float64(part: Any) -> Any:

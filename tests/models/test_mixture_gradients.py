@@ -17,10 +17,10 @@ from transcf.kernels.mixture import CHUNK, Points
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
-from transcf.models.transcf.mixture.batches import Dealer, Events, Shards
-from transcf.models.transcf.mixture.memory import Memory
-from transcf.models.transcf.mixture.training import kernel_of
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.mixture import MixtureSettings
+from transcf.models.mixture.batches import Dealer, Events, Shards
+from transcf.models.mixture.memory import Memory
+from transcf.models.mixture.training import kernel_of
 from transcf.threads import use_threads
 
 WORLDS: dict[str, dict[str, Any]] = {
@@ -76,9 +76,9 @@ def step_on(
     weights = np.ones(len(histories.items)) if oracle.weights is None else oracle.weights
     n_drawn, losses = len(oracle.negatives), np.zeros((1, SHARDS))
     dealer = dealer_of(histories, weights, n_drawn, power=0.0)
-    settings = TransCFSettings(
-        form="mixture", dim=dim, tau=oracle.tau, beta=oracle.beta, rho=oracle.rho,
-        future=oracle.future,
+    settings = MixtureSettings(
+        dim=dim, tau=oracle.tau, beta=oracle.beta, history_decay=oracle.rho,
+        future_weight=oracle.future,
     )  # fmt: skip
     kernel = kernel_of(settings, timed=True, longest=int(histories.counts.max()))
     items, bias = moving(oracle.items), oracle.bias.astype(np.float32)
@@ -203,7 +203,7 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
     np.testing.assert_allclose(
         expected[below] / likely[below], (expected / likely)[below][0], rtol=1e-5
     )
-    kernel = kernel_of(TransCFSettings(dim=4), timed=False, longest=int(histories.counts.max()))
+    kernel = kernel_of(MixtureSettings(dim=4), timed=False, longest=int(histories.counts.max()))
     memory = Memory.of(len(histories.items), n_drawn, n_items, padded_width(4))
     none = np.zeros((40, 4))
     points = Points(moving(none), moving(none[:30]), moving(none[:30]), Moving(*np.zeros((3, 30))))

@@ -19,10 +19,10 @@ from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError
 from transcf.models.ease import EASE
 from transcf.models.itemknn import ItemKNN
+from transcf.models.mixture import TransCFMixture
 from transcf.models.popularity import Popularity
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create
-from transcf.models.transcf import TransCF
 from transcf.storage import checksums, folders
 
 
@@ -218,7 +218,7 @@ def test_forged_tensors_are_refused(log: Interactions, tmp_path: Path) -> None:
     rewrite(folder, lambda about: None)
     with pytest.raises(ModelFileError, match="cannot be read as safetensors"):
         transcf.load(folder)
-    folder = TransCF(dim=4, epochs=1).fit(log).save(tmp_path / "transcf")
+    folder = TransCFMixture(dim=4, epochs=1).fit(log).save(tmp_path / "transcf")
     arrays = load_file(folder / "model.safetensors")
     arrays["item_vectors"] = arrays["item_vectors"][:, :3].copy()
     save_file(arrays, folder / "model.safetensors")

@@ -279,23 +279,31 @@ def read_model(
         raise ParameterError(
             "--model is missing: `transcf models` lists the names; --config FILE has one, too."
         )
+    name, values = read_values(name, settings)
     params = read_preset(name, preset_name, data) | dict({} if stored is None else stored.params)
-    return name, params | read_params(name, settings)
+    return name, params | values
 
 
 def read_params(name: str, settings: list[str] | None) -> dict[str, Any]:
     """Read `--set NAME=VALUE` by the rules of a model."""
-    from transcf.learning.rules import parse
-    from transcf.models.registry import model_class
+    return read_values(name, settings)[1]
 
-    kind = model_class(name)
-    params: dict[str, Any] = {}
+
+def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, Any]]:
+    """Read `--set NAME=VALUE`; return the model's name, old names replaced, and the values."""
+    from transcf.learning.rules import parse
+    from transcf.models.registry import current, model_class
+
+    texts: dict[str, str] = {}
     for setting in settings or ():
         key, equals, text = setting.partition("=")
         if not equals:
             raise ParameterError(f"--set {setting} is not understood: write NAME=VALUE.")
-        params[key.strip()] = parse(kind.__name__, key.strip(), text.strip(), kind.rules())
-    return params
+        texts[key.strip()] = text.strip()
+    name, texts = current(name, texts)
+    kind = model_class(name)
+    rules = kind.rules()
+    return name, {key: parse(kind.__name__, key, text, rules) for key, text in texts.items()}
 
 
 def read_judging(

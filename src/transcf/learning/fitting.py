@@ -57,7 +57,6 @@ class Fit:
         free: Parameters that may differ between a run and its resumption.
         report: Facts about the training, JSON values only.
         outcome: What came of the epochs, where there were any.
-        chosen: The settings it was learned with, where a model chose some by itself.
     """
 
     name: str
@@ -72,7 +71,6 @@ class Fit:
     free: Collection[str] = ()
     report: dict[str, Any] = field(default_factory=dict)
     outcome: Outcome | None = None
-    chosen: Any = None
 
     @property
     def train(self) -> Interactions:
@@ -99,7 +97,6 @@ class Fit:
         trainable: Trainable,
         settings: S,
         snapshot: Callable[[Arrays, Known, S], Learned],
-        beside: Arrays | None = None,
     ) -> Learned:
         """Train epoch by epoch, and return the best one: on validation data, else the last.
 
@@ -107,7 +104,6 @@ class Fit:
             trainable: What to train.
             settings: How long, among others; a checkpoint belongs to one set of them.
             snapshot: Makes what scores from the trainable's tensors, unchanged by later epochs.
-            beside: What it learns from beside the events, by name; a checkpoint belongs to it, too.
 
         Raises:
             DivergedRunError: Training diverged; the error carries what was learned before.
@@ -124,7 +120,7 @@ class Fit:
             epochs=self.last_epoch or settings.epochs,
             validate_every=every,
             patience=settings.patience,
-            fingerprint=self._fingerprint(settings, every, judge, beside or {}),
+            fingerprint=self._fingerprint(settings, every, judge),
             remedy=self.remedy,
         )
 
@@ -174,7 +170,7 @@ class Fit:
         return learned if self.trend is None else self.trend.add_to(learned)
 
     def _fingerprint(
-        self, settings: IterationSettings, every: int, judge: Validation | None, beside: Arrays
+        self, settings: IterationSettings, every: int, judge: Validation | None
     ) -> str:
         """Name all that a run depends on; a checkpoint of another run is refused."""
         values = {k: v for k, v in values_of(settings).items() if k not in self.free}
@@ -183,9 +179,6 @@ class Fit:
         text = json.dumps(rules, sort_keys=True, default=np.generic.item)
         digest = hashlib.sha256(text.encode())
         self._add_events(digest)
-        for name, array in sorted(beside.items()):
-            digest.update(name.encode())
-            digest.update(array.tobytes())
         return f"{type(settings).__name__}-{digest.hexdigest()}"
 
     def _add_events(self, digest: Any) -> None:

@@ -39,10 +39,11 @@ from transcf.learning.settings import check, rules_of, values_of
 from transcf.learning.shifted import Shifted, restored
 from transcf.learning.trend import Trend
 from transcf.learning.weights import WeightSettings
+from transcf.models.aliases import current_params
 from transcf.models.making import follow_settings, made_from, read_only
-from transcf.models.saving import put_together, taken_apart
+from transcf.models.saving import put_together, read_stored, taken_apart
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
-from transcf.storage.folders import read_model, write_model
+from transcf.storage.folders import write_model
 from transcf.storage.tensors import Arrays
 from transcf.threads import use_threads
 from transcf.training.loop import DivergedRunError
@@ -82,10 +83,8 @@ class Recommender(Answers, ABC, Generic[S]):
 
     #: Names on the command line, and the parameters that each stands for.
     variants: ClassVar[dict[str, dict[str, Any]]]
-    #: Those of these names that rank as the first one does.
-    twins: ClassVar[tuple[str, ...]] = ()
-    #: Those of these names that ask for more than events, and what for.
-    asking: ClassVar[dict[str, str]] = {}
+    #: Those of these names that "all" leaves out, and why.
+    not_in_all: ClassVar[dict[str, str]] = {}
     #: The class of the settings.
     settings_class: ClassVar[type]
     #: What the next `fit` goes by.
@@ -117,16 +116,6 @@ class Recommender(Answers, ABC, Generic[S]):
     def rules(cls) -> dict[str, Rule]:
         """Return what each hyper-parameter allows."""
         return rules_of(cls.settings_class)
-
-    @classmethod
-    def suited(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Return parameters with the defaults that they ask for, where those are others."""
-        return params
-
-    @classmethod
-    def unseen(cls, params: dict[str, Any]) -> tuple[str, ...]:
-        """Name the parameters that a model with such ones does not look at."""
-        return ()
 
     @classmethod
     def has_epochs(cls) -> bool:
@@ -190,6 +179,7 @@ class Recommender(Answers, ABC, Generic[S]):
             >>> model.settings_.dim, model.settings_.w_new
             (8, 2.0)
         """
+        values = self._current(values)
         self.check_names(values)
         changed = replace(self.settings, **values)  # type: ignore[type-var]
         check(type(self).__name__, changed, values)
@@ -198,6 +188,14 @@ class Recommender(Answers, ABC, Generic[S]):
             late = {name: value for name, value in values.items() if name in self.after_fit}
             self.settings_ = replace(self.settings_, **late)  # type: ignore[type-var]
         return self
+
+    @classmethod
+    def _current(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """Replace old names of parameters."""
+        kind, found = current_params(cls.__name__, params)
+        if kind != cls.__name__:
+            raise ParameterError(f"This is another model now: use {kind}.")
+        return found
 
     @classmethod
     def check_names(cls, names: Iterable[str]) -> None:
@@ -318,7 +316,7 @@ class Recommender(Answers, ABC, Generic[S]):
         """Be what was learned; nothing is left of an earlier fit, which a failed one has kept."""
         for attribute in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, attribute)
-        self.learned_, self.settings_ = learned, fit.chosen or self.settings
+        self.learned_, self.settings_ = learned, self.settings
         self.report_ = fit.known.facts() | fit.report
         self.report_["seconds"] = round(time.perf_counter() - started, 3)
         self.best_epoch_, self.additions_ = None, 0
@@ -449,7 +447,7 @@ class Recommender(Answers, ABC, Generic[S]):
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; `mapped` as in `transcf.load`."""
-        return put_together(cls, read_model(folder, mapped=mapped), folder)
+        return put_together(cls, read_stored(folder, mapped=mapped), folder)
 
 
 def _log_of(data: Any, options: FitOptions) -> Interactions | PartedLog:

@@ -30,7 +30,7 @@ class BlendSettings:
     """Hyper-parameters of Blend."""
 
     parts: str = setting(
-        "ease + transcf",
+        "ease + transcf-mixture",
         "What is blended: names of models, each with its parameters in parentheses where they are "
         "not the usual ones.",
         rule=PARTS,

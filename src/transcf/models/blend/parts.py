@@ -1,6 +1,6 @@
 """The parts of a blend as a text: names of models, each with parameters where they are set.
 
-    ease(regularization=100.0) + transcf
+    ease(regularization=100.0) + transcf-mixture
 
 Values are numbers, words in quotes, True, False and None; nothing in a text is ever run.
 """
@@ -19,7 +19,6 @@ from transcf.errors import ParameterError, shown
 from transcf.learning.rules import Text
 from transcf.learning.settings import values_of
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
-from transcf.models.transcf.settings import AUTO
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
@@ -114,8 +113,6 @@ def _part(name: str, values: str) -> Part:
     part = Part(name, _params(name, values))
     made = part.make(0)
     made.check_params()
-    if getattr(made.settings, "form", None) == AUTO:
-        raise ParameterError(f"{part} chooses its form when it is fitted: name the form instead.")
     return part
 
 
