@@ -16,6 +16,7 @@ from transcf.models.transcf.exact import Averages, Triples, gradient, look_up, l
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.parameters import Parameters
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
+from transcf.models.transcf.settings import BIAS_RATE
 
 # "emb" has the score of "translation".
 SCORES = [name for name in SCORE_FUNCTIONS if name != "emb"]
@@ -24,7 +25,7 @@ SCORES = [name for name in SCORE_FUNCTIONS if name != "emb"]
 class Steep(TransCFSettings):
     """Biases that decay fast enough to be measured."""
 
-    BIAS_DECAY = 0.4
+    bias_decay = 0.4
 
 
 PLAIN = Steep(
@@ -195,7 +196,7 @@ def expected_terms(
         add("b_i tied", 1, i, tie * (x.b_i - x.n_i))
         add_n("n_i tied", i, -back * (x.b_i - x.n_i))
         if settings.item_bias:
-            decay = 2 * settings.BIAS_DECAY * parameters.item_bias
+            decay = 2 * settings.bias_decay * parameters.item_bias
             add("bias pulled", 2, i, -share * x.weight)
             add("bias pushed", 2, j, share * x.weight)
             add("bias_i decayed", 2, i, share * decay[i])
@@ -225,7 +226,7 @@ def measured_shares(
         rates = [
             settings.learning_rate,
             settings.learning_rate,
-            settings.BIAS_RATE * settings.learning_rate,
+            BIAS_RATE * settings.learning_rate,
         ]
         moved = flat(
             tuple((new - old) / -rate for (new, old), rate in zip(pairs, rates, strict=True))

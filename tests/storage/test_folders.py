@@ -73,7 +73,7 @@ def test_the_folder_holds_what_is_promised(folder: Path, model: ItemKNN) -> None
         "users.parquet",
     }  # fmt: skip
     about = json.loads((folder / "model.json").read_text())
-    assert about["version"] == 2
+    assert about["version"] == 3
     assert about["class"] == "ItemKNN"
     assert about["params"] == model.get_params()
     for name, entry in about["files"].items():
@@ -149,11 +149,11 @@ def test_each_kind_of_damage_has_its_own_sentence(folder: Path, tmp_path: Path) 
         (message(edit(about, lambda b: b"{}")), "does not describe a model"),
         (message(edit(about, lambda b: b.replace(b'"n_neighbors": 5', b'"n_neighbors": 6'))),
          "was altered"),
-        (message(edit(about, lambda b: b.replace(b'"version": 2', b'"version": 3'))),
+        (message(edit(about, lambda b: b.replace(b'"version": 3', b'"version": 4'))),
          "install a newer transcf"),
-        (message(edit(about, lambda b: b.replace(b'"version": 2', b'"version": 1'))),
-         "by an older transcf and this one reads format 2: fit again"),
-        (message(edit(about, lambda b: b.replace(b'"version": 2', b'"version": 0'))),
+        (message(edit(about, lambda b: b.replace(b'"version": 3', b'"version": 1'))),
+         "by an older transcf and this one reads format 2 and later: fit again"),
+        (message(edit(about, lambda b: b.replace(b'"version": 3', b'"version": 0'))),
          "was altered"),
     ]  # fmt: skip
     for text, expected in messages:

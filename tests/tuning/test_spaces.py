@@ -16,7 +16,7 @@ from transcf.tuning import BUDGETS, Budget, settings_to_try
 from transcf.tuning.spaces import Range, draws, grid_of, space_of
 
 #: Models without choices.
-WITHOUT = {"popularity", "inverse-popularity", "random"}
+WITHOUT = {"popularity", "inverse-popularity", "random", "blend"}
 
 
 @pytest.mark.parametrize("name", available())

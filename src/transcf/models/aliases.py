@@ -24,6 +24,7 @@ VARIANTS = {"still": "none"}
 #: Parameters, by class.
 PARAMETERS = {
     "TransCF": {"refresh": "neighborhood_updates", "bound": "norm_constraint"},
+    "TransCFExtended": {"neighbors_at_most": "max_neighbors"},
     "TransCFMixture": {
         "rho": "history_decay",
         "future": "future_weight",
@@ -99,27 +100,17 @@ def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dic
 def from_format_2(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return class and parameters of a model that version 0.1 saved.
 
-    Parameters that a model did not use are left out. Removed parameters of training are left out
-    with a warning, for they do not change what a fitted model answers.
+    Parameters that the model did not use are left out. So are removed parameters of training, with
+    a warning where they were set, for they do not change what a fitted model answers.
     """
+    if class_name not in ("TransCF", "Blend"):
+        return class_name, dict(params)
     found = dict(params)
-    if class_name not in _CHANGED:
-        return class_name, found
-    if class_name == "Blend" and isinstance(found.get("parts"), str):
-        found["parts"] = _parts_of_format_2(found["parts"])
-    if class_name == "TransCF":
-        form = found.pop("form", "mixture")
-        class_name = _MIXTURE if form == "mixture" else class_name
-        if class_name == "TransCF":
-            found["variant"] = VARIANTS.get(form, form)
-            _warn("The folder of a TransCF is of version 0.1: save the model again")
-        else:
-            _warn(
-                "The folder of a TransCF with form='mixture' is of version 0.1 and is loaded as "
-                "a TransCFMixture: save the model again"
-            )
-        unused = _UNUSED_OF_FORMAT_2[class_name]
-        found = {name: value for name, value in found.items() if name not in unused}
+    if class_name == "Blend":
+        found["parts"] = _parts_of_format_2(str(found.get("parts", "ease + transcf")))
+    else:
+        class_name, found = _transcf_of_format_2(found)
+        _warn(f"The folder of a TransCF is of version 0.1 and read as {class_name}: save it again")
     names = PARAMETERS.get(class_name, {})
     found = {names.get(name, name): value for name, value in found.items()}
     for name, value in REMOVED.get(class_name, {}).items():
@@ -128,22 +119,55 @@ def from_format_2(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict
     return class_name, found
 
 
-#: Classes of which folders of version 0.1 have other names or parameters.
-_CHANGED = ("TransCF", "Blend")
 #: Parameters of the one class of version 0.1 that only the mixture used.
 _ONLY_MIXTURE_HAS = {
     *("tau", "beta", "rho", "future", "tied", "shared_negatives", "negative_power"),
     *("debias", "user_rate", "batch_events"),
 }
-#: Parameters of the one class of version 0.1 that a model of each class now did not use.
-_UNUSED_OF_FORMAT_2 = {
-    "TransCF": _ONLY_MIXTURE_HAS,
-    _MIXTURE: {
-        *("margin", "reg_distance", "reg_neighborhood", "tie_neighbors", "negatives"),
-        *("rank_weighting", "bias_decay", "bias_rate", "refresh", "samples_per_user"),
-        *("friends", "category", "neighbors", "mapping", "hidden", "neighbors_at_most", "device"),
-    },
+#: Those that only extensions used, and those that the mixture did not use.
+_ONLY_EXTENSIONS_HAVE = {
+    *("friends", "category", "neighbors", "mapping", "hidden", "neighbors_at_most", "device"),
 }
+_MIXTURE_HAS_NO = _ONLY_EXTENSIONS_HAVE | {
+    *("margin", "reg_distance", "reg_neighborhood", "tie_neighbors", "negatives"),
+    *("rank_weighting", "bias_decay", "bias_rate", "refresh", "samples_per_user"),
+}
+#: Those that extensions used in training and do not have any more.
+_EXTENSIONS_HAVE_NO = {
+    *("friends", "category", "neighbors", "mapping", "variant", "decay", "tie_neighbors"),
+    *("rank_weighting", "item_bias", "bias_decay", "bias_rate", "refresh", "bound", "solver"),
+}
+
+
+def _transcf_of_format_2(params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the class that a TransCF of version 0.1 belongs to now, and its parameters."""
+    form = params.pop("form", "mixture")
+    if form == "mixture":
+        return _MIXTURE, _without(params, _MIXTURE_HAS_NO)
+    params = {**_without(params, _ONLY_MIXTURE_HAS), "variant": VARIANTS.get(form, form)}
+    asked = {
+        "attention": params.get("neighbors") == "attention",
+        "map": params.get("mapping") == "network",
+        "friends": params.get("friends"),
+        "categories": params.get("category"),
+        "swapped": form == "swapped",
+    }
+    extensions = [name for name, is_used in asked.items() if is_used]
+    if not extensions:
+        return "TransCF", _without(params, _ONLY_EXTENSIONS_HAVE)
+    if len(extensions) > 1 or form not in ("translation", "swapped"):
+        raise ParameterError(
+            f"TransCF with form={form!r} and {' and '.join(extensions)} does not exist any more."
+        )
+    share = {"friends": params.get("friends"), "categories": params.get("category")}
+    own: dict[str, Any] = {"extension": extensions[0]}
+    if extensions[0] in share:
+        own["share"] = share[extensions[0]]
+    return "TransCFExtended", _without(params, _EXTENSIONS_HAVE_NO) | own
+
+
+def _without(params: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if name not in names}
 
 
 def _parts_of_format_2(text: str) -> str:

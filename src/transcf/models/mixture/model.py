@@ -41,6 +41,10 @@ class TransCFMixture(Recommender[MixtureSettings]):
         history_vectors_: p, (n_items, dim) float32, unless `tie_item_vectors`.
         item_bias_: c, (n_items,) float32.
 
+    References:
+        It extends the translations of Park, Kim, Xie, Yu: Collaborative Translational Metric
+        Learning. ICDM 2018.
+
     Example:
         >>> from transcf import TransCFMixture, synthesize
         >>> log = synthesize(users=200, items=80, interactions=3000, seed=0)

@@ -14,7 +14,7 @@ from transcf.learning.norm_constraint import constrain_norms
 from transcf.learning.triples import Problem
 from transcf.models.transcf.parameters import Parameters, Solver, stats_of
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.transcf.settings import BIAS_RATE, TransCFSettings
 from transcf.training.trainable import EpochStats
 
 BATCH = 1000
@@ -111,7 +111,7 @@ def losses(batch: Batch, settings: TransCFSettings) -> Array:
     loss = x.weight * x.gap + settings.reg_distance * x.near + settings.reg_neighborhood * spread
     if settings.item_bias:
         bias = x.parameters.item_bias
-        loss = loss + settings.BIAS_DECAY * (bias[x.triples.positives] ** 2 + bias[x.hardest] ** 2)
+        loss = loss + settings.bias_decay * (bias[x.triples.positives] ** 2 + bias[x.hardest] ** 2)
     return np.asarray(loss)
 
 
@@ -137,7 +137,7 @@ def gradient(batch: Batch, averages: Averages, settings: TransCFSettings) -> Par
     np.add.at(items, triples.positives, db_i + off)
     np.add.at(items, x.hardest, db_j)
     if settings.item_bias:
-        decay = 2 * settings.BIAS_DECAY * x.parameters.item_bias
+        decay = 2 * settings.bias_decay * x.parameters.item_bias
         np.add.at(bias, triples.positives, decay[triples.positives] - x.weight)
         np.add.at(bias, x.hardest, decay[x.hardest] + x.weight)
     return Parameters(users, items, bias)
@@ -147,7 +147,7 @@ def sample_triples(
     problem: Problem, settings: TransCFSettings, generator: np.random.Generator
 ) -> Triples:
     """The triples of every user that has a positive and a negative, shuffled."""
-    users, positives = sample_positives(problem, settings, generator)
+    users, positives = sample_positives(problem, settings.samples_per_user, generator)
     sizes, active = np.diff(problem.user_indptr), problem.active_items
     known = np.repeat(np.arange(problem.n_users), sizes) * problem.n_items + problem.user_indices
     negatives = generator.choice(active, (len(users), settings.negatives))
@@ -157,12 +157,12 @@ def sample_triples(
 
 
 def sample_positives(
-    problem: Problem, settings: TransCFSettings, generator: np.random.Generator
+    problem: Problem, samples_per_user: int | None, generator: np.random.Generator
 ) -> tuple[Array, Array]:
     """The users (T,) of an epoch's triples, shuffled, and one item of each (T,)."""
     sizes, active = np.diff(problem.user_indptr), problem.active_items
     eligible = np.flatnonzero((sizes > 0) & (sizes < len(active)))
-    samples = problem.samples_of_users(settings.samples_per_user)[eligible]
+    samples = problem.samples_of_users(samples_per_user)[eligible]
     users = np.repeat(eligible, samples.round().astype(np.int64))
     generator.shuffle(users)
     return users, problem.user_indices[_draw_interactions(problem, users, generator)]
@@ -204,7 +204,7 @@ class ExactSolver(Solver):
             batch = look_up(result, self._averages, some, settings, n_active)
             loss += float(losses(batch, settings).sum())
             rate, slopes = settings.rate_at(number), gradient(batch, self._averages, settings)
-            result.descend(rate, settings.BIAS_RATE * rate, slopes)
+            result.descend(rate, BIAS_RATE * rate, slopes)
             # Steps of a batch add up: popular items may overshoot, further with every batch.
             finite &= _bound(result, settings, beyond=LEASH)
         finite &= _bound(result, settings)

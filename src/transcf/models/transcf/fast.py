@@ -23,7 +23,7 @@ from transcf.learning.norm_constraint import NORM_POWERS, constrain_norms
 from transcf.learning.triples import BLOCK_BYTES, Dealer, Outline, Problem
 from transcf.models.transcf.parameters import Parameters, Solver, stats_of
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.transcf.settings import BIAS_RATE, TransCFSettings
 from transcf.training.trainable import EpochStats
 
 #: Items that are copied out at once.
@@ -144,8 +144,8 @@ class FastSolver(Solver):
             reg_neighborhood=number(settings.reg_neighborhood),
             tie=number(tie),
             tie_back=number(tie if settings.tie_neighbors else 0),
-            bias_rate=number(settings.BIAS_RATE * rate),
-            bias_decay=number(settings.BIAS_DECAY),
+            bias_rate=number(BIAS_RATE * rate),
+            bias_decay=number(settings.bias_decay),
             negatives=settings.negatives,
             item_bias=settings.item_bias,
             bound=NORM_POWERS[settings.norm_constraint],

@@ -11,15 +11,15 @@ from transcf.learning.norm_constraint import NormConstraint
 from transcf.learning.triples import rank_weights
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 
+#: Weight of the squared biases of a triple in the loss, if items have biases.
+BIAS_DECAY = 0.01
+#: Step size of biases, relative to the learning rate: a bias moves in every triple of its item.
+BIAS_RATE = 0.2
+
 
 @settings(init_scale=0.01, recency=4.0)
 class TransCFSettings(TripleSettings):
     """Hyper-parameters of TransCF; learning rate and regularizers are per triple."""
-
-    #: Weight of the squared biases of a triple in the loss, if items have biases.
-    BIAS_DECAY = 0.01
-    #: Step size of biases, relative to the learning rate: a bias moves in every triple of its item.
-    BIAS_RATE = 0.2
 
     variant: str = setting(
         "translation",
@@ -68,6 +68,11 @@ class TransCFSettings(TripleSettings):
     def title(self) -> str:
         """Name of the model in tables."""
         return SCORE_FUNCTIONS[self.variant].title
+
+    @property
+    def bias_decay(self) -> float:
+        """Weight of squared biases in the loss."""
+        return BIAS_DECAY
 
     def rate_at(self, epoch: float) -> float:
         """Return the learning rate of an epoch, counted from 1."""
