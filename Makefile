@@ -93,10 +93,10 @@ study-times: $(CORE)  ## What weights of events and trend give to EASE, ItemKNN 
 study-mixture: $(CORE)  ## The mixture with its defaults, and without translations, three seeds.
 	$(BIN)/transcf study mixture
 
-study-translations: $(CORE)  ## Every form of TransCF, with and without translations, five seeds.
+study-translations: $(CORE)  ## Every variant and extension of TransCF, and the mixture, three seeds.
 	$(BIN)/transcf study translations
 
-study-side-information: $(CORE)  ## Links between users and categories of items in TransCF, five seeds.
+study-side-information: $(CORE)  ## Links between users and categories of items in TransCF, three seeds.
 	$(BIN)/transcf study side-information
 
 study-defaults: $(CORE)  ## How TransCF's defaults were chosen, on validation data.
