@@ -68,12 +68,6 @@ Separator: TypeAlias = Annotated[
 Encoding: TypeAlias = Annotated[
     str | None, typer.Option(help="Encoding of a file, such as latin-1; utf-8 unless given.")
 ]
-Links: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE", help="Which users of a file are linked: user_id and friend_id in any table."
-    ),
-]
 Categories: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -223,7 +217,6 @@ def parse_reading(
     no_header: bool = False,
     separator: str | None = None,
     encoding: str | None = None,
-    links: str | None = None,
     categories: str | None = None,
 ) -> Reading:
     """Read `--column ROLE=NAME` and the other options of reading, as `open_data` takes them."""
@@ -248,7 +241,6 @@ def parse_reading(
         "separator": separator,
         "encoding": encoding,
         # The same file from any folder: a fitted model remembers how its data was read.
-        "links": links and str(Path(links).expanduser().resolve()),
         "categories": categories and str(Path(categories).expanduser().resolve()),
     }
     reading |= {name: value for name, value in given.items() if value is not None}

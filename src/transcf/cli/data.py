@@ -14,7 +14,6 @@ from transcf.cli._options import (
     Columns,
     Data,
     Encoding,
-    Links,
     MinRating,
     NoHeader,
     Ratings,
@@ -49,7 +48,6 @@ def info(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
     categories: Categories = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -61,7 +59,7 @@ def info(
     from transcf.data.locations import SYNTHETIC, is_name
 
     reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+        columns, ratings, min_rating, no_header, separator, encoding, categories
     )
     log = _open(data, filter_name, reading)
     is_listed = is_name(data) and data != SYNTHETIC
@@ -115,7 +113,6 @@ def prepare(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
     categories: Categories = None,
     seed: Seed = 0,
     as_json: JsonFlag = False,
@@ -125,7 +122,7 @@ def prepare(
     from transcf.data.candidates import draw_candidates
 
     reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+        columns, ratings, min_rating, no_header, separator, encoding, categories
     )
     if partitions is not None:
         spread = parse_cluster(workers, cluster)

@@ -14,7 +14,6 @@ from transcf.cli._options import (
     Columns,
     Data,
     Encoding,
-    Links,
     MinRating,
     NoHeader,
     Ratings,
@@ -52,7 +51,6 @@ def refit(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
     categories: Categories = None,
     threads: Threads = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
@@ -70,7 +68,7 @@ def refit(
     target = _target(folder, out, overwrite)
     model = load(folder)
     reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+        columns, ratings, min_rating, no_header, separator, encoding, categories
     )
     log, before = open_data(data, **reading), model.report_
     checkpoints = target.with_name(f"{target.name}.refit-checkpoint")
@@ -109,8 +107,6 @@ def partial_fit(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
     threads: Threads = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -118,10 +114,7 @@ def partial_fit(
 
     Until the larger model is whole, the old one stays.
     """
-    from transcf.data.delimited import Form
-    from transcf.data.readers import linked
     from transcf.data.sources import open_data
-    from transcf.learning.growth import merged
     from transcf.models.registry import load
 
     target = _target(folder, out, overwrite)
@@ -132,15 +125,8 @@ def partial_fit(
             f"{type(model).__name__} cannot take in events without learning anew: use `transcf "
             f"refit {folder}` with all events."
         )
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, None, categories
-    )
+    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     log, before = open_data(data, **reading), dict(model.report_)
-    if links is not None:  # also with people whom only the model knows
-        form = Form(
-            reading.get("header", True), reading.get("separator"), reading.get("encoding", "utf-8")
-        )
-        log = linked(log, links, merged(model.users_, log.users, "user"), form)
     add(log)
     fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")
     model.report_["fitted_on"] = f"{fitted_on}; then {absolute_name(data)} was added"

@@ -181,7 +181,7 @@ def _parts_of_format_2(text: str) -> str:
             return "transcf-mixture" + values
         return name + values  # the parameter `form` says which
 
-    return re.sub(r"""([A-Za-z][\w-]*)\s*(\((?:[^()'"]|'[^']*'|"[^"]*")*\))?""", renamed, text)
+    return re.sub(r"""([A-Za-z][\w-]*)(\s*\((?:[^()'"]|'[^']*'|"[^"]*")*\))?""", renamed, text)
 
 
 def _renamed(class_name: str, params: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
