@@ -141,6 +141,6 @@ def test_the_neighbourhood_term_pulls_vectors_alone(log: Interactions) -> None:
 def test_missing_side_data_is_named(name: str, word: str) -> None:
     log = synthesize(users=30, items=20, interactions=200)
     bare = Interactions.from_rows(log.users, log.items, log.user_rows, log.item_rows)
-    with pytest.raises(DataError, match=f"needs {word}.*{word}=") as caught:
+    with pytest.raises(DataError, match=rf"needs {word}.*{word}=") as caught:
         create(f"transcf-{name}", dim=4, epochs=1).fit(bare)
     assert f"TransCF-{name}" in str(caught.value)

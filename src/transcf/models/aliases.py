@@ -136,6 +136,7 @@ _MIXTURE_HAS_NO = _ONLY_EXTENSIONS_HAVE | {
 _EXTENSIONS_HAVE_NO = {
     *("friends", "category", "neighbors", "mapping", "variant", "decay", "tie_neighbors"),
     *("rank_weighting", "item_bias", "bias_decay", "bias_rate", "refresh", "bound", "solver"),
+    "samples_per_user",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,9 @@ from transcf.models.transcf.extensions import ExtensionSettings, NeighborMeans
 from transcf.models.transcf.settings import BIAS_DECAY, BIAS_RATE
 from transcf.training.trainable import EpochStats
 
+#: Neighbourhoods of T users with C items each: q, (T, C or 1, dim), and n, (T, C, dim).
+Near: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+
 #: Logit of neighbours that are left out.
 _MASKED = -1e30
 
@@ -34,16 +37,7 @@ class Parameters(NamedTuple):
     weights: dict[str, torch.Tensor]
 
 
-class Neighborhoods(NamedTuple):
-    """Q of pairs, (T, C or 1, dim), and n of pairs, (T, C, dim)."""
-
-    q: torch.Tensor
-    n: torch.Tensor
-
-
-def mean_neighborhoods(
-    means: NeighborMeans, own: Parameters, users: Array, items: Array
-) -> Neighborhoods:
+def mean_neighborhoods(means: NeighborMeans, own: Parameters, users: Array, items: Array) -> Near:
     """Return the neighbourhoods of users (T,) and of items (T, C) as weighted means."""
     q = _weighted_sums(means.user_items, users, own.items)
     flat = items.ravel()
@@ -53,12 +47,9 @@ def mean_neighborhoods(
     if means.item_categories is not None and means.members is not None and means.own is not None:
         centres = _weighted_sums(means.members, np.arange(means.members.shape[0]), own.items)
         itself = torch.as_tensor(means.own[flat, None]).to(own.items)
-        n = (
-            n
-            + _weighted_sums(means.item_categories, flat, centres)
-            - itself * _rows(own.items, torch.as_tensor(flat).to(own.items.device))
-        )
-    return Neighborhoods(q[:, None], n.view(*items.shape, -1))
+        n = n + _weighted_sums(means.item_categories, flat, centres)
+        n = n - itself * _rows(own.items, torch.as_tensor(flat).to(own.items.device))
+    return q[:, None], n.view(*items.shape, -1)
 
 
 def _weighted_sums(matrix: sp.csr_array, rows: Array, table: torch.Tensor) -> torch.Tensor:
@@ -78,14 +69,7 @@ def _rows(table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 class SampledNeighbors:
-    """At most `limit` neighbours of each row: a random window of a random order.
-
-    Args:
-        indptr: Offsets of rows, (n_rows + 1,).
-        indices: Neighbours, (nnz,).
-        limit: Neighbours per row.
-        rng: Draws order and windows.
-    """
+    """At most `limit` neighbours of each row of a CSR matrix: a random window of a random order."""
 
     def __init__(self, indptr: Array, indices: Array, limit: int, rng: np.random.Generator) -> None:
         """Shuffle the neighbours of every row."""
@@ -107,7 +91,7 @@ class SampledNeighbors:
 def attended_neighborhoods(
     own: Parameters, users: torch.Tensor, items: torch.Tensor,
     history: tuple[torch.Tensor, torch.Tensor], owners: tuple[torch.Tensor, torch.Tensor],
-) -> Neighborhoods:  # fmt: skip
+) -> Near:  # fmt: skip
     """Return neighbourhoods weighted by attention; a pair's own item and user are left out.
 
     Args:
@@ -127,7 +111,7 @@ def attended_neighborhoods(
     logits = (people * query[:, None, None]).sum(-1)
     absent = owners[1] | (owners[0] == users[:, None, None])
     n = (_shares(logits, absent)[..., None] * people).sum(2)
-    return Neighborhoods(q, n)
+    return q, n
 
 
 def _shares(logits: torch.Tensor, absent: torch.Tensor) -> torch.Tensor:
@@ -136,7 +120,7 @@ def _shares(logits: torch.Tensor, absent: torch.Tensor) -> torch.Tensor:
 
 
 def pair_costs(
-    settings: ExtensionSettings, own: Parameters, near: Neighborhoods,
+    settings: ExtensionSettings, own: Parameters, near: Near,
     users: torch.Tensor, items: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
     """Return minus the scores of pairs without bias, (T, C)."""
@@ -151,7 +135,7 @@ def pair_costs(
 
 
 def triple_losses(
-    settings: ExtensionSettings, own: Parameters, near: Neighborhoods,
+    settings: ExtensionSettings, own: Parameters, near: Near,
     users: torch.Tensor, items: torch.Tensor, hinge_weights: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
     """Return the loss of triples, (T,).
@@ -168,8 +152,8 @@ def triple_losses(
     bias = _rows(own.bias, items)
     above = costs - bias
     hinge = hinge_weights * (settings.margin + above[:, 0] - above[:, 1])
-    spread = _spread(_rows(own.users, users), near.q[:, 0])
-    spread = spread + _spread(_rows(own.items, items[:, 0]), near.n[:, 0])
+    spread = _spread(_rows(own.users, users), near[0][:, 0])
+    spread = spread + _spread(_rows(own.items, items[:, 0]), near[1][:, 0])
     loss = hinge + settings.reg_distance * costs[:, 0] + settings.reg_neighborhood * spread
     return loss + BIAS_DECAY * bias.square().sum(1)
 
@@ -181,21 +165,10 @@ def _spread(vectors: torch.Tensor, means: torch.Tensor) -> torch.Tensor:
 
 
 class ExtensionTraining:
-    """Vectors, biases and weights, and an epoch of Adam's steps on triples.
-
-    Args:
-        problem: Interactions and their weights.
-        settings: Those of the model.
-        means: Neighbourhoods as weighted means.
-        device: Where to train.
-    """
+    """Vectors, biases and weights, and an epoch of Adam's steps on triples."""
 
     def __init__(
-        self,
-        problem: Problem,
-        settings: ExtensionSettings,
-        means: NeighborMeans,
-        device: torch.device,
+        self, problem: Problem, settings: ExtensionSettings, means: NeighborMeans, device: Any
     ) -> None:
         """Draw the first values."""
         self._problem, self._settings, self._means, self._device = problem, settings, means, device
@@ -216,9 +189,7 @@ class ExtensionTraining:
         """Train on the triples of an epoch, batch by batch."""
         settings, problem, seed = self._settings, self._problem, self._settings.random_state
         noise, drawing = generator(seed, number, NOISE), generator(seed, number, NEGATIVES)
-        users, positives = sample_positives(
-            problem, settings.samples_per_user, generator(seed, number, ORDER)
-        )
+        users, positives = sample_positives(problem, None, generator(seed, number, ORDER))
         limit = settings.max_neighbors
         self._history = SampledNeighbors(problem.user_indptr, problem.user_indices, limit, noise)
         self._owners = SampledNeighbors(problem.item_indptr, problem.item_indices, limit, noise)
@@ -232,7 +203,7 @@ class ExtensionTraining:
                 total += self._step(users[some].astype(np.int64), candidates, rate)
         return EpochStats(total / max(1, len(users)), len(users))
 
-    def _near(self, users: Array, items: Array) -> Neighborhoods:
+    def _near(self, users: Array, items: Array) -> Near:
         own = self._own
         if self._settings.extension != "attention":
             return mean_neighborhoods(self._means, own, users, items)
@@ -247,22 +218,15 @@ class ExtensionTraining:
 
     def _step(self, users: Array, candidates: Array, rate: float) -> float:
         """Take a step on the hardest negative of each user; returns the sum of the losses."""
-        settings, own = self._settings, self._own
+        settings, own, rows = self._settings, self._own, self._put(users)
         with torch.no_grad():
-            costs = pair_costs(
-                settings,
-                own,
-                self._near(users, candidates),
-                self._put(users),
-                self._put(candidates),
-            )
-            above = costs - own.bias[self._put(candidates)]
+            near, columns = self._near(users, candidates), self._put(candidates)
+            above = pair_costs(settings, own, near, rows, columns) - own.bias[columns]
             gaps = settings.margin + above[:, :1] - above[:, 1:]
             weights = self._rank_weights[(gaps > 0).sum(1)]
             hardest = 1 + gaps.argmax(1).cpu().numpy()
         items = np.stack([candidates[:, 0], candidates[np.arange(len(users)), hardest]], axis=1)
-        near = self._near(users, items)
-        rows, columns = self._put(users), self._put(items)
+        near, columns = self._near(users, items), self._put(items)
         loss = triple_losses(settings, own, near, rows, columns, weights).sum()
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -294,13 +258,10 @@ class ExtensionTraining:
         groups = [{"params": others}, {"params": [self._named["item_bias"]]}]
         self._optimizer = torch.optim.Adam(groups, lr=self._settings.learning_rate)
         for name, values in self._named.items():
-            parts = [
-                part for part in ("step", "exp_avg", "exp_avg_sq") if f"{name}.{part}" in tensors
-            ]
-            if parts:
+            if f"{name}.step" in tensors:
                 self._optimizer.state[values] = {
                     part: torch.tensor(tensors[f"{name}.{part}"], device=self._device)
-                    for part in parts
+                    for part in ("step", "exp_avg", "exp_avg_sq")
                 }
         users, items, bias = (self._named[name] for name in names[:3])
         self._own = Parameters(users, items, bias, {n: self._named[n] for n in names[3:]})

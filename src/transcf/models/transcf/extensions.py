@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import softmax
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
@@ -33,6 +34,7 @@ from transcf.learning.families import NeuralSettings
 from transcf.learning.neural.library import find_device
 from transcf.learning.weights import weights_in_order
 from transcf.models.recommender import Recommender, made_from
+from transcf.models.transcf.settings import ObjectiveSettings
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView, FormView
@@ -42,7 +44,7 @@ Extension: TypeAlias = Literal["attention", "map", "friends", "categories", "swa
 
 
 @settings(epochs=10, learning_rate=0.01, init_scale=0.01, recency=4.0)
-class ExtensionSettings(NeuralSettings):
+class ExtensionSettings(NeuralSettings, ObjectiveSettings):
     """Hyper-parameters of the extensions of TransCF."""
 
     extension: Extension = setting(
@@ -58,18 +60,8 @@ class ExtensionSettings(NeuralSettings):
     max_neighbors: int = setting(
         30, "Neighbours per training step, drawn where there are more (attention).", low=1
     )
-    margin: float = setting(1.0, "Margin of the hinge loss.", low=0)
-    reg_distance: float = setting(
-        0.05, "Weight of the distance between users and their items in the loss.", low=0
-    )
-    reg_neighborhood: float = setting(
-        0.2, "Weight of the distance between vectors and their neighbourhoods in the loss.", low=0
-    )
     negatives: int = setting(
         5, "Negative items drawn per triple, of which the hardest is used.", low=1, high=1000
-    )
-    samples_per_user: int | None = setting(
-        None, "Triples per user and epoch; None draws as many as the user has items.", low=1
     )
     batch_size: int = setting(1024, "Triples per batch.", low=1)
 
@@ -173,30 +165,20 @@ class NeighborMeans:
         q = user_items @ b + user_users @ a
         n = item_users @ a + item_categories @ (members @ b) - own * b
 
-    Attributes:
-        user_items: Averages the items of each user, (n_users, n_items).
-        item_users: Averages the users of each item, (n_items, n_users).
-        user_users: Averages the friends of each user, or None.
-        item_categories: Weights of the categories of each item, or None.
-        members: Which items are in each category, (n_categories, n_items), or None.
-        own: What an item itself contributes to its categories' means, (n_items,), or None.
+    Without friends `user_users` is None, and without categories the last three matrices are.
+
+    Args:
+        by_user: Interactions, (n_users, n_items).
+        friends: Linked users, (n_users, n_users).
+        categories: Categories of items, (n_items, n_categories).
+        share: Weight of friends or categories.
     """
 
     def __init__(
-        self,
-        by_user: sp.csr_array,
-        friends: sp.csr_array | None = None,
-        categories: sp.csr_array | None = None,
-        share: float = 0.0,
-    ) -> None:
-        """Weight the neighbours.
-
-        Args:
-            by_user: Interactions, (n_users, n_items).
-            friends: Linked users, (n_users, n_users).
-            categories: Categories of items, (n_items, n_categories).
-            share: Weight of friends or categories.
-        """
+        self, by_user: sp.csr_array, friends: sp.csr_array | None = None,
+        categories: sp.csr_array | None = None, share: float = 0.0,
+    ) -> None:  # fmt: skip
+        """Compute the weights of neighbours."""
         by_item = sp.csr_array(by_user.T)
         self.user_users = self.item_categories = self.members = self.own = None
         kept_users, kept_items = np.ones(by_user.shape[0]), np.ones(by_user.shape[1])
@@ -228,15 +210,17 @@ class NeighborMeans:
         Raises:
             DataError: The log has no links, or no categories, and the extension needs them.
         """
-        log, extension = fit.train, settings.extension
-        friends = categories = None
-        if extension == "friends":
-            if log.links is None:
-                raise _missing(settings, "links between users", "links")
+        log, friends, categories = fit.train, None, None
+        side = {"friends": ("links", log.links), "categories": ("categories", log.categories)}
+        what, table = side.get(settings.extension, ("", ()))
+        if table is None:
+            raise DataError(
+                f"{_name(settings)} needs {what}, and the log has none: give "
+                f"read_interactions(..., {what}=...)."
+            )
+        if settings.extension == "friends":
             friends = log.friends.to_scipy()
-        if extension == "categories":
-            if log.categories is None:
-                raise _missing(settings, "categories of items", "categories")
+        if settings.extension == "categories":
             categories = log.item_categories.to_scipy()
         return cls(log.by_user.to_scipy(), friends, categories, settings.share)
 
@@ -259,21 +243,8 @@ def _averaging(matrix: sp.csr_array, weight: float = 1.0) -> sp.csr_array:
     return sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
 
 
-def _missing(settings: ExtensionSettings, what: str, argument: str) -> DataError:
-    return DataError(
-        f"{_name(settings)} needs {what}, and the log has none: give "
-        f"read_interactions(..., {argument}=...)."
-    )
-
-
 class Extended(Learned):
-    """The fitted vectors, neighbourhoods and weights, and how they score.
-
-    Args:
-        known: Ids and interactions of the training data.
-        settings: Those of the model.
-        arrays: By name, as files hold them.
-    """
+    """The fitted vectors, neighbourhoods and weights, and how they score."""
 
     def __init__(self, known: Known, settings: ExtensionSettings, arrays: Arrays) -> None:
         """Keep the arrays."""
@@ -299,19 +270,13 @@ class Extended(Learned):
         return np.array(rows, np.float32).reshape(len(rows), len(self.known.items))
 
     def _scores(self, a: Array, q: Array, history: Rows) -> Array:
-        """Return the scores of all items for one user, (n_items,) float64.
-
-        Args:
-            a: The user's vector, (dim,).
-            q: The mean of the user's items, (dim,).
-            history: Rows of the user's items.
-        """
+        """Return the scores of all items for a user with the vector a and the mean item q."""
         arrays, extension = self._exact, self.settings.extension
         b, n = arrays["item_vectors"], arrays["item_neighborhoods"]
         if extension == "attention":
             keys = arrays["item_attention"] * np.exp(arrays["temperatures"][0])
             past = b[history]
-            q = _softmax((b * keys) @ past.T) @ past if len(past) else q
+            q = softmax((b * keys) @ past.T, axis=1) @ past if len(past) else q
             n = self._attended_users(a)
         r = q * n
         if extension == "map":
@@ -332,8 +297,6 @@ class Extended(Learned):
         shape = (len(counts), len(users))
         n: Array = sp.csr_array((weights, by_item.indices, by_item.indptr), shape) @ users
         return n
-
-    # -- users that were not in the training data -------------------------------------------------
 
     def guests(self, histories: Histories) -> Scorer:
         """Return a scorer of all items for users who are known by their items alone."""
@@ -365,10 +328,3 @@ class Extended(Learned):
         """Return a scorer of users by their distance from users."""
         vectors = self._arrays["user_vectors"]
         return FormView(self.name, self.known.active, nearness_form(vectors))
-
-
-def _softmax(logits: Array) -> Array:
-    """Return the softmax over the last axis."""
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    normalized: Array = weights / weights.sum(axis=-1, keepdims=True)
-    return normalized

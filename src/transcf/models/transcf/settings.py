@@ -17,8 +17,21 @@ BIAS_DECAY = 0.01
 BIAS_RATE = 0.2
 
 
+@settings()
+class ObjectiveSettings:
+    """Hyper-parameters of the published loss."""
+
+    margin: float = setting(1.0, "Margin of the hinge loss.", low=0)
+    reg_distance: float = setting(
+        0.05, "Weight of the distance between users and their items in the loss.", low=0
+    )
+    reg_neighborhood: float = setting(
+        0.2, "Weight of the distance between vectors and their neighbourhoods in the loss.", low=0
+    )
+
+
 @settings(init_scale=0.01, recency=4.0)
-class TransCFSettings(TripleSettings):
+class TransCFSettings(TripleSettings, ObjectiveSettings):
     """Hyper-parameters of TransCF; learning rate and regularizers are per triple."""
 
     variant: str = setting(
@@ -29,13 +42,6 @@ class TransCFSettings(TripleSettings):
     )
     decay: Literal["linear", "none"] = setting(
         "linear", '"linear" lowers the learning rate linearly over the epochs, "none" keeps it.'
-    )
-    margin: float = setting(1.0, "Margin of the hinge loss.", low=0)
-    reg_distance: float = setting(
-        0.05, "Weight of the distance between users and their items in the loss.", low=0
-    )
-    reg_neighborhood: float = setting(
-        0.2, "Weight of the distance between vectors and their neighbourhoods in the loss.", low=0
     )
     tie_neighbors: bool = setting(
         False, "Whether the neighbourhood term also moves the neighbours, as in the paper."
