@@ -21,7 +21,7 @@ from transcf.models.registry import create
 def parts():
     log = synthesize(users=40, items=30, interactions=400, categories=2, seed=5)
     split = leave_one_out(log)
-    model = create("transcf", dim=6, epochs=3).fit(split.before_test)
+    model = create("transcf-mixture", dim=6, epochs=3).fit(split.before_test)
     return log, model, judged(model, split, held_out=True)
 
 
@@ -80,7 +80,7 @@ def test_the_floor_is_the_better_one_of_both_popularities() -> None:
 
 def test_a_model_of_everything_is_judged_by_a_twin(parts) -> None:
     log, _, quality = parts
-    model = create("transcf", dim=6, epochs=3).fit(log)
+    model = create("transcf-mixture", dim=6, epochs=3).fit(log)
     before = model.item_vectors_.copy()
     found = judged(model, quality.split, held_out=False)
     assert found.is_twin

@@ -126,10 +126,10 @@ def test_ids_of_another_kind_and_other_words_are_refused(model: Recommender) -> 
 IN_A_FORKED_CHILD = """
 import os, sys
 import polars as pl
-from transcf import EASE, TransCF, synthesize
+from transcf import EASE, TransCFMixture, synthesize
 
 log = synthesize(users=200, items=60, interactions=2000, seed=1)
-models = [EASE().fit(log), TransCF(dim=4, epochs=1).fit(log)]
+models = [EASE().fit(log), TransCFMixture(dim=4, epochs=1).fit(log)]
 pl.DataFrame({"a": range(50_000)}).group_by("a").len()  # the pool of threads is running now
 child = os.fork()
 if child == 0:

@@ -542,28 +542,27 @@ def test_a_study_leaves_a_report_and_results_behind(
     assert "call the report" in refusal("compare", folder, "--report", tmp_path / "report")
 
 
-def test_links_and_categories_come_from_files_beside_the_log(
+def test_categories_come_from_a_file_beside_the_log(
     answer: Answer, refusal: Refusal, tmp_path: Path
 ) -> None:
     log = synthesize(users=60, items=40, interactions=900)
-    events, links, shelves = (tmp_path / f"{name}.csv" for name in ("events", "links", "shelves"))
+    events, shelves = (tmp_path / f"{name}.csv" for name in ("events", "shelves"))
     write_csv(log, events)
-    log.links.write_csv(links)
     log.categories.write_csv(shelves)
-    few = ("--model", "transcf-friends", "--set", "dim=8", "--set", "epochs=2")
-    files = ("--links", links, "--categories", shelves)
-    both = ("--set", "category=0.5")
-    answer("fit", events, *few, *both, *files, "--hold-out", "--out", tmp_path / "model")
+    few = ("--model", "transcf-categories", "--set", "dim=8", "--set", "epochs=1")
+    answer("fit", events, *few, "--categories", shelves, "--hold-out", "--out", tmp_path / "model")
     model = transcf.load(tmp_path / "model")
-    assert model.name == "TransCF-friends-categories"
-    assert model.report_["reading"] == {"links": str(links), "categories": str(shelves)}
-    saved = answer("evaluate", tmp_path / "model")
-    assert answer("evaluate", events, *few, *both, *files)["metrics"].keys() == (
-        saved["metrics"].keys()
-    )
-    assert "give read_interactions(..., links=...) (in a shell: --links FILE)" in refusal(
-        "evaluate", events, *few
-    )
-    assert "has no user column" in refusal(
-        "fit", events, *few, "--links", shelves, "--out", tmp_path / "other"
-    )
+    assert model.name == "TransCF-categories"
+    assert model.report_["reading"] == {"categories": str(shelves)}
+    assert answer("evaluate", tmp_path / "model")["metrics"]
+    assert "needs categories of items" in refusal("fit", events, *few, "--out", tmp_path / "no")
+
+
+def test_old_names_work_with_a_warning(command: Any, log_file: Path, tmp_path: Path) -> None:
+    small = ("--set", "dim=4", "--set", "epochs=1", "--set", "form=mixture", "--set", "rho=0.5")
+    result = command("fit", log_file, "--model", "transcf", *small, "--out", tmp_path / "model")
+    assert result.exit_code == 0, result.output
+    assert "history_decay" in result.stderr
+    model = transcf.load(tmp_path / "model")
+    assert type(model).__name__ == "TransCFMixture"
+    assert model.history_decay == 0.5

@@ -141,7 +141,7 @@ def test_a_failed_save_keeps_the_old_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     folder = tmp_path / "model"
-    answer("fit", halves[0], "--model", "transcf", *SMALL, "--out", folder)
+    answer("fit", halves[0], "--model", "transcf-mixture", *SMALL, "--out", folder)
     expected = transcf.load(folder).recommend()
 
     def fail(*_: object, **__: object) -> None:
@@ -156,7 +156,7 @@ def test_a_failed_save_keeps_the_old_model(
     assert transcf.load(folder).recommend().equals(expected)
 
 
-@pytest.mark.parametrize("model", ["transcf", "eals"])
+@pytest.mark.parametrize("model", ["transcf-mixture", "eals"])
 def test_partial_fit_adds_what_python_adds(
     answer: Answer, refusal: Answer, halves: tuple[Path, Path], tmp_path: Path, model: str
 ) -> None:
@@ -183,21 +183,6 @@ def test_partial_fit_adds_what_python_adds(
     assert "was fitted on everything" in refusal("evaluate", new)
     again = answer("partial-fit", new, halves[1], "--overwrite")
     assert (again["additions"], again["new_interactions"]) == (2, 0)
-
-
-def test_partial_fit_links_new_people_to_those_of_the_model(answer: Answer, tmp_path: Path) -> None:
-    log = transcf.synthesize(users=80, items=40, interactions=900)
-    events, links, day, more = (tmp_path / f"{n}.csv" for n in ("events", "links", "day", "more"))
-    log.to_frame().write_csv(events)
-    log.links.write_csv(links)
-    day.write_text("user_id|item_id\nnew|i01\n")
-    more.write_text("user_id|friend_id\nnew|u01\n")
-    folder = tmp_path / "model"
-    answer("fit", events, "--model", "transcf-friends", *SMALL, "--links", links, "--out", folder)
-    answer("partial-fit", folder, day, "--links", more, "--separator", "|", "--overwrite")
-    model = transcf.load(folder)
-    start, end = model.friend_offsets_[model.users_.rows(["new"])[0] :][:2]
-    assert model.users_.ids(model.friend_rows_[start:end]).to_list() == ["u01"]
 
 
 def test_models_that_cannot_add_say_what_can(

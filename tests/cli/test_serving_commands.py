@@ -14,6 +14,7 @@ from typer.testing import Result
 import transcf
 from transcf.data.synthetic import synthesize
 from transcf.errors import ModelFileError
+from transcf.models.mixture import TransCFMixture
 from transcf.models.transcf import TransCF
 from transcf.serving.versions import Versions
 
@@ -24,7 +25,9 @@ Answer = Callable[..., Any]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = synthesize(users=150, items=60, interactions=2500, seed=3)
-    return TransCF(dim=8, epochs=2).fit(log).save(tmp_path_factory.mktemp("model") / "transcf")
+    return (
+        TransCFMixture(dim=8, epochs=2).fit(log).save(tmp_path_factory.mktemp("model") / "transcf")
+    )
 
 
 @pytest.fixture(scope="module")

@@ -263,9 +263,11 @@ def test_a_table_says_who_uses_times_where_only_some_do() -> None:
     log = synthesize(users=80, items=40, interactions=1200, seed=1)
     quick: dict[str, Any] = {"dim": 4, "epochs": 1}
     note = "Times of events are used by transcf and not by ease and bpr: let all try it with"
-    some = ["ease", ("bpr", quick), ("transcf", quick)]
+    some = ["ease", ("bpr", quick), ("transcf-mixture", quick)]
     assert note in str(compare(some, log))
-    assert "Times of events" not in str(compare(["ease", ("transcf", {**quick, "rho": 0})], log))
+    assert "Times of events" not in str(
+        compare(["ease", ("transcf-mixture", {**quick, "history_decay": 0})], log)
+    )
     assert "Times of events" not in str(compare([("ease", {"trend": 1.0}), some[2]], log))
     assert "Times of events" not in str(compare(["ease", some[2]], log, budget="small"))
     assert "Times of events" not in str(compare(some, replace(log, timestamps=None)))
@@ -281,9 +283,9 @@ def test_epochs_and_settings_are_chosen_at_the_length_that_is_judged(split: Spli
 
 
 def test_a_setting_that_diverges_is_not_chosen(split: Split) -> None:
-    params = {"epochs": 3, "dim": 4, "bound": "none", "decay": "none"}
+    params = {"epochs": 3, "dim": 4, "norm_constraint": "none"}
     wild, tame = {"learning_rate": 1e30}, {"learning_rate": 0.05}
-    contender = Contender("transcf", "transcf", params, [wild, tame])
+    contender = Contender("transcf-mixture", "transcf-mixture", params, [wild, tame])
     done = run(contender, split, Judging("strict"), [0])
     assert done.chosen == tame
     assert done.tried == 1
@@ -312,7 +314,7 @@ def test_ties_are_counted_alike_when_choosing_and_when_judging(split: Split) -> 
 
 def test_progress_is_reported_step_by_step(split: Split) -> None:
     steps: list[str] = []
-    contender = Contender("mine", "transcf", {"epochs": 2, "dim": 4}, [{}, {"dim": 8}])
+    contender = Contender("mine", "transcf-mixture", {"epochs": 2, "dim": 4}, [{}, {"dim": 8}])
     finish(Course(split, Judging("strict"), [0, 1], steps.append).job(contender))
 
     def refit(seed: int) -> list[str]:

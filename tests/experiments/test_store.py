@@ -185,9 +185,9 @@ def test_a_result_without_validation_figure_is_another_but_one_with_it_will_do(
 def test_a_setting_that_diverges_is_kept_with_its_reason(
     split: Split, store: Store, fits: list[str]
 ) -> None:
-    params = {"epochs": 3, "dim": 4, "bound": "none", "decay": "none"}
+    params = {"epochs": 3, "dim": 4, "norm_constraint": "none"}
     choices = [{"learning_rate": 1e30}, {"learning_rate": 0.05}]
-    contender = Contender("transcf", "transcf", params, choices)
+    contender = Contender("transcf-mixture", "transcf-mixture", params, choices)
     course = Course(split, Judging("strict"), store=store)
     first, fitted = finish(course.job(contender)), len(fits)
     again = finish(course.job(contender))

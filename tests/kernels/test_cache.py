@@ -18,11 +18,10 @@ from transcf.kernels._cache import MOST_FOLDERS, Source, cache_folder, digest_of
 from transcf.kernels.translation import Rates, register_form
 
 FORM = """
-from transcf.learning.forms import FORMS
-from transcf.learning.forms.still import Still
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, NoTranslation
 
 
-class Plain(Still):
+class Plain(NoTranslation):
     name, title = "plain", "TransCF-plain"
 
     @staticmethod
@@ -34,7 +33,7 @@ class Plain(Still):
         return {sign}g * b, g - g, {sign}g * a, g - g
 
 
-FORMS["plain"] = Plain()
+SCORE_FUNCTIONS["plain"] = Plain()
 """
 FIT = """
 import numpy as np
@@ -47,7 +46,7 @@ from transcf.models.transcf.settings import TransCFSettings
 
 matrix = sp.csr_array(np.random.default_rng(0).random((30, 20)) < 0.3)
 problem = Problem.from_csr(matrix.indptr, matrix.indices, 20)
-settings = TransCFSettings(form="{form}", dim=4)
+settings = TransCFSettings(variant="{form}", dim=4)
 found, _ = FastSolver(problem, settings).epoch(first_parameters(problem, settings), 1)
 print(found.items.sum())
 """

@@ -19,10 +19,10 @@ from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError, WriteError
 from transcf.models.ease import EASE
 from transcf.models.itemknn import ItemKNN
+from transcf.models.mixture import TransCFMixture
 from transcf.models.popularity import Popularity
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create
-from transcf.models.transcf import TransCF
 from transcf.storage import checksums, folders
 
 
@@ -73,7 +73,7 @@ def test_the_folder_holds_what_is_promised(folder: Path, model: ItemKNN) -> None
         "users.parquet",
     }  # fmt: skip
     about = json.loads((folder / "model.json").read_text())
-    assert about["version"] == 2
+    assert about["version"] == 3
     assert about["class"] == "ItemKNN"
     assert about["params"] == model.get_params()
     for name, entry in about["files"].items():
@@ -149,11 +149,11 @@ def test_each_kind_of_damage_has_its_own_sentence(folder: Path, tmp_path: Path) 
         (message(edit(about, lambda b: b"{}")), "does not describe a model"),
         (message(edit(about, lambda b: b.replace(b'"n_neighbors": 5', b'"n_neighbors": 6'))),
          "was altered"),
-        (message(edit(about, lambda b: b.replace(b'"version": 2', b'"version": 3'))),
+        (message(edit(about, lambda b: b.replace(b'"version": 3', b'"version": 4'))),
          "install a newer transcf"),
-        (message(edit(about, lambda b: b.replace(b'"version": 2', b'"version": 1'))),
-         "by an older transcf and this one reads format 2: fit again"),
-        (message(edit(about, lambda b: b.replace(b'"version": 2', b'"version": 0'))),
+        (message(edit(about, lambda b: b.replace(b'"version": 3', b'"version": 1'))),
+         "by an older transcf and this one reads format 2 and later: fit again"),
+        (message(edit(about, lambda b: b.replace(b'"version": 3', b'"version": 0'))),
          "was altered"),
     ]  # fmt: skip
     for text, expected in messages:
@@ -218,7 +218,7 @@ def test_forged_tensors_are_refused(log: Interactions, tmp_path: Path) -> None:
     rewrite(folder, lambda about: None)
     with pytest.raises(ModelFileError, match="cannot be read as safetensors"):
         transcf.load(folder)
-    folder = TransCF(dim=4, epochs=1).fit(log).save(tmp_path / "transcf")
+    folder = TransCFMixture(dim=4, epochs=1).fit(log).save(tmp_path / "transcf")
     arrays = load_file(folder / "model.safetensors")
     arrays["item_vectors"] = arrays["item_vectors"][:, :3].copy()
     save_file(arrays, folder / "model.safetensors")

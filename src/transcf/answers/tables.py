@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,17 @@ def pair_rows(
     known = (users != UNKNOWN) & (items != UNKNOWN)
     kept = pl.Series(known)
     return user_ids.filter(kept), item_ids.filter(kept), users[known], items[known]
+
+
+def translation_table(
+    learned: Learned, pairs: Any, translations: Callable[[Rows, Rows], Scores]
+) -> pl.DataFrame:
+    """Return the table `user_id, item_id, translation` of some pairs, in their order."""
+    user_ids, item_ids, users, items = pair_rows(learned, pairs)
+    vectors = translations(users, items)
+    kind = pl.Array(pl.Float32, vectors.shape[1])
+    columns = {"user_id": user_ids, "item_id": item_ids}
+    return pl.DataFrame(columns | {"translation": pl.Series(vectors, dtype=kind)})
 
 
 def user_rows(learned: Learned, users: Any, on_unknown: OnUnknown) -> Rows:

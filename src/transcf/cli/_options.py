@@ -66,12 +66,6 @@ Separator: TypeAlias = Annotated[
 Encoding: TypeAlias = Annotated[
     str | None, typer.Option(help="Encoding of a file, such as latin-1; utf-8 unless given.")
 ]
-Links: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE", help="Which users of a file are linked: user_id and friend_id in any table."
-    ),
-]
 Categories: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -221,7 +215,6 @@ def parse_reading(
     no_header: bool = False,
     separator: str | None = None,
     encoding: str | None = None,
-    links: str | None = None,
     categories: str | None = None,
 ) -> Reading:
     """Read `--column ROLE=NAME` and the other options of reading, as `open_data` takes them."""
@@ -246,7 +239,6 @@ def parse_reading(
         "separator": separator,
         "encoding": encoding,
         # The same file from any folder: a fitted model remembers how its data was read.
-        "links": links and str(Path(links).expanduser().resolve()),
         "categories": categories and str(Path(categories).expanduser().resolve()),
     }
     reading |= {name: value for name, value in given.items() if value is not None}
@@ -277,23 +269,31 @@ def read_model(
         raise ParameterError(
             "--model is missing: `transcf models` lists the names; --config FILE has one, too."
         )
+    name, values = read_values(name, settings)
     params = read_preset(name, preset_name, data) | dict({} if stored is None else stored.params)
-    return name, params | read_params(name, settings)
+    return name, params | values
 
 
 def read_params(name: str, settings: list[str] | None) -> dict[str, Any]:
     """Read `--set NAME=VALUE` by the rules of a model."""
-    from transcf.learning.rules import parse
-    from transcf.models.registry import model_class
+    return read_values(name, settings)[1]
 
-    kind = model_class(name)
-    params: dict[str, Any] = {}
+
+def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, Any]]:
+    """Read `--set NAME=VALUE`; return the model's name, old names replaced, and the values."""
+    from transcf.learning.rules import parse
+    from transcf.models.registry import current, model_class
+
+    texts: dict[str, str] = {}
     for setting in settings or ():
         key, equals, text = setting.partition("=")
         if not equals:
             raise ParameterError(f"--set {setting} is not understood: write NAME=VALUE.")
-        params[key.strip()] = parse(kind.__name__, key.strip(), text.strip(), kind.rules())
-    return params
+        texts[key.strip()] = text.strip()
+    name, texts = current(name, texts)
+    kind = model_class(name)
+    rules = kind.rules()
+    return name, {key: parse(kind.__name__, key, text, rules) for key, text in texts.items()}
 
 
 def read_judging(

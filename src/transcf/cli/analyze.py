@@ -87,7 +87,7 @@ def analyze(
 
     models = [open_model(place) for place in (folder, *(beside or ()))]
     reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, None, categories
+        columns, ratings, min_rating, no_header, separator, encoding, categories
     )
     log = data_of(models[0], folder, data, reading)
     named = number_repeats(model.name for model in models)

@@ -104,7 +104,7 @@ def _show_notes() -> None:
     show_others, shown = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, UserWarning):
+        if issubclass(category, UserWarning | FutureWarning):
             if str(message) not in shown:
                 typer.echo(f"transcf: note: {_in_options(str(message))}", err=True)
             shown.add(str(message))

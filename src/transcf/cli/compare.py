@@ -10,13 +10,11 @@ import typer
 
 from transcf.cli._options import (
     Beyond,
-    Categories,
     ClusterAddress,
     Columns,
     Data,
     Encoding,
     Lengths,
-    Links,
     MinRating,
     NoHeader,
     NoStore,
@@ -110,8 +108,6 @@ def compare(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -148,9 +144,7 @@ def compare(
     contenders = _contenders(models, settings, config or [], allowed)
     if files and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
-    )
+    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     split = open_split(data, protocol, seed=seed, **reading)
     say_reading(split.train)
     contenders = suited_to(split, contenders, allowed)

@@ -14,7 +14,6 @@ from transcf.cli._options import (
     Columns,
     Data,
     Encoding,
-    Links,
     MinRating,
     NoHeader,
     Ratings,
@@ -49,7 +48,6 @@ def info(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
     categories: Categories = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -62,7 +60,7 @@ def info(
     from transcf.data.notes import reading_notes
 
     reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+        columns, ratings, min_rating, no_header, separator, encoding, categories
     )
     log = _open(data, filter_name, reading)
     is_listed = is_name(data) and data != SYNTHETIC
@@ -119,7 +117,6 @@ def prepare(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
     categories: Categories = None,
     seed: Seed = 0,
     as_json: JsonFlag = False,
@@ -129,7 +126,7 @@ def prepare(
     from transcf.data.candidates import draw_candidates
 
     reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+        columns, ratings, min_rating, no_header, separator, encoding, categories
     )
     if partitions is not None:
         spread = parse_cluster(workers, cluster)

@@ -8,14 +8,12 @@ import typer
 
 from transcf.cli._options import (
     Beyond,
-    Categories,
     ClusterAddress,
     Columns,
     Config,
     Data,
     Encoding,
     Lengths,
-    Links,
     MinRating,
     NoHeader,
     NoStore,
@@ -60,8 +58,6 @@ _OF_FITTING = {
     "no_header": "--no-header",
     "separator": "--separator",
     "encoding": "--encoding",
-    "links": "--links",
-    "categories": "--categories",
     "seeds": "--seeds",
     "seed": "--seed",
     "store": "--store",
@@ -91,8 +87,6 @@ def evaluate(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -121,9 +115,7 @@ def evaluate(
 
         model, params = read_model(model, config, settings, preset, data)
         judging = read_judging(protocol, ties, part, at, beyond)
-        reading = parse_reading(
-            columns, ratings, min_rating, no_header, separator, encoding, links, categories
-        )
+        reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
         split = open_split(data, judging.protocol, seed=seed, **reading)
         say_reading(split.train)
         numbers = range(seed, seed + seeds)

@@ -39,7 +39,7 @@ def export(
 ) -> None:
     """Export the vectors of a model, such that the largest inner products are the best items.
 
-    A mixture (TransCF's default) has a vector for each item of a history: the output says how what
+    A mixture (TransCFMixture) has a vector for each item of a history: the output says how what
     they find is merged.
     """
     _check(to, out, url)

@@ -15,7 +15,6 @@ from transcf.cli._options import (
     Config,
     Data,
     Encoding,
-    Links,
     MinRating,
     NoHeader,
     Preset,
@@ -59,7 +58,6 @@ def fit(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
     categories: Categories = None,
     seed: Seed = 0,
     threads: Threads = None,
@@ -90,7 +88,7 @@ def fit(
     made = Contender(model, model, params).make(seed)
     check_replaceable(out.absolute(), overwrite=overwrite)
     reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+        columns, ratings, min_rating, no_header, separator, encoding, categories
     )
     spread = parse_cluster(workers, cluster)
     is_spread = spread is not None

@@ -13,7 +13,6 @@ from transcf.cli._options import (
     Columns,
     Data,
     Encoding,
-    Links,
     MinRating,
     NoHeader,
     Ratings,
@@ -73,7 +72,6 @@ def refit(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
     categories: Categories = None,
     threads: Threads = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
@@ -91,7 +89,7 @@ def refit(
     target = _target(folder, out, overwrite)
     model = open_model(folder)
     reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
+        columns, ratings, min_rating, no_header, separator, encoding, categories
     )
     source = data[0] if len(data) == 1 else data
     log, before = open_data(source, **reading), model.report_
@@ -134,8 +132,6 @@ def partial_fit(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
     threads: Threads = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -143,10 +139,7 @@ def partial_fit(
 
     Until the larger model is whole, the old one stays.
     """
-    from transcf.data.delimited import Form
-    from transcf.data.readers import linked
     from transcf.data.sources import open_data
-    from transcf.learning.growth import merged
 
     target = _target(folder, out, overwrite)
     model = open_model(folder)
@@ -156,15 +149,8 @@ def partial_fit(
             f"{type(model).__name__} cannot take in events without learning anew: use `transcf "
             f"refit {folder}` with all events."
         )
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, None, categories
-    )
+    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     log, before = open_data(data, **reading), dict(model.report_)
-    if links is not None:  # also with people whom only the model knows
-        form = Form(
-            reading.get("header", True), reading.get("separator"), reading.get("encoding", "utf-8")
-        )
-        log = linked(log, links, merged(model.users_, log.users, "user"), form)
     add(log)
     fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")
     model.report_["fitted_on"] = f"{fitted_on}; then {absolute_name(data)} was added"

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transcf.cli._options import (
-    Categories,
     ClusterAddress,
     Columns,
     Data,
     Encoding,
-    Links,
     MinRating,
     NoHeader,
     NoStore,
@@ -103,8 +101,6 @@ def tune(
     no_header: NoHeader = False,
     separator: Separator = None,
     encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
     seed: Seed = 0,
     threads: Threads = None,
     store: StorePath = None,
@@ -125,9 +121,7 @@ def tune(
     start = read_preset(model, preset, data)
     if plots is not None:
         _check_plots(plots)
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
-    )
+    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     kept = open_store_unless(no_store, store)
     split = open_split(data, protocol, seed=seed, **reading)
     say_reading(split.train)

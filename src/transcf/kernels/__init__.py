@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from ._cache import Keeper, Source
+from ._cache import Keeper, Source, sources_in
 
 Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -30,9 +30,13 @@ _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 #: every call) is left out.
 INLINED: dict[str, Any] = {"forceinline": True, "_nrt": False, **_INNER, **_RELAXED}
 _HERE = Path(__file__).resolve().parent
-#: Packages with all that kernels are compiled from, unless `watch_source` names more.
+_SCORES = _HERE.parent / "models" / "transcf" / "score_functions.py"
+#: Keeps what is compiled from these files, and from those that `watch_source` names.
 _keeper = Keeper(
-    {"transcf.kernels": _HERE, "transcf.learning.forms": _HERE.parent / "learning" / "forms"}
+    [
+        *sources_in("transcf.kernels", _HERE),
+        Source("transcf.models.transcf.score_functions", _SCORES),
+    ]
 )
 
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -45,13 +45,9 @@ class Source(NamedTuple):
     path: Path
 
 
-def sources_in(packages: Mapping[str, Path]) -> list[Source]:
-    """Return all modules in the folders of packages."""
-    return [
-        Source(f"{package}.{path.stem}", path)
-        for package, folder in packages.items()
-        for path in folder.glob("*.py")
-    ]
+def sources_in(package: str, folder: Path) -> list[Source]:
+    """Return all modules of a package."""
+    return [Source(f"{package}.{path.stem}", path) for path in folder.glob("*.py")]
 
 
 def digest_of(sources: Iterable[Source]) -> str:
@@ -192,11 +188,11 @@ class Keeper(event.Listener):  # type: ignore[misc]
     """Lets numba keep functions on disk as soon as it is about to read or compile one.
 
     Args:
-        packages: The folders of packages that all of them depend on, by the packages' names.
+        sources: Files that all of them depend on.
     """
 
-    def __init__(self, packages: Mapping[str, Path]) -> None:
-        self._packages, self._others = packages, set[Source]()
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self._sources = set(sources)
         self._kept, self._waiting = list[Any](), list[Any]()
         self._lock = threading.Lock()
         event.register("numba:compiler_lock", self)
@@ -209,8 +205,8 @@ class Keeper(event.Listener):  # type: ignore[misc]
 
     def watch(self, source: Source) -> None:
         """Keep what is compiled from now on apart, since it may depend on another source, too."""
-        if source not in self._others and source.path.parent not in self._packages.values():
-            self._others.add(source)
+        if source not in self._sources:
+            self._sources.add(source)
             self._waiting = list(self._kept)
 
     def on_start(self, event: Any) -> None:
@@ -220,7 +216,7 @@ class Keeper(event.Listener):  # type: ignore[misc]
         with self._lock:
             if not self._waiting:
                 return
-            folder = cache_folder(digest_of({*sources_in(self._packages), *self._others}))
+            folder = cache_folder(digest_of(self._sources))
             while self._waiting:
                 dispatcher = self._waiting.pop()
                 if folder is not None:

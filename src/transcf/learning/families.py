@@ -51,10 +51,6 @@ class FactorSettings:
         """Return what the vectors take at least."""
         return Room(vectors(users + items, self.dim), f"dim={self.dim}")
 
-    def usual_scale(self) -> float:
-        """Return what `init_scale` is by default."""
-        return type(self).init_scale
-
 
 def remedy_of(settings: object, usual: str) -> str:
     """Say what to lower when training diverges: first vectors that start far out, above all.
@@ -69,7 +65,7 @@ def remedy_of(settings: object, usual: str) -> str:
     """
     if not isinstance(settings, FactorSettings):
         return usual
-    given, default = settings.init_scale, settings.usual_scale()
+    given, default = settings.init_scale, type(settings).init_scale
     if given <= default:
         return usual
     return f"init_scale ({given:g}, by default {default:g}) or {usual}"

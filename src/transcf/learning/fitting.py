@@ -14,7 +14,6 @@ from transcf import __version__
 from transcf.data.interactions import Interactions
 from transcf.data.parted.log import PartedLog
 from transcf.errors import UnsupportedError
-from transcf.learning.beneath import Beneath
 from transcf.learning.crew import Divisible, SpreadSolver
 from transcf.learning.families import IterationSettings
 from transcf.learning.known import Known
@@ -64,14 +63,13 @@ class Fit:
         options: How to run it.
         last_epoch: Where to stop, whatever the settings say; None stops where they do.
         before: What was learned before, where choices that were made then are to be kept.
-        beneath: Scores that the model's are added to while it learns, where it can, or None.
         trend: What recent popularity adds to scores, or None.
         remedy: Parameters to lower when training diverges, for the error.
         free: Parameters that may differ between a run and its resumption.
         report: Facts about the training, JSON values only.
         judge: How validation data judge an epoch, once they have.
         outcome: What came of the epochs, where there were any.
-        chosen: The settings it was learned with, where a model chose some by itself.
+        chosen: The settings with the defaults for the data filled in; None if there are none.
     """
 
     name: str
@@ -81,7 +79,6 @@ class Fit:
     options: FitOptions
     last_epoch: int | None = None
     before: Learned | None = None
-    beneath: Beneath | None = None
     trend: Trend | None = None
     remedy: str = "learning_rate"
     free: Collection[str] = ()
@@ -121,7 +118,6 @@ class Fit:
         trainable: Trainable,
         settings: S,
         snapshot: Callable[[Arrays, Known, S], Learned],
-        beside: Arrays | None = None,
     ) -> Learned:
         """Train epoch by epoch, and return the best one: on validation data, else the last.
 
@@ -129,7 +125,6 @@ class Fit:
             trainable: What to train.
             settings: How long, among others; a checkpoint belongs to one set of them.
             snapshot: Makes what scores from the trainable's tensors, unchanged by later epochs.
-            beside: What it learns from beside the events, by name; a checkpoint belongs to it, too.
 
         Raises:
             DivergedRunError: Training diverged; the error carries what was learned before.
@@ -145,7 +140,7 @@ class Fit:
             epochs=self.last_epoch or settings.epochs,
             validate_every=every,
             patience=settings.patience,
-            fingerprint=self._fingerprint(settings, every, beside or {}),
+            fingerprint=self._fingerprint(settings, every),
             remedy=self.remedy,
         )
 
@@ -196,7 +191,7 @@ class Fit:
         """Add the trend to scores, where there is one."""
         return learned if self.trend is None else self.trend.add_to(learned)
 
-    def _fingerprint(self, settings: IterationSettings, every: int, beside: Arrays) -> str:
+    def _fingerprint(self, settings: IterationSettings, every: int) -> str:
         """Name all that a run depends on; a checkpoint of another run is refused."""
         values = {k: v for k, v in values_of(settings).items() if k not in self.free}
         judge = self.judge
@@ -205,11 +200,6 @@ class Fit:
         text = json.dumps(rules, sort_keys=True, default=np.generic.item)
         digest = hashlib.sha256(text.encode())
         self._add_events(digest)
-        if self.beneath is not None:
-            digest.update(self.beneath.fingerprint.encode())
-        for name, array in sorted(beside.items()):
-            digest.update(name.encode())
-            digest.update(array.tobytes())
         return f"{type(settings).__name__}-{digest.hexdigest()}"
 
     def _add_events(self, digest: Any) -> None:

@@ -27,7 +27,6 @@ from transcf.data.logs import as_interactions, as_parted
 from transcf.data.parted.log import PartedLog
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
 from transcf.kernels.compiling import clock
-from transcf.learning.beneath import Beneath
 from transcf.learning.families import IterationSettings, remedy_of
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.known import Known, KnownInParts
@@ -40,11 +39,12 @@ from transcf.learning.settings import check, rules_of, values_of
 from transcf.learning.shifted import Shifted, restored
 from transcf.learning.trend import Trend
 from transcf.learning.weights import WeightSettings
+from transcf.models.aliases import current_params
 from transcf.models.fit_checks import warn_of_poor_fit
 from transcf.models.making import follow_settings, made_from, read_only
-from transcf.models.saving import put_together, taken_apart
+from transcf.models.saving import put_together, read_stored, taken_apart
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
-from transcf.storage.folders import read_model, write_model
+from transcf.storage.folders import write_model
 from transcf.storage.tensors import Arrays
 from transcf.storage.versions import current_folder
 from transcf.threads import use_threads
@@ -87,10 +87,8 @@ class Recommender(Answers, ABC, Generic[S]):
 
     #: Names on the command line, and the parameters that each stands for.
     variants: ClassVar[dict[str, dict[str, Any]]]
-    #: Those of these names that rank as the first one does.
-    twins: ClassVar[tuple[str, ...]] = ()
-    #: Those of these names that ask for more than events, and what for.
-    asking: ClassVar[dict[str, str]] = {}
+    #: Those of these names that "all" leaves out, and why.
+    not_in_all: ClassVar[dict[str, str]] = {}
     #: The class of the settings.
     settings_class: ClassVar[type]
     #: What the next `fit` goes by.
@@ -122,16 +120,6 @@ class Recommender(Answers, ABC, Generic[S]):
     def rules(cls) -> dict[str, Rule]:
         """Return what each hyper-parameter allows."""
         return rules_of(cls.settings_class)
-
-    @classmethod
-    def suited(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Return parameters with the defaults that they ask for, where those are others."""
-        return params
-
-    @classmethod
-    def unseen(cls, params: dict[str, Any]) -> tuple[str, ...]:
-        """Name the parameters that a model with such ones does not look at."""
-        return ()
 
     @classmethod
     def has_epochs(cls) -> bool:
@@ -195,6 +183,7 @@ class Recommender(Answers, ABC, Generic[S]):
             >>> model.settings_.dim, model.settings_.w_new
             (8, 2.0)
         """
+        values = self._current(values)
         self.check_names(values)
         changed = replace(self.settings, **values)  # type: ignore[type-var]
         check(type(self).__name__, changed, values)
@@ -203,6 +192,14 @@ class Recommender(Answers, ABC, Generic[S]):
             late = {name: value for name, value in values.items() if name in self.after_fit}
             self.settings_ = replace(self.settings_, **late)  # type: ignore[type-var]
         return self
+
+    @classmethod
+    def _current(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """Replace old names of parameters."""
+        kind, found = current_params(cls.__name__, params)
+        if kind != cls.__name__:
+            raise ParameterError(f"This is another model now: use {kind}.")
+        return found
 
     @classmethod
     def check_names(cls, names: Iterable[str]) -> None:
@@ -278,7 +275,6 @@ class Recommender(Answers, ABC, Generic[S]):
         options: FitOptions,
         last_epoch: int | None = None,
         before: Learned | None = None,
-        beneath: Beneath | None = None,
     ) -> Self:
         self.check_params()
         if not len(train):
@@ -303,7 +299,6 @@ class Recommender(Answers, ABC, Generic[S]):
             options=options,
             last_epoch=last_epoch,
             before=before,
-            beneath=beneath,
             trend=trend,
             remedy=remedy_of(self.settings, self.remedy),
             free=self.free_to_change,
@@ -471,7 +466,7 @@ class Recommender(Answers, ABC, Generic[S]):
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
         current = current_folder(folder)
-        return put_together(cls, read_model(current, mapped=mapped), current)
+        return put_together(cls, read_stored(current, mapped=mapped), current)
 
 
 def _log_of(data: Any, options: FitOptions) -> Interactions | PartedLog:

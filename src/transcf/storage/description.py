@@ -22,7 +22,9 @@ About: TypeAlias = dict[str, Any]
 
 NAME = "model.json"
 FORMAT = "transcf-model"
-VERSION = 2
+VERSION = 3
+#: The oldest format that is read; models of it may have other names, see `models.aliases`.
+OLDEST = 2
 
 #: More than any model has to say; hostile files are not read to their end.
 _LARGEST = 64 * 2**20
@@ -73,10 +75,10 @@ def _check_version(folder: Path, version: object) -> None:
             f"{folder} was written in format {version} and this library reads up to {VERSION}: "
             "install a newer transcf."
         )
-    if version < VERSION:
+    if version < OLDEST:
         raise ModelFileError(
             f"{folder} was written in format {version} by an older transcf and this one reads "
-            f"format {VERSION}: fit again."
+            f"format {OLDEST} and later: fit again."
         )
 
 

@@ -82,6 +82,7 @@ class StoredModel:
         best_epoch: The epoch that was kept, where there were any.
         additions: How often interactions were added since the fit.
         arrays: What it learned.
+        version: Version of the format that it was read from.
     """
 
     kind: str
@@ -96,6 +97,7 @@ class StoredModel:
     best_epoch: int | None
     additions: int
     arrays: tensors.Arrays
+    version: int = description.VERSION
 
 
 def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = False) -> Path:
@@ -157,6 +159,7 @@ def _read(opened: OpenFolder, mapped: bool | None) -> StoredModel:
         best_epoch=about["best_epoch"],
         additions=about["additions"],
         arrays=tensors.parse(place / _TENSORS, contents[_TENSORS])[1],
+        version=about["version"],
     )
 
 

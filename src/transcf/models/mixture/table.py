@@ -14,7 +14,7 @@ from transcf.kernels.rows import padded
 from transcf.retrieval.scorer import Norms, Scorer, Scores, Source, TileMaker
 
 if TYPE_CHECKING:
-    from transcf.models.transcf.mixture.learned import Mixture
+    from transcf.models.mixture.learned import Mixture
 
 #: People who share a table: it is made once for all of them.
 _PEOPLE = 2**16

@@ -20,12 +20,12 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import Array
 from transcf.kernels.mixture_scores import People, add_reach, score_people
-from transcf.models.transcf.mixture.table import squares
+from transcf.models.mixture.table import squares
 from transcf.retrieval.scorer import Scores, block_length
 from transcf.threads import share
 
 if TYPE_CHECKING:
-    from transcf.models.transcf.mixture.people import Placed
+    from transcf.models.mixture.people import Placed
 
 #: Items that are scored first, at least, and for each place of a list.
 _FIRST, _FIRST_OF_A_PLACE = 512, 8

@@ -16,10 +16,9 @@ from scipy.spatial.distance import cdist
 from transcf.kernels import Array
 from transcf.kernels.adam import EPSILON, FIRST, SECOND, Moving, step_sizes
 from transcf.kernels.mixture import Kernel
-from transcf.models.transcf.mixture.batches import users_of
-from transcf.models.transcf.mixture.training import MixtureTraining
-from transcf.models.transcf.parameters import bound
-from transcf.models.transcf.settings import Bound
+from transcf.learning.norm_constraint import NormConstraint, constrain_norms
+from transcf.models.mixture.batches import users_of
+from transcf.models.mixture.training import MixtureTraining
 from transcf.training.trainable import EpochStats
 
 
@@ -92,7 +91,7 @@ class ExactMixtureTraining(MixtureTraining):
         log, settings = self._dealer.log, self._settings
         dealt = self._dealer.deal(settings.random_state, number)
         moving = [Moving(*(part.astype(np.float64) for part in each)) for each in self._points]
-        if settings.tied:
+        if settings.tie_item_vectors:
             moving[2] = moving[1]
         batches, loss = dealt.cuts.shape[1] - 1, 0.0
         for place in range(batches):
@@ -101,10 +100,9 @@ class ExactMixtureTraining(MixtureTraining):
             users = users_of(dealt, place)
             events = [slice(*log.indptr[user : user + 2]) for user in users]
             for user, own in zip(users, events, strict=True):
-                history, weights, at = log.items[own], log.weights[own], points
-                if self._beneath is not None:  # it counts as c does, and stays as it is
-                    at = points._replace(bias=points.bias + self._beneath.of(user))
-                loss += add_gradient(self._kernel, at, user, history, weights, log.active, slopes)
+                loss += add_gradient(
+                    self._kernel, points, user, log.items[own], log.weights[own], log.active, slopes
+                )
             seen = np.unique(np.concatenate([log.items[:0], *(log.items[own] for own in events)]))
             self._steps += 1
             rate = np.array([settings.rate_at(number + place / batches)])
@@ -118,18 +116,18 @@ class ExactMixtureTraining(MixtureTraining):
         self, moving: list[Moving], slopes: Vectors, users: Array, seen: Array, size: float
     ) -> None:
         """Move the users of a batch, all active items, and what histories hold."""
-        active, word = self._dealer.log.active, self._settings.bound
-        if self._settings.tied:
+        active, word = self._dealer.log.active, self._settings.norm_constraint
+        if self._settings.tie_item_vectors:
             slopes.items[:] += slopes.history
         else:
             _move(moving[2], seen, slopes.history, size, word)
-        _move(moving[0], users, slopes.users, self._settings.user_rate * size, word)
+        _move(moving[0], users, slopes.users, self._settings.user_lr_multiplier * size, word)
         _move(moving[1], active, slopes.items, size, word)
         if self._settings.item_bias:
             _move(moving[3], active, slopes.bias, size, "none")
 
 
-def _move(moving: Moving, rows: Array, slopes: Array, size: float, word: Bound) -> None:
+def _move(moving: Moving, rows: Array, slopes: Array, size: float, word: NormConstraint) -> None:
     """Adam's step for some rows, which are then brought into the ball."""
     slope = slopes[rows]
     moving.means[rows] = FIRST * moving.means[rows] + (1 - FIRST) * slope
@@ -138,5 +136,5 @@ def _move(moving: Moving, rows: Array, slopes: Array, size: float, word: Bound) 
         np.sqrt(moving.squares[rows]) + EPSILON
     )
     if word != "none":
-        bound(moved, word)
+        constrain_norms(moved, word)
     moving.values[rows] = moved

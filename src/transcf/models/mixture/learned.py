@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-import polars as pl
 import scipy.sparse as sp
 
 from transcf.data.csr import Csr
@@ -17,16 +16,14 @@ from transcf.kernels import Array
 from transcf.kernels.rows import padded, padded_width
 from transcf.learning import Arrays, Known, Learned
 from transcf.learning.contributions import Contributions, Remarks
-from transcf.learning.forms.base import TINY
-from transcf.learning.known import known_with_placed, placed_arrays
+from transcf.models.mixture.batches import TINY
+from transcf.models.mixture.people import Placed
+from transcf.models.mixture.settings import MixtureSettings
+from transcf.models.mixture.table import scorer_of_many, squares
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
-from transcf.models.transcf.mixture.people import Placed
-from transcf.models.transcf.mixture.table import scorer_of_many, squares
 from transcf.models.transcf.parameters import Parameters
-from transcf.models.transcf.placing import Placing
-from transcf.models.transcf.settings import TITLES, TransCFSettings
-from transcf.models.transcf.side import Side
+from transcf.models.transcf.settings import TransCFSettings
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.sums import Queries, SumForm
@@ -52,7 +49,7 @@ class Mixture(Learned):
     def __init__(
         self,
         known: Known,
-        settings: TransCFSettings,
+        settings: MixtureSettings,
         *,
         users: Array,
         items: Array,
@@ -60,22 +57,21 @@ class Mixture(Learned):
         bias: Array,
     ) -> None:
         """Keep them."""
-        super().__init__(known, TITLES[settings.form])
+        super().__init__(known, "TransCF-mixture")
         self.settings = settings
         self.users, self.items, self.history, self.bias = users, items, history, bias
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, known: Known, settings: TransCFSettings) -> Mixture:
+    def from_arrays(cls, arrays: Arrays, known: Known, settings: MixtureSettings) -> Mixture:
         """Check the arrays of a file or of a training, and put them together."""
         n_items, dim = len(known.items), settings.dim
         items = checked(arrays, "item_vectors", np.float32, (n_items, dim))
         history, bias = items, np.zeros(n_items, np.float32)
-        if not settings.tied:
+        if not settings.tie_item_vectors:
             history = checked(arrays, "history_vectors", np.float32, (n_items, dim))
         if settings.item_bias:
             bias = checked(arrays, "item_bias", np.float32, (n_items,))
         users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
-        known = known_with_placed(known, arrays)
         made = cls(known, settings, users=users, items=items, history=history, bias=bias)
         return made._with_lonely_placed()
 
@@ -91,7 +87,7 @@ class Mixture(Learned):
             return self
         users, history = self.users.copy(), self.history
         users[lonely] = self.place(histories.take(np.flatnonzero(lonely)))
-        if not self.settings.tied:
+        if not self.settings.tie_item_vectors:
             others = histories.items[~np.repeat(lonely, histories.counts)]
             is_heard = np.bincount(others, minlength=len(self.items)) > 0
             history = np.where(is_heard[:, None], history, self.items)
@@ -104,10 +100,10 @@ class Mixture(Learned):
     def arrays(self) -> Arrays:
         """Return the points, and biases where items have them."""
         arrays = {"user_vectors": self.users, "item_vectors": self.items}
-        if not self.settings.tied:
+        if not self.settings.tie_item_vectors:
             arrays["history_vectors"] = self.history
         arrays |= {"item_bias": self.bias} if self.settings.item_bias else {}
-        return arrays | placed_arrays(self.known)
+        return arrays
 
     # -- scores ------------------------------------------------------------------------------
 
@@ -156,7 +152,7 @@ class Mixture(Learned):
         if not self.known.timed:
             return np.zeros(len(histories.items))
         ago = np.repeat(histories.counts, histories.counts) - histories.places + 1
-        fading: Array = -self.settings.rho * np.log(ago)
+        fading: Array = -self.settings.history_decay * np.log(ago)
         return fading
 
     def score_block(self, users: Rows) -> Scores:
@@ -281,15 +277,16 @@ class Mixture(Learned):
     def grown(self, log: Interactions) -> Mixture:
         """Return the same with interactions added: trained points stay, new ones are placed.
 
-        Items are placed in the middle of their users, as in the form without translation (see
+        Items are placed in the middle of their users, as in TransCF without translation (see
         `grow`), and users as somebody new with their history is.
         """
-        settings = replace(self.settings, form="still")
+        shape: dict[str, Any] = {"dim": self.settings.dim, "item_bias": self.settings.item_bias}
+        settings = TransCFSettings(**shape, variant="none")
         points = Translated(self.known, settings, Parameters(self.users, self.items, self.bias))
         larger = grow(points, log, np.ones(len(log), np.float32))
         known, own = larger.known, larger.parameters
         history = own.items
-        if not self.settings.tied:
+        if not self.settings.tie_item_vectors:
             history = own.items.copy()
             trained = self.known.item_counts > 0
             history[known.items.rows(self.known.items.series)[trained]] = self.history[trained]
@@ -299,24 +296,6 @@ class Mixture(Learned):
         made = Mixture(known, self.settings, users=own.users, **arrays)
         own.users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
         return made
-
-    def with_items(self, categories: pl.DataFrame) -> Mixture:
-        """Return the same with new items, placed by their categories; see `Placing.of`."""
-        placing = Placing.of(self.known, Side(), categories)
-        growth, bias = placing.growth, placing.growth.of_items(self.bias)
-        items = placing.vectors(growth.of_items(self.items))
-        history = items
-        if not self.settings.tied:
-            history = growth.of_items(self.history)
-            history[placing.rows] = items[placing.rows]
-        return Mixture(
-            growth.known,
-            self.settings,
-            users=growth.of_users(self.users),
-            items=items,
-            history=history,
-            bias=placing.biases(bias) if self.settings.item_bias else bias,
-        )
 
     def with_bias(self, offset: Scores) -> Mixture | None:
         """Return the same with a number added to each item's bias; None where it has none."""

@@ -11,21 +11,18 @@ import numpy as np
 
 from transcf.kernels import Array
 from transcf.kernels.adam import Moving, step_sizes
-from transcf.kernels.beneath import NO_LAYER
 from transcf.kernels.mixture import Kernel, Points
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.learning import Arrays
-from transcf.learning.beneath import Beneath
 from transcf.learning.crew import Crew
 from transcf.learning.first_vectors import first_vectors
-from transcf.learning.forms.base import TINY
-from transcf.models.transcf.mixture.batches import Dealer, Events, Shards
-from transcf.models.transcf.mixture.memory import Memory
-from transcf.models.transcf.mixture.together import run_together
-from transcf.models.transcf.parameters import BOUND_POWERS
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.learning.norm_constraint import NORM_POWERS
+from transcf.models.mixture.batches import TINY, Dealer, Events, Shards
+from transcf.models.mixture.memory import Memory
+from transcf.models.mixture.settings import MixtureSettings
+from transcf.models.mixture.together import run_together
 from transcf.threads import one_blas_thread
 from transcf.training.trainable import EpochStats
 
@@ -41,7 +38,6 @@ class MixtureTraining:
     Args:
         events: What to learn from.
         settings: The model's.
-        beneath: Scores that those of the mixture are added to, or None.
         outline: Shards and batches, where a process has some of the users only.
         crew: Who trains, then.
     """
@@ -49,22 +45,25 @@ class MixtureTraining:
     def __init__(
         self,
         events: Events,
-        settings: TransCFSettings,
-        beneath: Beneath | None = None,
+        settings: MixtureSettings,
         *,
         outline: Shards | None = None,
         crew: Crew | None = None,
     ) -> None:
         """Draw the first vectors, unless a crew is going to be given some."""
-        self._beneath, self._crew = beneath, crew or Crew()
+        self._crew = crew or Crew()
         self._settings, self._width = settings, padded_width(settings.dim)
         self._shards = outline or self.outline(events, settings)
         self._dealer = Dealer(
             events, self._shards, settings.shared_negatives, settings.negative_power
         )
-        n_drawn, bound = self._dealer.n_drawn, BOUND_POWERS[settings.bound]
+        n_drawn, bound = self._dealer.n_drawn, NORM_POWERS[settings.norm_constraint]
         self._rules = Rules(
-            n_drawn, settings.tied, settings.item_bias, bound, float(settings.user_rate)
+            n_drawn,
+            settings.tie_item_vectors,
+            settings.item_bias,
+            bound,
+            float(settings.user_lr_multiplier),
         )
         histories = events.histories
         longest = int(histories.counts.max(initial=0))
@@ -75,7 +74,7 @@ class MixtureTraining:
             self.load_tensors(_first_tensors(events, settings))
 
     @classmethod
-    def outline(cls, events: Events, settings: TransCFSettings) -> Shards:
+    def outline(cls, events: Events, settings: MixtureSettings) -> Shards:
         """Lay out shards and batches for all users."""
         return Shards.of(events, settings.batch_events)
 
@@ -85,10 +84,7 @@ class MixtureTraining:
         batches = self._shards.n_batches
         rates = [self._settings.rate_at(number + place / batches) for place in range(batches)]
         sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
-        layer = NO_LAYER if self._beneath is None else self._beneath.layer
-        epoch = Epoch(
-            self._kernel, self._rules, self._dealer.log, layer, dealt, sizes, self._points
-        )
+        epoch = Epoch(self._kernel, self._rules, self._dealer.log, dealt, sizes, self._points)
         losses = np.zeros((batches, SHARDS))
         counts = np.stack(self._crew.from_all(self._dealer.events_of(dealt)))
         self._memory = self._memory.for_events(int(counts[self._crew.number].max()))
@@ -111,7 +107,7 @@ class MixtureTraining:
         found: Arrays = {"steps": self._steps}
         users, items, history, bias = self._points
         vectors = {"user_vectors": users, "item_vectors": items}
-        if not self._settings.tied:
+        if not self._settings.tie_item_vectors:
             vectors["history_vectors"] = history
         for part, values in zip(_PARTS, bias, strict=True):
             found[f"item_bias{part}"] = values
@@ -130,35 +126,35 @@ class MixtureTraining:
             return Moving(*(padded(part).reshape(-1, self._width) for part in parts))
 
         users, items = moving("user_vectors"), moving("item_vectors")
-        history = items if self._settings.tied else moving("history_vectors")
+        history = items if self._settings.tie_item_vectors else moving("history_vectors")
         bias = Moving(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
         self._points = Points(users, items, history, bias)
         self._steps = tensors["steps"].copy()
 
 
-def _first_tensors(events: Events, settings: TransCFSettings) -> Arrays:
+def _first_tensors(events: Events, settings: MixtureSettings) -> Arrays:
     """Draw vectors, as `MixtureTraining.tensors` returns them."""
     sizes = {"user_vectors": len(events.histories), "item_vectors": events.histories.n_items}
     generator = np.random.default_rng(settings.random_state)
     drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
     tensors = dict(zip(sizes, drawn, strict=True))
-    if not settings.tied:  # where the items are: what is taken together draws both near
+    if not settings.tie_item_vectors:  # where the items are: what is taken together draws both near
         tensors["history_vectors"] = tensors["item_vectors"]
     tensors["item_bias"] = popularity(events, settings)
     empty = {name + part: 0 * tensors[name] for name in tensors for part in _PARTS[1:]}
     return tensors | empty | {"steps": np.zeros(1, np.int64)}
 
 
-def popularity(events: Events, settings: TransCFSettings) -> Array:
-    """Return what `debias` adds to the biases while the model learns, (n_items,) float32.
+def popularity(events: Events, settings: MixtureSettings) -> Array:
+    """Return what `popularity_correction` adds to the biases in training, (n_items,) float32.
 
-    Its scores leave it out.
+    Scores leave it out.
     """
     logs: Array = np.log(np.maximum(1, events.item_counts))
-    return (settings.debias * logs).astype(np.float32)
+    return (settings.popularity_correction * logs).astype(np.float32)
 
 
-def kernel_of(settings: TransCFSettings, timed: bool, longest: int) -> Kernel:
+def kernel_of(settings: MixtureSettings, timed: bool, longest: int) -> Kernel:
     """Return the numbers of the score; without times all places count the same.
 
     Args:
@@ -167,7 +163,7 @@ def kernel_of(settings: TransCFSettings, timed: bool, longest: int) -> Kernel:
         longest: Events of the longest history.
     """
     distances = np.maximum(1, np.arange(longest + 1, dtype=np.float64))
-    past = (distances ** -(settings.rho if timed else 0.0)).astype(np.float32)
-    future = past * np.float32(settings.future if timed else 1.0)
+    past = (distances ** -(settings.history_decay if timed else 0.0)).astype(np.float32)
+    future = past * np.float32(settings.future_weight if timed else 1.0)
     # Kernels are compiled for types: whole numbers would ask for other ones.
     return Kernel(float(settings.tau), float(settings.beta), past, future)

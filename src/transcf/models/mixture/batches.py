@@ -12,10 +12,11 @@ from transcf.data.interactions import Interactions
 from transcf.kernels import Array, unlocked
 from transcf.kernels.mixture_batches import SHARDS, Dealt, Log
 from transcf.learning.crew import OnDisk
-from transcf.learning.forms.base import TINY
 from transcf.learning.weights import EventWeights
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.mixture.settings import MixtureSettings
 
+#: Keeps quotients finite where a sum is zero.
+TINY = 1e-12
 #: Batches that an epoch should have, and the fewest and most events of a batch all the same.
 _BATCHES, _BATCH_EVENTS = 150, (64, 1024)
 
@@ -37,7 +38,7 @@ class Events:
     timed: bool
 
     @classmethod
-    def of(cls, train: Interactions, settings: TransCFSettings) -> Self:
+    def of(cls, train: Interactions, settings: MixtureSettings) -> Self:
         """Take histories from a log, and the weights of its events from settings."""
         events, weights = EventWeights.of(train, settings), np.ones(len(train), np.float32)
         if not events.is_even:

@@ -13,7 +13,7 @@ from transcf.kernels import Array
 from transcf.kernels.mixture_batches import join
 from transcf.kernels.mixture_epochs import Epoch, move_batch, run_shards
 from transcf.learning.crew import Crew, Progress
-from transcf.models.transcf.mixture.memory import Memory
+from transcf.models.mixture.memory import Memory
 
 
 def _said(memory: Memory, events: slice, shards: slice) -> list[Array]:

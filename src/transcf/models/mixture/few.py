@@ -16,7 +16,7 @@ from transcf.retrieval.scorer import Scores, TileMaker, block_length
 from transcf.retrieval.sources import BlockSource
 
 if TYPE_CHECKING:
-    from transcf.models.transcf.mixture.people import Placed
+    from transcf.models.mixture.people import Placed
 
 
 class FewItems:

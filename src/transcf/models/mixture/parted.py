@@ -11,8 +11,8 @@ from transcf.data.histories import Histories
 from transcf.data.parted.log import PartedLog, offsets, open_parts
 from transcf.errors import UnsupportedError
 from transcf.kernels import Array
-from transcf.models.transcf.mixture.batches import Events
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.mixture.batches import Events
+from transcf.models.mixture.settings import MixtureSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class PartedEvents(Events):
     log: PartedLog
 
     @classmethod
-    def of_log(cls, log: PartedLog, settings: TransCFSettings) -> PartedEvents:
+    def of_log(cls, log: PartedLog, settings: MixtureSettings) -> PartedEvents:
         """Take the counts of a log.
 
         Raises:

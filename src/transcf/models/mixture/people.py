@@ -14,14 +14,14 @@ from transcf.data.interactions import Mask
 from transcf.kernels import Array
 from transcf.kernels.mixture_scores import People, Taste, read_only, score_pairs, score_people
 from transcf.kernels.rows import padded
-from transcf.models.transcf.mixture.best import ROUNDING, find_best
-from transcf.models.transcf.mixture.few import FewItems
-from transcf.models.transcf.mixture.table import squares
+from transcf.models.mixture.best import ROUNDING, find_best
+from transcf.models.mixture.few import FewItems
+from transcf.models.mixture.table import squares
 from transcf.retrieval.scorer import Norms, Scores
 from transcf.retrieval.topk import top_k
 
 if TYPE_CHECKING:
-    from transcf.models.transcf.mixture.learned import Mixture
+    from transcf.models.mixture.learned import Mixture
 
 #: With fewer items, scoring all of them is as quick as looking for the best by bounds.
 _MANY_ITEMS = 20_000
