@@ -116,6 +116,16 @@ def test_times_of_several_zones_and_units(tmp_path, in_parts):
     assert hours == [11] * 3 + [12] * 6
 
 
+def test_units_do_not_cut_times_off(tmp_path):
+    moments = [datetime(1969, 12, 31, 23, 59, 59, 1), datetime(2020, 1, 1, 12, 0, 0, 7)]
+    for number, unit in enumerate(["us", "ms", "ns"]):
+        times = pl.Series(moments).cast(pl.Datetime(unit))
+        table = pl.DataFrame({"user": [number] * 2, "item": [1, 2], "time": times})
+        table.write_parquet(tmp_path / f"{number}.parquet")
+    found = read_interactions(tmp_path).to_frame()["timestamp"].dt.microsecond().to_list()
+    assert found == [1, 7, 0, 0, 1, 7]
+
+
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("half_life", [1e-300, 1.0])
 def test_ages_may_be_longer_than_an_integer(half_life):

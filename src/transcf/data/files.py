@@ -133,15 +133,15 @@ def _together(
         elif _odd_one(kinds) is not None:
             # As text, a value of the other kind can be found and named.
             frames = [frame.with_columns(pl.col(role).cast(pl.String)) for frame in frames]
-        if isinstance(kinds[0], pl.Datetime):
-            frames = [frame.with_columns(_in_utc(frame[role])) for frame in frames]
+        if isinstance(kinds[0], pl.Datetime) and len(set(kinds)) > 1:
+            frames = [frame.with_columns(_microseconds(frame[role])) for frame in frames]
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def _in_utc(moments: pl.Series) -> pl.Series:
-    """Return moments of any time zone in UTC; those without a zone stay as they are."""
+def _microseconds(moments: pl.Series) -> pl.Series:
+    """Return moments of any unit and time zone in microseconds and UTC; null beyond their range."""
     is_zoned = getattr(moments.dtype, "time_zone", None) is not None
-    return moments.dt.convert_time_zone("UTC") if is_zoned else moments
+    return moments.cast(pl.Datetime("us", "UTC" if is_zoned else None), strict=False)
 
 
 def check_names(sources: Sequence[Source], roles: Roles) -> None:
