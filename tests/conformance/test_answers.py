@@ -105,6 +105,7 @@ def test_lists_agree_with_the_direct_formula_in_float64(name: str) -> None:
 id_lists = st.lists(st.integers(0, ITEMS + 3), max_size=12)
 
 
+@pytest.mark.filterwarnings("ignore:.*item ids in")
 @given(
     name=st.sampled_from(available()),
     users=st.lists(st.integers(0, USERS + 2), min_size=1, max_size=6),

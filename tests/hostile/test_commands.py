@@ -31,7 +31,7 @@ WORDS = [
     "strict", "paper", "=", "user=item", "user=user", "user=", "rating=time", "dim=3",
     "k=2**70", "utf-16", "latin-1", "rot13", "::", "tab", "\u202e", "\x1b[31m", "5-core",
     "99999999999999999999-core", "-core", "random", "position", "01", "+1", "1_0", " 1", "1 ",
-    "\uff11", "1,02", "1, 2", "2,+1", "shop", "part.csv", "ids.txt",
+    "\uff11", "1,02", "1, 2", "2,+1", "shop", "part.csv", "ids.txt", "~no-such-user/x.csv",
 ]  # fmt: skip
 #: Lines that are fine; one word more, less or other may make them wrong.
 LINES = [

@@ -282,7 +282,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     app = Typer()
     app.command()(export)
-    monkeypatch.setattr("transcf.models.registry.load", lambda _: Factors().fit(log(True)))
+    monkeypatch.setattr("transcf.cli.export.open_model", lambda _: Factors().fit(log(True)))
     target = str(tmp_path / "out")
     ask = ["folder", "--to", "parquet", "--out", target]
     done = CliRunner().invoke(app, [*ask, "--json"])

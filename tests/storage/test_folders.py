@@ -24,6 +24,7 @@ from transcf.models.popularity import Popularity
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create
 from transcf.storage import checksums, folders
+from transcf.training.options import FitOptions
 
 
 @pytest.fixture(scope="module")
@@ -330,7 +331,10 @@ def test_a_tilde_is_the_home_folder(
     assert answers(transcf.load("~/models/x")) == answers(model)
     assert answers(ItemKNN.load("~/models/x")) == answers(model)
     model.recommend_all("~/lists.csv", 3)
+    assert FitOptions(checkpoint=Path("~/kept")).checkpoint == tmp_path / "home" / "kept"
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    with pytest.raises(ParameterError, match="cannot be used as a path"):
+        model.save("~no-such-user/model")
 
 
 @pytest.mark.parametrize("odd", [5, None, 1.5, b"model", ["model"]])

@@ -219,6 +219,7 @@ def parse_reading(
 ) -> Reading:
     """Read `--column ROLE=NAME` and the other options of reading, as `open_data` takes them."""
     from transcf.data.columns import ROLES
+    from transcf.data.paths import path_of
 
     reading: dict[str, Any] = {}
     for column in columns or ():
@@ -239,7 +240,7 @@ def parse_reading(
         "separator": separator,
         "encoding": encoding,
         # The same file from any folder: a fitted model remembers how its data was read.
-        "categories": categories and str(Path(categories).expanduser().resolve()),
+        "categories": categories and str(path_of(categories).resolve()),
     }
     reading |= {name: value for name, value in given.items() if value is not None}
     return cast("Reading", reading)  # `read_interactions` checks the values
@@ -389,5 +390,6 @@ def dataset_name(data: str) -> str:
 def absolute_name(data: str) -> str:
     """Write DATA such that it means the same from any folder."""
     from transcf.data.locations import is_name
+    from transcf.data.paths import path_of
 
-    return data if is_name(data) else str(Path(data).expanduser().resolve())
+    return data if is_name(data) else str(path_of(data).resolve())

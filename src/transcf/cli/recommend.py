@@ -106,10 +106,12 @@ def recommend(
     _check_who(user, users_file, everybody, history, out)
     spread = parse_cluster(workers, cluster)
     if spread is not None:
+        from transcf.data.paths import path_of
+
         narrowed = exclude or items_file or categories
         if not everybody or form is not None or out == "-" or on_unknown != "raise" or narrowed:
             raise ParameterError("--workers and --cluster are for --all with --out FOLDER alone.")
-        _recommend_on(spread, folder, Path(str(out)).expanduser(), k, not with_seen, as_json)
+        _recommend_on(spread, folder, path_of(str(out)), k, not with_seen, as_json)
         return
     check_out(out, form, as_json)
     if on_unknown not in _POLICIES:
@@ -248,6 +250,7 @@ def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
 
 def check_out(out: str | None, form: str | None, as_json: bool) -> None:
     """Check where a table should go, before anything is loaded."""
+    from transcf.data.paths import path_of
     from transcf.data.writing import check_file, text_form
 
     if form is not None and out != "-":
@@ -257,7 +260,7 @@ def check_out(out: str | None, form: str | None, as_json: bool) -> None:
             raise ParameterError("--json and --out - contradict each other: use --format jsonl.")
         text_form(form or "csv")
     elif out is not None:
-        check_file(Path(out).expanduser())
+        check_file(path_of(out))
 
 
 def show(
@@ -275,6 +278,7 @@ def show(
         else:
             print_lists(title, tables)
         return
+    from transcf.data.paths import path_of
     from transcf.data.writing import text_writer, write_pieces
 
     if out == "-":
@@ -283,7 +287,7 @@ def show(
             writer.write(piece)
         sys.stdout.buffer.flush()
         return
-    rows = write_pieces(pieces, Path(out).expanduser())
+    rows = write_pieces(pieces, path_of(out))
     facts = {"file": out, "rows": rows}
     if as_json:
         print_json(facts)

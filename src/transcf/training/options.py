@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from transcf.data.paths import path_of
 from transcf.errors import ParameterError
 from transcf.training.trainable import Epoch, SpreadTrainable
 
@@ -54,7 +55,9 @@ class FitOptions:
     cluster: Spreads | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse what contradicts itself; write `~` out."""
+        if self.checkpoint is not None:
+            object.__setattr__(self, "checkpoint", path_of(self.checkpoint))
         if self.resume and self.fresh:
             raise ParameterError(
                 "resume and fresh contradict each other: use one of them, to go on from a "
