@@ -67,6 +67,21 @@ def test_evaluate_has_the_promised_form(answer: Answer, log_file: Path) -> None:
     assert math.isclose(found["metrics"]["N@5"]["mean"], mean, rel_tol=1e-12)
 
 
+def test_a_filter_comes_before_the_split(
+    answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
+) -> None:
+    log = transcf.k_core(transcf.read_interactions(log_file), 12, 12)
+    split = transcf.temporal_cut(log)
+    expected = evaluate(transcf.ItemKNN().fit(split.train), split)
+    words = log_file, "--model", "itemknn", "--protocol", "forward-no-refit", "--filter", "12-core"
+    found = answer("evaluate", *words, "--no-store")
+    assert found["users"] == expected.users
+    assert found["metrics"]["N@10"]["mean"] == pytest.approx(expected.metrics["N@10"].mean)
+    saved = answer("fit", *words[:3], "--filter", "12-core", "--out", tmp_path / "model")
+    assert saved["interactions"] == len(log)
+    assert "12-cores" in refusal("evaluate", *words[:3], "--filter", "12-cores")
+
+
 def test_a_model_without_chance_runs_once(answer: Answer, log_file: Path) -> None:
     found = answer("evaluate", log_file, "--model", "ease", "--seeds", 5)
     assert found["runs"] == 1

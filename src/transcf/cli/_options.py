@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 
@@ -14,13 +16,14 @@ from transcf.protocols import PROTOCOLS, help_on_protocols
 
 if TYPE_CHECKING:
     from transcf.cluster import Cluster
-    from transcf.data.readers import Reading
     from transcf.evaluation.protocols import Part as EvaluationPart
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.judging import Judging
     from transcf.experiments.store import Store
     from transcf.models.recommender import Recommender
 
+#: Keywords of `open_data`.
+ReadingOptions: TypeAlias = dict[str, Any]
 #: DATA of every command.
 Data: TypeAlias = Annotated[
     str,
@@ -49,6 +52,16 @@ MinRating: TypeAlias = Annotated[
     typer.Option(
         help="The lowest rating of events that count. Unless given, ratings of 0 and below are "
         "left out of files (and counted); -inf keeps all.",
+    ),
+]
+FilterName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        metavar="none|paper|N-core",
+        help="5-core (any number) keeps users and items with at least 5 events, repeated until it "
+        "holds; paper is the one-pass filter of the TransCF paper.",
+        show_default="none",
     ),
 ]
 NoHeader: TypeAlias = Annotated[
@@ -197,31 +210,43 @@ def parse_cluster(workers: int | None, address: str | None) -> Cluster | None:
     return Cluster(workers=workers or 2, address=address)
 
 
-def parse_core(filter_name: str) -> int | None:
-    """Read `--filter`: the number of a "5-core"; None for none and paper."""
-    number, core, rest = filter_name.partition("-core")
-    is_core = bool(core) and not rest and number.isdigit()
-    if filter_name not in ("none", "paper") and not is_core:
-        raise ParameterError(
-            f"--filter {filter_name} is not understood: use none, paper, or a number with -core."
-        )
-    return int(number) if is_core else None
+def reading_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of reading a log to a command, which takes them as `reading`."""
+    own = inspect.signature(command, eval_str=True)
+    options = inspect.signature(_parse_reading, eval_str=True).parameters
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        given = {name: values.pop(name) for name in options}
+        command(**values, reading=_parse_reading(**given))
+
+    parameters = [
+        parameter
+        for name, one in own.parameters.items()
+        for parameter in (options.values() if name == "reading" else [one])
+    ]
+    # Everything is given by name, so that the order of kinds and defaults is of no meaning.
+    named = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    setattr(run, "__signature__", own.replace(parameters=named))  # noqa: B010
+    run.__annotations__ = {one.name: one.annotation for one in named}
+    return run
 
 
-def parse_reading(
-    columns: list[str] | None,
-    ratings: str | None,
-    min_rating: float | None = None,
-    no_header: bool = False,
-    separator: str | None = None,
-    encoding: str | None = None,
-    categories: str | None = None,
-) -> Reading:
-    """Read `--column ROLE=NAME` and the other options of reading, as `open_data` takes them."""
+def _parse_reading(
+    columns: Columns = None,
+    ratings: Ratings = None,
+    min_rating: MinRating = None,
+    filter_name: FilterName = None,
+    no_header: NoHeader = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
+    categories: Categories = None,
+) -> ReadingOptions:
+    """Turn the options of reading into the keywords of `open_data`."""
     from transcf.data.columns import ROLES
     from transcf.data.paths import path_of
 
-    reading: dict[str, Any] = {}
+    reading: ReadingOptions = {}
     for column in columns or ():
         role, equals, name = column.partition("=")
         if not equals or role not in ROLES:
@@ -232,18 +257,16 @@ def parse_reading(
         reading[role] = name
     if no_header:
         reading["header"] = False
-    if separator in ("tab", "\\t"):
-        separator = "\t"
     given = {
         "ratings": ratings,
         "min_rating": min_rating,
-        "separator": separator,
+        "filter": None if filter_name == "none" else filter_name,
+        "separator": "\t" if separator in ("tab", "\\t") else separator,
         "encoding": encoding,
-        # The same file from any folder: a fitted model remembers how its data was read.
+        # The same file from any folder: a fitted model stores how its data was read.
         "categories": categories and str(path_of(categories).resolve()),
     }
-    reading |= {name: value for name, value in given.items() if value is not None}
-    return cast("Reading", reading)  # `read_interactions` checks the values
+    return reading | {name: value for name, value in given.items() if value is not None}
 
 
 def read_preset(name: str, preset_name: str | None, data: str) -> dict[str, Any]:

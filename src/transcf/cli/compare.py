@@ -11,20 +11,15 @@ import typer
 from transcf.cli._options import (
     Beyond,
     ClusterAddress,
-    Columns,
     Data,
-    Encoding,
     Lengths,
-    MinRating,
-    NoHeader,
     NoStore,
     Part,
     Protocol,
-    Ratings,
+    ReadingOptions,
     ReportFile,
     Seed,
     Seeds,
-    Separator,
     StorePath,
     Threads,
     Ties,
@@ -32,9 +27,9 @@ from transcf.cli._options import (
     command_line,
     open_store_unless,
     parse_cluster,
-    parse_reading,
     read_judging,
     read_params,
+    reading_options,
 )
 from transcf.cli._output import (
     JsonFlag,
@@ -59,6 +54,7 @@ _BESIDE = (
 )  # fmt: skip
 
 
+@reading_options
 def compare(
     context: typer.Context,
     data: Data,
@@ -102,12 +98,8 @@ def compare(
         typer.Option(help="What the paired test looks at; N@10, or N at the first of other --at."),
     ] = None,
     beyond: Beyond = False,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
+    *,
+    reading: ReadingOptions,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -144,7 +136,6 @@ def compare(
     contenders = _contenders(models, settings, config or [], allowed)
     if files and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
-    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     split = open_split(data, protocol, seed=seed, **reading)
     say_reading(split.train)
     contenders = suited_to(split, contenders, allowed)

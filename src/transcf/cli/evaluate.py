@@ -9,21 +9,16 @@ import typer
 from transcf.cli._options import (
     Beyond,
     ClusterAddress,
-    Columns,
     Config,
     Data,
-    Encoding,
     Lengths,
-    MinRating,
-    NoHeader,
     NoStore,
     Part,
     Preset,
     Protocol,
-    Ratings,
+    ReadingOptions,
     Seed,
     Seeds,
-    Separator,
     Settings,
     StorePath,
     Threads,
@@ -31,9 +26,9 @@ from transcf.cli._options import (
     open_model,
     open_store_unless,
     parse_cluster,
-    parse_reading,
     read_judging,
     read_model,
+    reading_options,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table, say_reading
 from transcf.cli._sharing import RunWorkers
@@ -55,9 +50,11 @@ _OF_FITTING = {
     "columns": "--column",
     "ratings": "--ratings",
     "min_rating": "--min-rating",
+    "filter_name": "--filter",
     "no_header": "--no-header",
     "separator": "--separator",
     "encoding": "--encoding",
+    "categories": "--categories",
     "seeds": "--seeds",
     "seed": "--seed",
     "store": "--store",
@@ -67,6 +64,7 @@ _OF_FITTING = {
 }
 
 
+@reading_options
 def evaluate(
     context: typer.Context,
     data: Data,
@@ -81,12 +79,8 @@ def evaluate(
     part: Part = "test",
     at: Lengths = "10,20",
     beyond: Beyond = False,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
+    *,
+    reading: ReadingOptions,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -115,7 +109,6 @@ def evaluate(
 
         model, params = read_model(model, config, settings, preset, data)
         judging = read_judging(protocol, ties, part, at, beyond)
-        reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
         split = open_split(data, judging.protocol, seed=seed, **reading)
         say_reading(split.train)
         numbers = range(seed, seed + seeds)

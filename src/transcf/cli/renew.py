@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from transcf.cli._options import (
-    Categories,
-    Columns,
     Data,
-    Encoding,
-    MinRating,
-    NoHeader,
-    Ratings,
-    Separator,
+    ReadingOptions,
     Threads,
     absolute_name,
     open_model,
-    parse_reading,
+    reading_options,
 )
 from transcf.cli._output import JsonFlag, show_saved
 from transcf.errors import DataError, ParameterError, UnsupportedError
@@ -50,6 +44,7 @@ Overwrite: TypeAlias = Annotated[
 ]
 
 
+@reading_options
 def refit(
     folder: Model,
     data: Annotated[
@@ -66,13 +61,8 @@ def refit(
         bool,
         typer.Option("--yes", help="Replace MODEL even if DATA lacks some of its users or items."),
     ] = False,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    categories: Categories = None,
+    *,
+    reading: ReadingOptions,
     threads: Threads = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
     as_json: JsonFlag = False,
@@ -88,9 +78,6 @@ def refit(
 
     target = _target(folder, out, overwrite)
     model = open_model(folder)
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, categories
-    )
     source = data[0] if len(data) == 1 else data
     log, before = open_data(source, **reading), model.report_
     is_replaced = target.resolve() == folder.resolve()
@@ -121,17 +108,14 @@ def refit(
     shutil.rmtree(checkpoints, ignore_errors=True)
 
 
+@reading_options
 def partial_fit(
     folder: Model,
     data: Data,
     out: Out = None,
     overwrite: Overwrite = False,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
+    *,
+    reading: ReadingOptions,
     threads: Threads = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -149,7 +133,6 @@ def partial_fit(
             f"{type(model).__name__} cannot take in events without learning anew: use `transcf "
             f"refit {folder}` with all events."
         )
-    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     log, before = open_data(data, **reading), dict(model.report_)
     add(log)
     fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")

@@ -9,22 +9,17 @@ import typer
 
 from transcf.cli._options import (
     ClusterAddress,
-    Columns,
     Data,
-    Encoding,
-    MinRating,
-    NoHeader,
     NoStore,
     Protocol,
-    Ratings,
+    ReadingOptions,
     Seed,
-    Separator,
     StorePath,
     Threads,
     open_store_unless,
-    parse_reading,
     read_params,
     read_preset,
+    reading_options,
 )
 from transcf.cli._output import JsonFlag, print_facts, print_json, say_reading
 from transcf.cli._progress import Steps, show_steps
@@ -35,6 +30,7 @@ if TYPE_CHECKING:
     from transcf.experiments.tuning import Tuning
 
 
+@reading_options
 def tune(
     data: Data,
     model: Annotated[str, typer.Option(help="Name of the model; see `transcf models`.")],
@@ -95,12 +91,8 @@ def tune(
     plots: Annotated[
         Path | None, typer.Option(help="Folder for charts of the trials and of what mattered.")
     ] = None,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
+    *,
+    reading: ReadingOptions,
     seed: Seed = 0,
     threads: Threads = None,
     store: StorePath = None,
@@ -121,7 +113,6 @@ def tune(
     start = read_preset(model, preset, data)
     if plots is not None:
         _check_plots(plots)
-    reading = parse_reading(columns, ratings, min_rating, no_header, separator, encoding)
     kept = open_store_unless(no_store, store)
     split = open_split(data, protocol, seed=seed, **reading)
     say_reading(split.train)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from transcf.data.catalog import load, recognize
+from transcf.data.filters import filtered
 from transcf.data.interactions import Interactions
 from transcf.data.liking import liked
 from transcf.data.locations import SYNTHETIC, dataset_names, resolve
@@ -74,8 +75,8 @@ def open_data(
             or other files. A path that exists wins over a name of the same spelling, with a
             warning; `./name` is always a path. A list of files is one log.
         reading: Columns and forms, as for `read_interactions`; for files only, except for
-            `min_rating`. Unless that is given, datasets of the catalog keep all events, as
-            their published counts do.
+            `min_rating` and `filter`. Unless `min_rating` is given, datasets of the catalog keep
+            all events, as their published counts do.
 
     Example:
         >>> import polars as pl
@@ -89,7 +90,7 @@ def open_data(
     source = resolve(spec)
     if isinstance(source, Path) and not (source.is_dir() and _is_dataset(source)):
         return _read(source, reading)
-    bar = reading.pop("min_rating", None)
+    bar, name = reading.pop("min_rating", None), reading.pop("filter", "none")
     if reading:
         raise ParameterError(
             f"{spec} is no file: how to read it ({', '.join(reading)}) can only be said of a file."
@@ -98,7 +99,7 @@ def open_data(
         log = _open_dataset(source)
     else:
         log = synthesize() if source == SYNTHETIC else load(source)
-    return log if bar is None else liked(log, bar)
+    return filtered(log if bar is None else liked(log, bar), name)
 
 
 def _is_dataset(folder: Path) -> bool:

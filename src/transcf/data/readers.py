@@ -14,6 +14,7 @@ import polars as pl
 from transcf.data.columns import ROLES, Column, Role, Roles, find_columns, naming
 from transcf.data.delimited import Form
 from transcf.data.files import files_source
+from transcf.data.filters import filter_of, filtered
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.liking import check_bar, liked
@@ -47,6 +48,7 @@ class Reading(TypedDict, total=False):
     category: Column
     ratings: RatingRule
     min_rating: float | None
+    filter: str
     links: Any
     categories: Any
     header: bool
@@ -64,6 +66,7 @@ def read_interactions(
     category: Column = None,
     ratings: RatingRule = "any",
     min_rating: float | None = None,
+    filter: str = "none",
     links: Any = None,
     categories: Any = None,
     header: bool = True,
@@ -98,6 +101,8 @@ def read_interactions(
             NaN) or "nonnegative" (present, and none below zero).
         min_rating: The lowest rating of events that stay; see `transcf.data.liking.liked`. None
             leaves out ratings of 0 and below, `-inf` nothing.
+        filter: "5-core" (or another number) keeps users and items with at least 5 events, repeated
+            until it holds (`k_core`); "paper" is `paper_filter`.
         links: Which users are linked: a table `user_id, friend_id` in any form that `source` has.
             Links hold both ways. Ids that are not users of the log are left out and counted. A file
             of text is taken to be written as the log is (header, separator, encoding).
@@ -125,6 +130,7 @@ def read_interactions(
         "category": category,
     }
     check_bar(min_rating)
+    filter_of(filter)
     if category is not None and categories is not None:
         raise ParameterError(
             "Categories come from a column of the log or from a table of their own: give either "
@@ -137,7 +143,7 @@ def read_interactions(
     if categories is not None:
         table, report = read_categories(_open_beside(categories, form), log.items, log.report)
         log = log.with_categories(table).with_report(report)
-    return liked(log, min_rating)
+    return filtered(liked(log, min_rating), filter)
 
 
 def read_source(
