@@ -76,15 +76,16 @@ def trial(
 
 def table(outcomes: dict[str, list[Outcome]]) -> str:
     """Write one line for each command."""
-    titles = f"{'Ctrl-C':>7} {'ended before':>13} {'right':>6} {'median s':>9} {'most s':>7}"
-    lines = [f"{'command':<16} {titles}"]
+    titles = f"{'Ctrl-C':>7} {'ended before':>13} {'right':>6} {'code 130':>9} {'median s':>9}"
+    lines = [f"{'command':<16} {titles} {'most s':>7}"]
     for name, all_found in outcomes.items():
         found = [one for one in all_found if not one.finished]
         right = sum(not one.problem() for one in found)
+        codes = sum(one.code == 130 for one in found)
         seconds = [one.seconds for one in found] or [0.0]
         ended = len(all_found) - len(found)
         lines.append(
-            f"{name:<16} {len(found):>7} {ended:>13} {right:>6} {median(seconds):>9.2f} "
+            f"{name:<16} {len(found):>7} {ended:>13} {right:>6} {codes:>9} {median(seconds):>9.2f} "
             f"{max(seconds):>7.2f}"
         )
     return "\n".join(lines)

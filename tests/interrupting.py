@@ -12,10 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from transcf.user_cache import user_cache
+
 #: The longest that a command may take to end, in seconds.
 LIMIT = 2.0
 #: Parts of names that only unfinished or locked files have.
 _TEMPORARY = (".tmp", ".lock", "transcf-tune-", "transcf-demo-", ".part")
+
+
+def usual_kernels() -> Path:
+    """Return where compiled kernels are in this process, as NUMBA_CACHE_DIR."""
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or user_cache().parent)
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class Place:
 
     Attributes:
         root: The folder of all of them, and the working folder.
-        cache: Where compiled kernels are.
+        cache: Where compiled kernels are, as NUMBA_CACHE_DIR.
     """
 
     root: Path
@@ -45,9 +52,17 @@ class Place:
 
     def litter(self) -> list[str]:
         """Return temporary files and folders that are left."""
-        found = [path for folder in (self.root, self.cache) for path in folder.rglob("*")]
+        left = self._temporary()
+        if left:
+            time.sleep(0.3)  # another process may be writing to the same cache
+            left &= self._temporary()
+        return sorted(left)
+
+    def _temporary(self) -> set[str]:
+        folders = (self.root, self.cache / "transcf" / "kernels")
+        found = [path for folder in folders for path in folder.rglob("*")]
         left = [path for path in found if any(part in path.name for part in _TEMPORARY)]
-        return sorted({*map(str, left), *map(str, (self.root / "temporary").iterdir())})
+        return {str(path) for path in (*left, *(self.root / "temporary").iterdir())}
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ WITHOUT_POSIX = """
 import os, sys
 for name in ("fcntl", "resource", "termios", "pwd", "grp"):
     sys.modules[name] = None
-for name in ("preadv", "O_DIRECTORY", "O_NONBLOCK", "register_at_fork", "sched_getaffinity"):
+for name in ("preadv", "O_DIRECTORY", "O_NONBLOCK", "sched_getaffinity"):
     delattr(os, name)
 os.supports_dir_fd.clear()
 """
@@ -103,9 +103,8 @@ from transcf.cli import main
 for words in (
     "demo",
     "fit synthetic --model popularity --out model",
-    "evaluate model --json",
     "evaluate synthetic --model ease",
-    "recommend model --user u1 --json",
+    "recommend model --user u0001 --json",
 ):
     sys.argv = ["transcf", *words.split()]
     try:
@@ -121,7 +120,6 @@ def test_nothing_needs_posix_modules(tmp_path: Path, script: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_POSIX + script],
         capture_output=True, text=True, timeout=600, cwd=tmp_path,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert script is IMPORT_NAMES or done.stdout.endswith("done\n")

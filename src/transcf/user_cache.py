@@ -14,10 +14,16 @@ def user_cache() -> Path:
     Windows in %LOCALAPPDATA%.
 
     Raises:
-        RuntimeError: The user has no home folder.
+        FileNotFoundError: The user has no home folder.
     """
     if root := os.environ.get("XDG_CACHE_HOME"):
         return Path(root) / "transcf"
     if sys.platform == "win32" and (root := os.environ.get("LOCALAPPDATA")):
         return Path(root) / "transcf"
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "transcf"
+    try:
+        home = Path.home()
+    except RuntimeError as error:
+        raise FileNotFoundError(
+            "This user has no home folder: set XDG_CACHE_HOME to a folder for caches."
+        ) from error
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "transcf"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from tests.interrupting import Place, press
+from tests.interrupting import Place, press, usual_kernels
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
 
@@ -16,8 +15,7 @@ FIT = "fit synthetic --model bpr --set epochs=100000 --out model"
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     """Folders of one command, with compiled kernels that are kept for the next test run."""
-    kernels = Path(os.environ.get("NUMBA_CACHE_DIR") or Path.home() / ".cache" / "transcf")
-    return Place(tmp_path, kernels)
+    return Place(tmp_path, usual_kernels())
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.3, 1.5])

@@ -170,6 +170,18 @@ def test_another_installation_of_the_same_version_finds_what_was_compiled(librar
     assert run(LOAD, moved).strip() == "compiled"
 
 
+def test_a_user_without_a_cache_compiles_once_and_is_warned(library: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(library), "NUMBA_OPT": "0"}
+    environment |= {"HOME": "/dev/null/home", "NUMBA_CACHE_DIR": "", "TMPDIR": str(tmp_path)}
+    environment.pop("XDG_CACHE_HOME", None)
+    for expected in ("compiled", "loaded"):
+        done = subprocess.run(
+            [sys.executable, "-c", LOAD], env=environment, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
+        assert "NUMBA_CACHE_DIR" in done.stderr
+
+
 def test_a_damaged_file_is_compiled_again(library: Path) -> None:
     run(LOAD, library)
     for path in (library.parent / "kept").rglob("*.nbi"):

@@ -8,6 +8,7 @@ from time import perf_counter, sleep
 import numba
 import pytest
 
+from transcf import Interactions, Popularity
 from transcf.kernels.compiling import clock, on_compile
 
 
@@ -76,3 +77,21 @@ def test_compiling_is_logged_once(
         double(1)
     assert len(caplog.messages) == 1
     assert "compiling" in caplog.messages[0]
+
+
+def test_the_seconds_of_a_fit_are_without_compilation(
+    random_log: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = Popularity._learn
+
+    def compile_and_learn(self: Popularity, fit: object) -> object:
+        double = numba.njit(lambda x: 2 * x)
+        with on_compile(lambda is_compiling: sleep(1.0)):
+            double(1.0)
+        return learn(self, fit)
+
+    Popularity().fit(random_log)  # loads what a fit needs
+    monkeypatch.setattr(Popularity, "_learn", compile_and_learn)
+    started = perf_counter()
+    seconds = Popularity().fit(random_log).report_["seconds"]
+    assert seconds < perf_counter() - started - 1.0

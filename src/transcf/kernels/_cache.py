@@ -80,8 +80,8 @@ def cache_folder(digest: str) -> Path | None:
     try:
         root = Path(numba.config.CACHE_DIR, "transcf") if numba.config.CACHE_DIR else user_cache()
         return _ready(root / "kernels", digest)
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+    except OSError as error:
+        reason = error.strerror or str(error)
     words = f"Compiled kernels cannot be kept in the user's cache ({reason})"
     advice = "set NUMBA_CACHE_DIR to a folder that can be written to"
     try:
