@@ -70,8 +70,8 @@ def peer(name: str, split: Split) -> Scorer:
     if hasattr(model, "similarity"):
         weights = sp.csr_matrix(model.similarity)
         return BlockView(name, rankable, lambda rows: (users[rows] @ weights).toarray())
-    factors = (np.ascontiguousarray(side) for side in (model.user_factors, model.item_factors))
-    return FormView(name, rankable, StoredForm(*factors, np.zeros(len(rankable), np.float32)))
+    factors = [np.ascontiguousarray(side) for side in (model.user_factors, model.item_factors)]
+    return FormView(name, rankable, StoredForm(*factors, np.zeros(len(factors[0]), np.float32)))
 
 
 def cell(name: str, dataset: str) -> Cell:
@@ -104,6 +104,8 @@ def in_process(name: str, dataset: str, limit: float) -> Cell:
         done = subprocess.run(words, stdout=subprocess.PIPE, timeout=limit, check=True, text=True)
     except subprocess.TimeoutExpired:
         return {"not_run": f"not finished after {limit:g} s"}
+    except subprocess.CalledProcessError as error:
+        return {"not_run": f"ended with code {error.returncode}"}
     found: Cell = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -55,14 +55,19 @@ class LogSizes:
         return self.per_user / len(self.items)
 
     @property
+    def item_of_event(self) -> float:
+        """Events of the item of a mean event: the mean over items, weighted by their events."""
+        return _mean_of_event(self.items)
+
+    @property
     def item_skew(self) -> float:
-        """Events of the item of a mean event, over those of a mean item; 1 if all are alike."""
-        return float(_mean_of_event(self.items) / self.items.mean())
+        """The same over the events of a mean item; 1 if all items have as many."""
+        return float(self.item_of_event / self.items.mean())
 
     @property
     def largest_singular_value(self) -> float:
         """Estimate for the matrix of events; exact where counts of users and items explain it."""
-        return math.sqrt(_mean_of_event(self.users) * _mean_of_event(self.items))
+        return math.sqrt(_mean_of_event(self.users) * self.item_of_event)
 
 
 class EpochRule(NamedTuple):
