@@ -1,6 +1,6 @@
 """Two workers of one thread each against two threads of one process, time per epoch.
 
-    python benchmarks/cluster.py [--models bpr transcf transcf ials]
+    python benchmarks/cluster.py [--models bpr transcf transcf-mixture ials]
         [--events 8000000] [--dim 64] [--epochs 3] [--json]
     python benchmarks/cluster.py --exchange    # 0.8 MB to each other: by lines, by calls of Ray
 

@@ -22,7 +22,7 @@ from transcf.learning.parted import PartedProblem
 from transcf.learning.triples import Problem
 from transcf.models.bpr import LogisticSolver
 from transcf.models.mixture.batches import Events, Shards
-from transcf.models.mixture.parted import PartedEvents
+from transcf.models.mixture.partitioned import PartedEvents
 from transcf.training import FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")

@@ -10,7 +10,7 @@ from tests.models.mixture_oracle import Oracle
 from transcf import Interactions, TransCFMixture, leave_one_out, read_interactions, synthesize
 from transcf.data.histories import Histories
 from transcf.evaluation import full_ranks
-from transcf.models.mixture import best, people
+from transcf.models.mixture import bounded_search, user_scorer
 from transcf.models.mixture.learned import Mixture
 from transcf.retrieval import tiles, top_k
 from transcf.threads import use_threads
@@ -281,9 +281,9 @@ def test_the_best_found_by_bounds_are_the_best_of_all(
     model: TransCFMixture, monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
     learned = learned_by(model)
-    monkeypatch.setattr(people, "_MANY_ITEMS", 0)
-    monkeypatch.setattr(best, "_FIRST", 3)
-    monkeypatch.setattr(best, "_FIRST_OF_A_PLACE", 1)
+    monkeypatch.setattr(user_scorer, "_MANY_ITEMS", 0)
+    monkeypatch.setattr(bounded_search, "_FIRST", 3)
+    monkeypatch.setattr(bounded_search, "_FIRST_OF_A_PLACE", 1)
     users = np.flatnonzero(learned.known.active).astype(np.int32)
     allowed = learned.rankable.copy()
     allowed[::5] = False

@@ -18,8 +18,8 @@ from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.mixture import MixtureSettings
-from transcf.models.mixture.batches import Dealer, Events, Shards
-from transcf.models.mixture.memory import Memory
+from transcf.models.mixture.batches import BatchSampler, Events, Shards
+from transcf.models.mixture.buffers import Buffers
 from transcf.models.mixture.training import kernel_of
 from transcf.threads import use_threads
 
@@ -52,15 +52,15 @@ def world(dim: int = 5, **changes: Any) -> Oracle:
     )
 
 
-def dealer_of(histories: Histories, weights: Array, n_drawn: int, power: float) -> Dealer:
+def dealer_of(histories: Histories, weights: Array, n_drawn: int, power: float) -> BatchSampler:
     """Deals everybody into one batch."""
     counts = np.bincount(histories.items, minlength=histories.n_items)
     events = Events(histories, weights.astype(np.float32), counts, timed=True)
-    return Dealer(events, Shards.of(events, 10_000), n_drawn, power)
+    return BatchSampler(events, Shards.of(events, 10_000), n_drawn, power)
 
 
 def step_on(
-    oracle: Oracle, lay_out: Callable[[Memory], Memory] | None = None
+    oracle: Oracle, lay_out: Callable[[Buffers], Buffers] | None = None
 ) -> tuple[Oracle, float, dict[str, Array]]:
     """A step of no length on one batch of everybody.
 
@@ -86,7 +86,7 @@ def step_on(
     points = Points(moving(oracle.users), items, history, Moving(bias, 0 * bias, 0 * bias))
     stand_for = np.full(n_items, np.log(oracle.stand_for), np.float32)
     log = dealer.log._replace(stand_for=stand_for)
-    memory = Memory.of(len(histories.items), n_drawn, n_items, padded_width(dim))
+    memory = Buffers.of(len(histories.items), n_drawn, n_items, padded_width(dim))
     memory = lay_out(memory) if lay_out else memory
     rules = Rules(n_drawn, oracle.tied, has_bias=True, power=1, user_rate=1.0)
     everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
@@ -151,7 +151,7 @@ def test_a_history_longer_than_a_chunk() -> None:
         assert (gradient * direction).sum() == pytest.approx(change, rel=2e-3), part
 
 
-def one_after_the_other(memory: Memory) -> Memory:
+def one_after_the_other(memory: Buffers) -> Buffers:
     """Put pairs right behind heights, on the next cache line."""
     heights, pairs = memory.work.heights, memory.work.pairs
     line = -(-heights.size // 16) * 16
@@ -204,7 +204,7 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
         expected[below] / likely[below], (expected / likely)[below][0], rtol=1e-5
     )
     kernel = kernel_of(MixtureSettings(dim=4), timed=False, longest=int(histories.counts.max()))
-    memory = Memory.of(len(histories.items), n_drawn, n_items, padded_width(4))
+    memory = Buffers.of(len(histories.items), n_drawn, n_items, padded_width(4))
     none = np.zeros((40, 4))
     points = Points(moving(none), moving(none[:30]), moving(none[:30]), Moving(*np.zeros((3, 30))))
     points = points._replace(bias=Moving(*(part.astype(np.float32) for part in points.bias)))

@@ -97,7 +97,8 @@ class Fit:
         if isinstance(self.log, PartedLog):
             raise UnsupportedError(
                 f"{self.name} cannot be fitted on a log in parts, as it looks at all events at "
-                "once: fit it without a cluster, or take TransCF, BPR, AoBPR or CML."
+                "once: fit it without a cluster, or take TransCF, TransCFMixture, BPR, AoBPR or "
+                "CML."
             )
         return self.log
 

@@ -1,4 +1,4 @@
-"""Which events an epoch of the mixture looks at together, and against which items."""
+"""Batches of an epoch of the mixture: users, targets and negative items."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BATCHES, _BATCH_EVENTS = 150, (64, 1024)
 
 @dataclass(frozen=True)
 class Events:
-    """What the mixture learns from, of all users or of some.
+    """Training events, of all users or of some.
 
     Attributes:
         histories: Of these users; those of one event teach nothing.
@@ -116,7 +116,7 @@ class Shards:
         return replace(self, groups=np.clip(self.groups, begin, stop) - begin)
 
 
-class Dealer:
+class BatchSampler:
     """Deals users into batches of whole histories, anew in every epoch.
 
     Args:

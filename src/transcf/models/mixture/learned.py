@@ -1,4 +1,4 @@
-"""What the mixture has learned: points of users, of items, and of items in a history."""
+"""The fitted mixture: vectors of users, of items, and of items in a history."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from transcf.kernels import Array
 from transcf.kernels.rows import padded, padded_width
 from transcf.learning import Arrays, Known, Learned
 from transcf.learning.contributions import Contributions, Remarks
+from transcf.models.mixture.batch_scorer import scorer_of_many, squares
 from transcf.models.mixture.batches import TINY
-from transcf.models.mixture.people import Placed
 from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.mixture.table import scorer_of_many, squares
+from transcf.models.mixture.user_scorer import UserScorer
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.parameters import Parameters
@@ -35,11 +35,11 @@ SHARE = "the past item's share in the score, which is the logarithm of a sum ove
 
 
 class Mixture(Learned):
-    """Everybody is moved to a point for each item of their history; the nearest one counts.
+    """The fitted mixture: vectors, and how they score.
 
     Args:
-        known: What the model keeps of its training data.
-        settings: The model's.
+        known: Ids and interactions of the training data.
+        settings: Those of the model.
         users: a, (n_users, dim) float32.
         items: b, (n_items, dim) float32.
         history: p, (n_items, dim) float32; the same array as b where they are tied.
@@ -144,8 +144,8 @@ class Mixture(Learned):
         return squares(self.history)
 
     @cached_property
-    def _users(self) -> Placed:
-        return Placed(self, self.known.histories, self.users)
+    def _users(self) -> UserScorer:
+        return UserScorer(self, self.known.histories, self.users)
 
     def log_weights(self, histories: Histories) -> Array:
         """Logarithms of how much items count by their distance from the present, (n_events,)."""
@@ -229,7 +229,7 @@ class Mixture(Learned):
 
     def guests(self, histories: Histories) -> Scorer:
         """Move people, who stand in the middle of their items, and score all items for them."""
-        return Placed(self, histories, self.place(histories))
+        return UserScorer(self, histories, self.place(histories))
 
     def place(self, histories: Histories) -> Array:
         """Place people by their items: a, (n, dim) float32."""

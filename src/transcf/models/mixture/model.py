@@ -13,7 +13,7 @@ from transcf.learning import Arrays, Fit, Known, Learned
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.exact import ExactMixtureTraining
 from transcf.models.mixture.learned import Mixture
-from transcf.models.mixture.parted import PartedEvents
+from transcf.models.mixture.partitioned import PartedEvents
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.training import MixtureTraining, popularity
 from transcf.models.recommender import Recommender, made_from

@@ -19,10 +19,10 @@ from transcf.learning import Arrays
 from transcf.learning.crew import Crew
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.norm_constraint import NORM_POWERS
-from transcf.models.mixture.batches import TINY, Dealer, Events, Shards
-from transcf.models.mixture.memory import Memory
+from transcf.models.mixture.batches import TINY, BatchSampler, Events, Shards
+from transcf.models.mixture.buffers import Buffers
+from transcf.models.mixture.distributed import run_together
 from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.mixture.together import run_together
 from transcf.threads import one_blas_thread
 from transcf.training.trainable import EpochStats
 
@@ -54,7 +54,7 @@ class MixtureTraining:
         self._crew = crew or Crew()
         self._settings, self._width = settings, padded_width(settings.dim)
         self._shards = outline or self.outline(events, settings)
-        self._dealer = Dealer(
+        self._dealer = BatchSampler(
             events, self._shards, settings.shared_negatives, settings.negative_power
         )
         n_drawn, bound = self._dealer.n_drawn, NORM_POWERS[settings.norm_constraint]
@@ -68,7 +68,7 @@ class MixtureTraining:
         histories = events.histories
         longest = int(histories.counts.max(initial=0))
         self._kernel = kernel_of(settings, events.timed, longest)
-        self._memory = Memory.of(0, n_drawn, histories.n_items, self._width)
+        self._memory = Buffers.of(0, n_drawn, histories.n_items, self._width)
         self._whole = self._memory  # of all processes; this one may be alone
         if crew is None:  # else somebody has vectors for all
             self.load_tensors(_first_tensors(events, settings))

@@ -99,7 +99,7 @@ class TransCFExtended(Recommender[ExtensionSettings]):
         Park, Kim, Xie, Yu: Collaborative Translational Metric Learning. ICDM 2018.
 
     Example:
-        >>> from transcf import synthesize
+        >>> from transcf import TransCFExtended, synthesize
         >>> log = synthesize(users=100, items=50, interactions=1000, seed=0)
         >>> model = TransCFExtended(extension="map", dim=8, epochs=1).fit(log)
         >>> model.recommend(log.users.series[0], k=3).shape
@@ -128,8 +128,9 @@ class TransCFExtended(Recommender[ExtensionSettings]):
         device = find_device(self.name, self.settings.device)
         from transcf.models.transcf.extension_training import ExtensionTraining
 
+        problem = fit.problem(self.settings)
         means = NeighborMeans.of_log(fit, self.settings)
-        training = ExtensionTraining(fit.problem(self.settings), self.settings, means, device)
+        training = ExtensionTraining(problem, self.settings, means, device)
 
         def snapshot(arrays: Arrays, known: Known, settings: ExtensionSettings) -> Extended:
             q, n = means.all(arrays["user_vectors"], arrays["item_vectors"])

@@ -1,11 +1,11 @@
-"""The best items of a few people by the mixture, without scoring everything.
+"""Exact top-k of the mixture for large catalogues, without scoring every item.
 
 A score is c_i - beta |a - b_i|^2 + log sum_k w_k exp(-tau |p_k - b_i|^2), one product for each past
 item. The past items lie around their weighted mean g, r_k away from it, so that none is nearer to
 b_i than |b_i - g| - r_k: two products for each item, with a and with g, say what its score is at
 most. Those with the largest bounds are scored first, then everything whose bound reaches the k-th
-best of them; whoever is near the k-th place after that is scored once more, in float64, so that
-lists depend on nothing but the person.
+best of them. Candidates within the rounding error of the k-th score are then rescored in float64,
+so that lists do not depend on which users are scored together.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import Array
 from transcf.kernels.mixture_scores import People, add_reach, score_people
-from transcf.models.mixture.table import squares
+from transcf.models.mixture.batch_scorer import squares
 from transcf.retrieval.scorer import Scores, block_length
 from transcf.threads import share
 
 if TYPE_CHECKING:
-    from transcf.models.mixture.people import Placed
+    from transcf.models.mixture.user_scorer import UserScorer
 
 #: Items that are scored first, at least, and for each place of a list.
 _FIRST, _FIRST_OF_A_PLACE = 512, 8
@@ -36,13 +36,13 @@ ROUNDING = 2.0**-22
 
 
 def find_best(
-    people: Placed, rows: Rows, k: int, seen: Csr | None, allowed: Mask
+    people: UserScorer, rows: Rows, k: int, seen: Csr | None, allowed: Mask
 ) -> tuple[Rows, Scores] | None:
-    """Find the best k items of some rows of people.
+    """Find the best k items of some users.
 
     Args:
-        people: Everybody.
-        rows: (n,) whose lists are wanted; all have a history.
+        people: The scorer of all users.
+        rows: (n,) users to find lists for; all have a history.
         k: Length of the lists.
         seen: Items of each row that are left out, or None.
         allowed: (n_items,) items to choose from.
@@ -64,16 +64,16 @@ def find_best(
 
 
 class _Block:
-    """Some people, and how near all items are to where they stand and to what they took.
+    """A block of users, and the products of all items with their vectors and mean histories.
 
     Args:
-        people: Everybody.
-        rows: (n,) who is in the block.
+        people: The scorer of all users.
+        rows: (n,) users of the block.
         allowed: (n_items,) items to choose from.
     """
 
-    def __init__(self, people: Placed, rows: Rows, allowed: Mask) -> None:
-        """Multiply."""
+    def __init__(self, people: UserScorer, rows: Rows, allowed: Mask) -> None:
+        """Compute the products."""
         learned = people.learned
         self._people, self._rows, self._allowed = people, rows, allowed
         self._points = people.points(rows)
@@ -100,7 +100,7 @@ class _Block:
         return middle
 
     def write(self, k: int, seen: Csr | None, items: Rows, scores: Scores, a: int, b: int) -> None:
-        """Write the lists of the people a..b-1."""
+        """Write the lists of the users a..b-1."""
         for n in range(a, b):
             hidden = None if seen is None else seen.row(int(self._rows[n]))
             best, values = self._best(n, k, hidden)
@@ -126,7 +126,7 @@ class _Block:
         return close[order], true[order]
 
     def _bounds(self, n: int, hidden: Rows | None) -> Scores:
-        """What the score of each item is at most, but for rounding; -inf where it is left out."""
+        """Return an upper bound on each score, but for rounding; -inf for items to leave out."""
         bounds: Scores = np.where(self._allowed, self._own[n], np.float32(-np.inf))
         if hidden is not None:
             bounds[hidden] = -np.inf
@@ -145,7 +145,7 @@ class _Block:
         return bounds
 
     def _scores(self, n: int, items: Array) -> Scores:
-        """Score some items for a person in float32: (m,)."""
+        """Score some items for a user in float32: (m,)."""
         learned, own = self._people.learned, slice(self._starts[n], self._starts[n + 1])
         one = People(
             np.array([0, own.stop - own.start]), self._points.points[own], self._points.offsets[own]

@@ -1,8 +1,8 @@
-"""Batches of the mixture of which every process has some shards.
+"""Distributed training of the mixture: every process has the users of some shards, and all items.
 
-A process has the users of its shards, and all items. It works its shards of a batch out, sends what
-they say of items to everybody, and moves all items by what everybody says, added up in the order of
-the shards: so items are the same everywhere, to the bit that one process would have.
+A process computes the gradients of its shards of a batch, sends those of items to all processes,
+and updates all items by the sum of all gradients in shard order. Items are therefore the same in
+all processes, bit for bit as in one process.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from transcf.kernels import Array
 from transcf.kernels.mixture_batches import join
 from transcf.kernels.mixture_epochs import Epoch, move_batch, run_shards
 from transcf.learning.crew import Crew, Progress
-from transcf.models.mixture.memory import Memory
+from transcf.models.mixture.buffers import Buffers
 
 
-def _said(memory: Memory, events: slice, shards: slice) -> list[Array]:
+def _said(memory: Buffers, events: slice, shards: slice) -> list[Array]:
     """Look at what some shards of a batch say of items, all as float32.
 
     Numbers of items travel as they are in memory.
@@ -29,15 +29,15 @@ def _said(memory: Memory, events: slice, shards: slice) -> list[Array]:
 
 
 def run_together(
-    crew: Crew, epoch: Epoch, own: Memory, whole: Memory, counts: Array, losses: Array
+    crew: Crew, epoch: Epoch, own: Buffers, whole: Buffers, counts: Array, losses: Array
 ) -> None:
     """Take a step on each batch of an epoch, together with other processes.
 
     Args:
         crew: Who works together.
         epoch: The batches, those of other processes' shards empty.
-        own: Memory for what this process works out.
-        whole: Memory for what everybody does.
+        own: Buffers for what this process works out.
+        whole: Buffers for what everybody does.
         counts: Events of each process in each batch, (n_processes, n_batches).
         losses: Out: those of the own shards, (n_batches, SHARDS) float64.
     """

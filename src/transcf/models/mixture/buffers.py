@@ -1,4 +1,4 @@
-"""Memory that the batches of the mixture share."""
+"""Buffers that the batches of the mixture share."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from transcf.kernels.mixture_batches import NOWHERE, SHARDS, Batch
 from transcf.kernels.rows import padded_width
 
 
-class Memory(NamedTuple):
-    """Enough for the largest batch so far."""
+class Buffers(NamedTuple):
+    """Buffers for the largest batch so far."""
 
     batch: Batch
     negatives: Negatives
     work: Work
 
     @classmethod
-    def of(cls, events: int, drawn: int, n_items: int, width: int) -> Memory:
-        """Make room.
+    def of(cls, events: int, drawn: int, n_items: int, width: int) -> Buffers:
+        """Allocate buffers.
 
         Args:
             events: Of the largest batch.
@@ -34,8 +34,8 @@ class Memory(NamedTuple):
         touched = places + min(events, n_items)
         return cls(_batch(events, touched, n_items), negatives, _work(events, places, width))
 
-    def for_events(self, events: int) -> Memory:
-        """Return room for a batch: this one, or a larger one with nothing in it."""
+    def for_events(self, events: int) -> Buffers:
+        """Return buffers for a batch: these, or larger empty ones."""
         if events <= len(self.batch.items):
             return self
         drawn, width = self.negatives.vectors.shape

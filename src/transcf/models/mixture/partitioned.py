@@ -1,4 +1,4 @@
-"""Histories of a log in parts: each process reads those of its own shards."""
+"""Histories of a partitioned log: each process reads those of its own shards."""
 
 from __future__ import annotations
 

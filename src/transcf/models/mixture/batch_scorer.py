@@ -1,4 +1,4 @@
-"""Scoring many people with the mixture: what past items give other items is worked out once."""
+"""Scores of many users by the mixture: terms between two items are computed once for all users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transcf.retrieval.scorer import Norms, Scorer, Scores, Source, TileMaker
 if TYPE_CHECKING:
     from transcf.models.mixture.learned import Mixture
 
-#: People who share a table: it is made once for all of them.
+#: Users who share a table of terms.
 _PEOPLE = 2**16
 #: Events for each row of a table below which it does not pay.
 _EVENTS_OF_A_ROW = 3
@@ -25,11 +25,11 @@ _LARGEST_EXPONENT = 80
 
 
 def scorer_of_many(learned: Mixture, users: Rows) -> Scorer:
-    """Return what scores these users fastest, with the scores of `learned` but for rounding.
+    """Return the fastest scorer of these users; scores are those of `learned` but for rounding.
 
     Args:
-        learned: What scores them one by one.
-        users: Everybody who will be asked for, (n,).
+        learned: The fitted model.
+        users: All users that will be scored, (n,).
     """
     histories, tau = learned.known.histories.take(users), learned.settings.tau
     n_past = len(np.unique(histories.items))
@@ -40,30 +40,26 @@ def scorer_of_many(learned: Mixture, users: Rows) -> Scorer:
     farthest = sum(np.sqrt(squares(points).max()) for points in (learned.history, learned.items))
     if not tau * farthest**2 <= _LARGEST_EXPONENT:
         return learned
-    return ManyPeople(learned)
+    return BatchScorer(learned)
 
 
-class ManyPeople:
-    """A mixture that is asked for many people, each of whom has a history.
-
-    Args:
-        learned: What scores them one by one.
-    """
+class BatchScorer:
+    """Scores many users at once, each of whom has a history."""
 
     most_users = _PEOPLE
 
     def __init__(self, learned: Mixture) -> None:
-        """Keep it."""
+        """Set the model."""
         self._learned = learned
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Name in errors."""
         return self._learned.name
 
     @property
     def rankable(self) -> Mask:
-        """(n_items,) what may be ranked."""
+        """(n_items,) items that may be ranked."""
         return self._learned.rankable
 
     def linear_form(self) -> None:
@@ -75,7 +71,7 @@ class ManyPeople:
 
     def open(self, users: Rows, items: Rows) -> Source:
         """Return what scores these users in tiles."""
-        return TableSource(self._learned, users, items)
+        return PairTermTable(self._learned, users, items)
 
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
@@ -89,17 +85,17 @@ class ManyPeople:
         return self._learned.score_pairs(users, items)
 
 
-class TableSource:
-    """Scores of some people, from a table that is made a strip at a time.
+class PairTermTable:
+    """Terms between past items and all items, computed a strip of items at a time.
 
     Args:
-        learned: What scores people one by one.
+        learned: The fitted model.
         users: (n,) rows.
-        items: (m,) rows of what will be asked for.
+        items: (m,) rows of the items to rank.
     """
 
     def __init__(self, learned: Mixture, users: Rows, items: Rows) -> None:
-        """Make everything ready that all items need."""
+        """Prepare what does not depend on the strip."""
         self._learned, self._users = learned, users
         histories, (tau, beta) = learned.known.histories.take(users), _steepness(learned)
         past, places = np.unique(histories.items, return_inverse=True)
@@ -120,7 +116,7 @@ class TableSource:
         self.size, self.error = self._bounds(a, p, items, -log_weights.min(initial=0))
 
     def _bounds(self, a: Array, p: Array, items: Rows, faded: float) -> tuple[Norms, Scores]:
-        """How large scores can be, and how far off by rounding: (n,) each."""
+        """Return bounds on the size of scores and on their rounding error: (n,) each."""
         learned, (tau, beta) = self._learned, _steepness(self._learned)
         longest = np.sqrt(squares(learned.items[items]).max(initial=0))
         bias = np.abs(learned.bias[items]).max(initial=0)
