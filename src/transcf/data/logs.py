@@ -6,7 +6,7 @@ import glob
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from transcf.data.catalog import load, recognize
 from transcf.data.filters import filtered
@@ -84,10 +84,9 @@ def open_data(
         >>> open_data("events.csv", user="who", item="what")
         Interactions(2 users, 2 items, 2 interactions, density 50 %)
     """
-    if isinstance(spec, list | tuple):
+    if isinstance(spec, list | tuple) and spec:
         return read_interactions(list(spec), **reading)
-    assert isinstance(spec, str | PathLike)
-    source = resolve(spec)
+    source = resolve(cast("str | PathLike[str]", spec))
     if isinstance(source, Path) and not (source.is_dir() and _is_dataset(source)):
         return _read(source, reading)
     bar, name = reading.pop("min_rating", None), reading.pop("filter", "none")
