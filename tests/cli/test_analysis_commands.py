@@ -87,7 +87,7 @@ def test_mistakes_get_a_sentence(shop: Path, refusal, monkeypatch, words, said) 
 def test_a_report_of_a_silent_model_says_what_is_missing(shop: Path, answer, tmp_path) -> None:
     found = answer("report", shop / "silent", "--out", tmp_path / "page.html")
     assert "does not say what it was fitted on" in found["missing"]["data"]
-    assert "Five people" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Example users" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_a_report_of_another_kind_of_model(shop: Path, answer, tmp_path: Path) -> None:

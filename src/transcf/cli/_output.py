@@ -66,7 +66,7 @@ def write_results(results: Results, report: Path | None, file: Path | None) -> N
         results.write(file)
         say_written([file])
     if report is not None:
-        from transcf.experiments.reports import write_page
+        from transcf.experiments.report import write_page
 
         say_written(*write_page(results, report))
 

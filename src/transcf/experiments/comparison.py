@@ -24,7 +24,6 @@ from transcf.experiments.contenders import Contender, ModelSpec
 from transcf.experiments.course import Course, OnProgress
 from transcf.experiments.helpers import Helpers, helped_with
 from transcf.experiments.judging import Judging
-from transcf.experiments.report import table_of
 from transcf.experiments.runs import TIMED_BASELINE, Run
 from transcf.experiments.store import Store
 from transcf.experiments.work import Job, work_off
@@ -115,6 +114,8 @@ class Comparison:
 
     def __str__(self) -> str:
         """One line per model, with the notes that belong to the figures."""
+        from transcf.experiments.report import table_of
+
         return table_of(self).to_text()
 
     __repr__ = __str__
