@@ -95,8 +95,8 @@ def test_a_report_of_another_kind_of_model(shop: Path, answer, tmp_path: Path) -
     found = answer("report", shop / "ease", *words)
     assert "no vector for every user" in found["missing"]["closer"]
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "A twin with its settings" in text
-    assert "## Do vectors" not in text
+    assert "fitted without the held-out events" in text
+    assert "predicted from vectors" not in text
 
 
 def test_reproduce_prints_the_papers_figures_beside_ours(

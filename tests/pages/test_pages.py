@@ -57,7 +57,7 @@ def read(html: str) -> Reader:
 def page() -> Page:
     page = Page(NASTY, NASTY)
     section = page.section(NASTY).add("text", NASTY).add("note", NASTY).add("list", [NASTY])
-    section.add("code", NASTY).add("facts", {NASTY: NASTY}).add("heading", NASTY)
+    section.add("code", NASTY).add("facts", {NASTY: NASTY})
     rows = [[NASTY, Cell("0.5", "best")], ["plain", Cell("0.4", "tied")]]
     section.add("table", Table(NASTY, [NASTY, "N@10"], rows, [NASTY]))
     chart = bars(

@@ -191,7 +191,7 @@ def _example_users(section: Section, model: Recommender[Any], log: Interactions 
         ]
         note = f"{counted(len(known.histories[row]), 'item')} in the history; the latest: {latest}."
         columns = ["rank", "recommended", "explained by"]
-        section.add("table", Table(f"User {user}", columns, lines, [note], align="rll"))
+        section.add("table", Table(f"User {user}", columns, lines, [note], align="lll"))
 
 
 def _reason(model: Recommender[Any], user: Id, item: Id) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,8 @@ def page_of(results: Results, *, figures: bool = True) -> Page:
         section.add("figures", _overview_chart(outcomes, metric) if figures else [])
     for outcome in outcomes:
         section = page.section(outcome.title)
-        section.add("table", metrics_table(outcome, results.metrics))
+        for table in _metrics_and_training(metrics_table(outcome, results.metrics)):
+            section.add("table", table)
         section.add("figures", charts_of(outcome) if figures and outcome.entries else [])
         if outcome.tests:
             section.add("table", _tests_table(outcome))
@@ -150,7 +152,7 @@ def metrics_table(outcome: Outcome, metrics: Sequence[str], notes: Sequence[str]
     columns += [f"{metric} in full ranking"] if entries[0].full_ranking else []
     columns += [f"p ({metric})"]
     columns += ["seeds", "sd of seeds"] if any(entry.runs > 1 for entry in entries) else []
-    columns += ["fit seconds", "size"]
+    columns += ["fit seconds", *(["size"] if entries[0].size is not None else [])]
     if any(entry.tried > 1 for entry in entries):
         columns += ["validation", "tried", "minutes", "chosen"]
     rows: list[list[str | Cell]] = []
@@ -165,6 +167,19 @@ def metrics_table(outcome: Outcome, metrics: Sequence[str], notes: Sequence[str]
     title += counted(max(entry.users for entry in entries), "user")
     title += f", {outcome.ties} ties" if outcome.ties else ""
     return Table(title, columns, rows, _notes(outcome, metrics, notes))
+
+
+def _metrics_and_training(table: Table) -> list[Table]:
+    """Split the table of an outcome, which is too wide for a page, after the column of p."""
+    if not table.rows:
+        return [table]
+    n = 1 + next(n for n, name in enumerate(table.columns) if name.startswith("p ("))
+    own = [row for row in table.rows if isinstance(row[0], str)]
+    training = [[row[0], *row[n:]] for row in own]
+    return [
+        replace(table, columns=table.columns[:n], rows=[row[:n] for row in table.rows]),
+        Table("Training and selection", [table.columns[0], *table.columns[n:]], training),
+    ]
 
 
 def _cells(outcome: Outcome, entry: Entry, metrics: Sequence[str]) -> dict[str, str | Cell]:

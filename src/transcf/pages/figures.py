@@ -79,9 +79,7 @@ class Drawing:
 
     def to_html(self, key: str) -> str:
         """Return the SVG element for a page; `key` makes its ids unique there."""
-        svg = re.sub(
-            r'\bid="|(?<=url\()#|(?<=href=")#', lambda found: f"{found[0]}{key}-", self.svg
-        )
+        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{key}-", self.svg)
         return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(self.alt)}" ', 1)
 
     def to_file(self) -> str:
@@ -95,12 +93,10 @@ def series_color(place: int) -> str:
 
 
 @contextmanager
-def canvas(height: float, width: float = 5.4) -> Iterator[tuple[Figure, Axes]]:
+def canvas(height: float, width: float = 4.8) -> Iterator[tuple[Figure, Axes]]:
     """Yield a figure with axes; draw inside the block and call `finish` there.
 
-    Args:
-        height: In inches.
-        width: In inches; the default keeps text readable on a phone.
+    Sizes are in inches; the default width keeps text readable on a phone.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -123,9 +119,8 @@ def finish(figure: Figure, title: str, alt: str) -> Drawing:
     figure.savefig(text, format="svg", transparent=True, metadata=metadata)
     svg = text.getvalue()
     svg = re.sub(r"\s*<!--.*?-->", "", svg[svg.index("<svg ") :].strip(), flags=re.DOTALL)
-    return Drawing(
-        title, alt, svg.replace(INK, "currentColor").replace(SURFACE, "var(--surface, #fff)")
-    )
+    svg = svg.replace(INK, "currentColor").replace(SURFACE, "var(--surface, #fff)")
+    return Drawing(title, alt, svg)
 
 
 def bars(
@@ -142,16 +137,10 @@ def bars(
 ) -> Drawing:
     """Draw horizontal bars: for each name one of every series, the first name on top.
 
-    Args:
-        names: Labels of the bars.
-        series: Lengths of the bars by series, one per name.
-        title: Caption.
-        axis: Label of the axis.
-        errors: Half lengths of error bars, by series.
-        points: Published values by series, drawn as diamonds.
-        groups: With a single series, the group of each bar.
-        colors: The colour of each group, in the order of the legend.
-        digits: Decimals of the labels at the ends of bars, which charts of one or two series have.
+    `errors` are half lengths of error bars and `points` published values, drawn as diamonds, both
+    by series. With a single series, `groups` has the group of each bar and `colors` the colour of
+    each group, in the order of the legend. Charts of one or two series have labels with `digits`
+    decimals at the ends of bars.
 
     Example:
         >>> drawing = bars(["ease", "bpr"], {"N@10": [0.12, 0.1]}, title="T", axis="N@10")
@@ -166,6 +155,8 @@ def bars(
             )
     count = len(series)
     with canvas(0.95 + len(names) * max(0.26, 0.17 * count)) as (figure, axes):
+        for group in [group for group in colors if group in (groups or ())]:
+            axes.plot([], [], "s", color=colors[group], label=group)
         for place, (label, values) in enumerate(series.items()):
             y = np.arange(len(names)) + (place - (count - 1) / 2) * 0.8 / count
             lengths, published = _floats(values), _floats(points.get(label, []))
@@ -173,24 +164,15 @@ def bars(
             color = [colors[group] for group in groups] if groups else series_color(place)
             axes.barh(y, lengths, 0.74 / count, color=color, label=label if count > 1 else None)
             if label in errors:
-                axes.errorbar(
-                    lengths, y, xerr=half, fmt="none", ecolor=INK, elinewidth=0.8, capsize=1.5
-                )
+                axes.errorbar(lengths, y, xerr=half, fmt="none", ecolor=INK, lw=0.8, capsize=1.5)
             ends = np.fmax(lengths + half, 0.0)
             if label in points:
-                axes.plot(
-                    published,
-                    y,
-                    "D",
-                    ms=4.5,
-                    mfc=SURFACE,
-                    mec=INK,
-                    label=None if place else "published",
-                )
+                name = None if place else "published"
+                axes.plot(published, y, "D", ms=4.5, mfc=SURFACE, mec=INK, label=name)
                 ends = np.fmax(ends, published)
             for row in np.flatnonzero(~np.isnan(lengths)) if count <= 2 else ():
-                text = f"\N{NO-BREAK SPACE}{lengths[row]:.{digits}f}"
-                axes.text(ends[row], y[row], text, va="center", fontsize=7.5)
+                text, end = f"{lengths[row]:.{digits}f}", (ends[row], y[row])
+                axes.annotate(text, end, (5, 0), textcoords="offset points", va="center", size=7.5)
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.tick_params(axis="y", length=0)
@@ -199,8 +181,6 @@ def bars(
         axes.grid(axis="x")
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(axis)
-        for group in [group for group in colors if group in (groups or ())]:
-            axes.plot([], [], "s", color=colors[group], label=group)
         _legend(figure, axes)
         return finish(figure, title, _describe(f"{title}: bars of {axis}", names, series, digits))
 
@@ -215,17 +195,7 @@ def heat_map(
     column_axis: str,
     digits: int = 4,
 ) -> Drawing:
-    """Draw a grid of numbers with a colour scale.
-
-    Args:
-        rows: Names of rows.
-        columns: Names of columns.
-        values: One number per row and column; None where there is none.
-        title: Caption.
-        row_axis: What the rows are.
-        column_axis: What the columns are.
-        digits: Decimals.
-    """
+    """Draw a grid of numbers, one per row and column, with a colour scale; None leaves a gap."""
     if len(values) != len(rows) or any(len(row) != len(columns) for row in values):
         raise ParameterError(
             f"A heat map of {len(rows)} rows and {len(columns)} columns needs as many figures."
@@ -263,14 +233,9 @@ def lines(
     y_axis: str,
     chosen: Mapping[str, tuple[float, float]] | None = None,
 ) -> Drawing:
-    """Draw one line per series, such as a validation metric by epoch.
+    """Draw one line per series of x and y, such as a validation metric by epoch.
 
-    Args:
-        series: x and y coordinates, by name.
-        title: Caption.
-        x_axis: Label of the horizontal axis.
-        y_axis: Label of the vertical axis.
-        chosen: A point to mark with a ring, by name, such as the selected epoch.
+    `chosen` has points to mark with a ring, such as the selected epoch, by series.
     """
     with canvas(2.5 + 0.13 * len(series)) as (figure, axes):
         from matplotlib.ticker import MaxNLocator
@@ -300,16 +265,7 @@ def scatter(
     alt: str,
     steps: Mapping[str, Points] | None = None,
 ) -> Drawing:
-    """Draw points, each group with its own colour and marker.
-
-    Args:
-        groups: x and y coordinates, by name.
-        title: Caption.
-        x_axis: Label of the horizontal axis.
-        y_axis: Label of the vertical axis.
-        alt: Text for readers who cannot see it.
-        steps: Step lines by name, such as the best value so far.
-    """
+    """Draw groups of x and y as points; `steps` are step lines, such as the best value so far."""
     with canvas(2.9) as (figure, axes):
         for place, (name, (x, y)) in enumerate(groups.items()):
             color, marker = series_color(place), _MARKERS[place % len(_MARKERS)]
@@ -324,8 +280,10 @@ def scatter(
 
 def _legend(figure: Figure, axes: Axes) -> None:
     """Put a legend below the axes if anything is labelled."""
-    if handles := axes.get_legend_handles_labels()[0]:
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        ncols = min(len(handles), max(1, 60 // max(map(len, labels))), 3)
+        figure.legend(handles=handles, loc="outside lower center", ncols=ncols)
 
 
 def _floats(values: Values) -> npt.NDArray[np.float64]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import jinja2
 
 #: Blocks of a section: "facts" are short labels with values, "figures" a list of `Drawing`.
-Kind: TypeAlias = Literal["text", "note", "list", "code", "facts", "heading", "table", "figures"]
+Kind: TypeAlias = Literal["text", "note", "list", "code", "facts", "table", "figures"]
 
 
 @dataclass
@@ -162,8 +162,6 @@ def _markdown(kind: Kind, content: Any) -> str:
     match kind:
         case "table":
             return str(content.to_markdown())
-        case "heading":
-            return f"### {escape_markdown(content)}"
         case "code":
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", content)), default=0))
             return f"{fence}\n{content}\n{fence}"
