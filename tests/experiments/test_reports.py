@@ -95,10 +95,9 @@ def test_models_that_differ_in_two_settings_make_a_grid_of_test_figures() -> Non
 
 def test_the_page_has_every_figure_of_the_tables(results: Results) -> None:
     text = report.page_of(results, figures=False).to_markdown()
-    assert (
-        "| transcf | **0.3000 ± 0.0100** | **0.3000 ± 0.0100** | 0.0100 ± 0.0010 | - | 2 | 0.0020 "
-        "| 1.50 | - | 0.3100 | 4 | - | reg\\_a=0.1 |".replace("\\", "")
-    ) in text
+    assert "| transcf | **0.3000 ± 0.0100** | **0.3000 ± 0.0100** | 0.0100 ± 0.0010 | - |" in text
+    assert "| transcf | 2 | 0.0020 | 1.50 | 0.3100 | 4 | - | reg_a=0.1 |" in text
+    assert "| bpr | 2 | 0.0020 | 1.50 | 0.2000 | 1 | 1.5 | default |" in text
     assert "| as published | 0.2900 | 0.3100 |" in text
     assert "| cml | 0.0200 | -0.1000 to 0.3000 | 0.4 | *not significant* |" in text
     assert "- best N@10 on one (paper): **transcf 0.3000**" in text

@@ -72,9 +72,9 @@ def write_results(results: Results, report: Path | None, file: Path | None) -> N
 
 
 def say_written(paths: Sequence[Path], missing: str = "") -> None:
-    """Say which files were written, beside the output, and what is missing from them."""
+    """Print to stderr which files were written, and what is missing from them."""
     if missing:
-        typer.echo(f"transcf: there are no figures in the report: {missing}", err=True)
+        typer.echo(f"transcf: the report is incomplete: {missing}", err=True)
     typer.echo(f"Written: {', '.join(map(str, paths))}", err=True)
 
 

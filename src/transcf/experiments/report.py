@@ -48,8 +48,7 @@ def results_of(comparison: Comparison, command: str = "") -> Results:
 def write_report(comparison: Comparison, folder: Path, command: str = "") -> tuple[list[Path], str]:
     """Write `comparison.html`, `comparison.md` with its charts, and `comparison.json`.
 
-    Returns:
-        The files written, and the message about a missing extra, if one is.
+    Returns the same as `write_page`.
     """
     results = results_of(comparison, command)
     results.write(folder / "comparison.json")
@@ -138,10 +137,7 @@ def shown_metrics(outcome: Outcome) -> list[str]:
 def metrics_table(outcome: Outcome, metrics: Sequence[str], notes: Sequence[str] = ()) -> Table:
     """Return one row per model, followed by its published values.
 
-    Args:
-        outcome: The results.
-        metrics: Metrics of the columns; the tested metric is added.
-        notes: Further notes.
+    The tested metric is added to `metrics`; `notes` are further notes.
     """
     if not outcome.entries:
         return Table(f"{outcome.dataset}: no model was run", ["model"], [], outcome.warnings)
@@ -174,12 +170,10 @@ def _metrics_and_training(table: Table) -> list[Table]:
     if not table.rows:
         return [table]
     n = 1 + next(n for n, name in enumerate(table.columns) if name.startswith("p ("))
-    own = [row for row in table.rows if isinstance(row[0], str)]
-    training = [[row[0], *row[n:]] for row in own]
-    return [
-        replace(table, columns=table.columns[:n], rows=[row[:n] for row in table.rows]),
-        Table("Training and selection", [table.columns[0], *table.columns[n:]], training),
-    ]
+    metrics = replace(table, columns=table.columns[:n], rows=[row[:n] for row in table.rows])
+    training = [[row[0], *row[n:]] for row in table.rows if isinstance(row[0], str)]
+    columns = [table.columns[0], *table.columns[n:]]
+    return [metrics, Table("Training and selection", columns, training)]
 
 
 def _cells(outcome: Outcome, entry: Entry, metrics: Sequence[str]) -> dict[str, str | Cell]:
@@ -192,7 +186,7 @@ def _cells(outcome: Outcome, entry: Entry, metrics: Sequence[str]) -> dict[str, 
         f"{metric} in full ranking": _mean_and_error(entry.full_ranking.get(metric)),
         f"p ({metric})": Cell("-" if p is None else f"{p:.2g}", "tied" if p and p >= LEVEL else ""),
         "seeds": str(entry.runs),
-        "sd of seeds": _number(entry.metrics[metric]["sd"] if entry.runs > 1 else None),
+        "sd of seeds": _number(entry.metrics.get(metric, {}).get("sd") if entry.runs > 1 else None),
         "fit seconds": f"{entry.seconds:.2f}",
         "size": "-" if entry.size is None else _size(entry.size),
         "validation": _number(entry.validation),
@@ -262,10 +256,7 @@ def _times_note(comparison: Comparison) -> str:
 
 
 def _future_note(outcome: Outcome) -> str:
-    """Report the share of recommended items that did not exist at the time of the held-out event.
-
-    Empty for data without times.
-    """
+    """Report the share of recommended items newer than the held-out event; empty without times."""
     names = [name for name in outcome.entries[0].catalogue if name.startswith("future@")]
     if not names:
         return ""

@@ -167,7 +167,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a study or a comparison; `content` is the JSON form of all of it.
+    """The results of a study or a comparison.
 
     Attributes:
         title: Title of the report.
@@ -195,15 +195,9 @@ class Results:
         command: str = "",
         **more: Any,
     ) -> Self:
-        """Collect the tables of a study, from `facts_of`, or that of a comparison.
+        """Collect tables, which `facts_of` returns, under the name of a study or "comparison".
 
-        Args:
-            name: Name of the study, or "comparison".
-            title: Title of the report.
-            metrics: Metrics of the tables.
-            tables: JSON forms of the comparisons.
-            command: The command that runs it again.
-            more: Further JSON values to keep.
+        `more` are further values of the JSON form.
         """
         about = {"format": FORMAT, "study": name, "title": title, "command": command}
         about |= {"version": __version__, "metrics": list(metrics), **more}

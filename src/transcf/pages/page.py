@@ -73,11 +73,7 @@ class Page:
         return _template().render(page=self)
 
     def to_markdown(self, folder: str = "figures") -> str:
-        """Render Markdown.
-
-        Args:
-            folder: Folder of the charts, relative to the file.
-        """
+        """Render Markdown, which refers to charts in `folder`."""
         parts = [f"# {escape_markdown(self.title)}"]
         parts += [escape_markdown(self.lead, paragraph=True)] if self.lead else []
         number = 0
