@@ -116,6 +116,7 @@ def finish(figure: Figure, title: str, alt: str) -> Drawing:
     """Write the figure as SVG, with the colours of the page for the placeholders."""
     text = io.StringIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.draw_without_rendering()  # a second layout makes room for the tick labels of the first
     figure.savefig(text, format="svg", transparent=True, metadata=metadata)
     svg = text.getvalue()
     svg = re.sub(r"\s*<!--.*?-->", "", svg[svg.index("<svg ") :].strip(), flags=re.DOTALL)
