@@ -16,7 +16,7 @@ from transcf.tuning import BUDGETS, Budget, settings_to_try
 from transcf.tuning.spaces import Range, draws, grid_of, space_of
 
 #: Models without choices.
-WITHOUT = {"popularity", "inverse-popularity", "random"}
+WITHOUT = {"popularity", "inverse-popularity", "random", "blend"}
 
 
 @pytest.mark.parametrize("name", available())
@@ -95,7 +95,7 @@ def test_draws_of_a_range_stay_in_it_and_do_not_repeat() -> None:
 
 
 def test_the_grid_of_the_paper_is_that_of_the_paper() -> None:
-    ours = space_of("transcf-translation", space="paper")
+    ours = space_of("transcf", space="paper")
     assert math.prod(map(len, ours.values())) == 5 * 6 * 8 * 4 * 4
     assert set(space_of("cml", space="paper")) == {
         "dim",

@@ -45,7 +45,6 @@ STUDIES = (
     "reproduce-performance",
     "reproduce-regularizers",
     "side-information",
-    "sparse",
     "times",
     "translations",
 )

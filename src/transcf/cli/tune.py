@@ -8,35 +8,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transcf.cli._options import (
-    INTERRUPTED,
-    Categories,
     ClusterAddress,
-    Columns,
     Data,
-    Encoding,
-    Links,
-    MinRating,
-    NoHeader,
     NoStore,
     Protocol,
-    Ratings,
+    ReadingOptions,
     Seed,
-    Separator,
     StorePath,
     Threads,
     open_store_unless,
-    parse_reading,
     read_params,
     read_preset,
+    reading_options,
 )
-from transcf.cli._output import JsonFlag, print_facts, print_json, say_left_out
+from transcf.cli._output import JsonFlag, print_facts, print_json, say_reading
 from transcf.cli._progress import Steps, show_steps
 from transcf.cli._sharing import RunWorkers, parse_sharing
+from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.experiments.tuning import Tuning
 
 
+@reading_options
 def tune(
     data: Data,
     model: Annotated[str, typer.Option(help="Name of the model; see `transcf models`.")],
@@ -97,14 +91,8 @@ def tune(
     plots: Annotated[
         Path | None, typer.Option(help="Folder for charts of the trials and of what mattered.")
     ] = None,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
+    *,
+    reading: ReadingOptions,
     seed: Seed = 0,
     threads: Threads = None,
     store: StorePath = None,
@@ -125,12 +113,9 @@ def tune(
     start = read_preset(model, preset, data)
     if plots is not None:
         _check_plots(plots)
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
-    )
     kept = open_store_unless(no_store, store)
     split = open_split(data, protocol, seed=seed, **reading)
-    say_left_out(split.train.report)
+    say_reading(split.train)
     with show_steps(trials, "trials") as steps:
         found = run(
             split, model, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
@@ -138,6 +123,8 @@ def tune(
             minutes=minutes, prune=prune, storage=storage, study=study, dataset=data,
             store=None if kept is None else kept.folder, on_trial=_Progress(steps),
         )  # fmt: skip
+    if found.is_interrupted and not found.trials:
+        raise KeyboardInterrupt
     if as_json:
         print_json({"dataset": data, **found.to_dict()})
     else:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from transcf import __version__
 from transcf.data.atomic import whole_file
 from transcf.data.json_text import to_json
+from transcf.data.paths import path_of
 from transcf.errors import DataError
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ class Results:
             DataError: The file has another content or another format version.
         """
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = json.loads(path_of(path).read_text(encoding="utf-8"))
             if content["format"] != FORMAT:
                 raise ValueError(f"format {content['format']} instead of {FORMAT}")
             return cls.from_dict(content)
@@ -230,7 +231,7 @@ class Results:
 
     def write(self, path: Path | str) -> None:
         """Write the JSON form."""
-        with whole_file(Path(path)) as unfinished:
+        with whole_file(path_of(path)) as unfinished:
             unfinished.write_text(to_json(self.content) + "\n", encoding="utf-8")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from urllib.parse import quote
 
 from transcf.data.atomic import whole_file
+from transcf.data.paths import path_of
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.pages.figures import Drawing
 from transcf.pages.tables import escape_markdown
@@ -107,7 +108,7 @@ class Page:
             MissingExtraError: The format is HTML and Jinja2 is not installed.
             WriteError: The file cannot be written.
         """
-        path = Path(path)
+        path = path_of(path)
         if _is_html(path):
             texts = {path: self.to_html()}
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Literal, Self, TypeAlias
 
 import polars as pl
@@ -17,6 +18,7 @@ Mark: TypeAlias = Literal["", "best", "tied", "muted"]
 
 _TEXT_SIGNS = {"best": " *", "tied": " ="}
 _MARKDOWN_SIGNS = {"best": "**", "tied": "*"}
+_HTML_SIGNS = {"best": "strong", "tied": "em"}
 _NUMBER = re.compile(r"^[-\u2212+]?[.\d]")
 #: Characters with a meaning in Markdown, anywhere in a line.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
@@ -62,7 +64,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text. HTML is written by the template of `Page`.
+    """A table of text.
 
     Attributes:
         title: One line.
@@ -138,6 +140,40 @@ class Table:
             return lines
         notes = [escape_markdown(note, paragraph=True) for note in self.notes]
         return "\n\n".join([f"**{escape_markdown(self.title)}**", lines, *notes])
+
+    def to_html(self, key: str) -> str:
+        """Write it in HTML, in a box that scrolls sideways; `key` is a unique id."""
+        sides = self.alignment()
+        heads = [
+            f'<th scope="col" class="{side}">{escape(name)}</th>'
+            for side, name in zip(sides, self.columns, strict=True)
+        ]
+        rows = [
+            "".join(
+                _html_cell(*pair, first=not n)
+                for n, pair in enumerate(zip(row, sides, strict=True))
+            )
+            for row in self.cells()
+        ]
+        body = "".join(f"<tr>{row}</tr>\n" for row in rows)
+        notes = "".join(f'\n<p class="notes">{escape(note)}</p>' for note in self.notes)
+        return (
+            f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{key}">\n<table>'
+            f'<caption id="{key}">{escape(self.title)}</caption>\n<thead><tr>{"".join(heads)}</tr>'
+            f"</thead>\n<tbody>\n{body}</tbody></table></div>{notes}"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show it in notebooks."""
+        return self.to_html(f"table-{id(self):x}")
+
+
+def _html_cell(cell: Cell, side: str, *, first: bool) -> str:
+    """Write a cell; the first one of a row is its header."""
+    tag, scope = ("th", ' scope="row"') if first else ("td", "")
+    mark = _HTML_SIGNS.get(cell.mark, "span")
+    content = f"<{mark}>{escape(cell.text)}</{mark}>"
+    return f'<{tag}{scope} class="{side} {cell.mark}">{content}</{tag}>'
 
 
 def _all_numbers(cells: Iterable[Cell]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from transcf.errors import ParameterError, is_word, shown
-from transcf.models.registry import canonical_name, create, model_class
+from transcf.models.registry import canonical_name, model_class
 
 #: Spaces by name: what is worth trying today, and the grid of TransCF's paper.
 SPACES = ("default", "paper")
@@ -127,13 +127,12 @@ def space_of(model: str, timed: bool = False, space: str = "default") -> Space:
 
 
 def _of_paper(model: str) -> Space:
-    """What the paper tries of the parameters that a model has and looks at."""
-    rules, made = model_class(model).rules(), create(model)
-    unseen = made.unseen(made.get_params())
+    """What the paper tries of the parameters that a model has."""
+    rules = model_class(model).rules()
     return {
         name: [value for value in _listed(values) if rules[name].allows(value)]
         for name, values in _all()[_PAPER].items()
-        if name in rules and name not in unseen
+        if name in rules
     }
 
 

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from transcf.experiments.children import end_children, start_child
 from transcf.experiments.tuning.bench import Bench
 from transcf.experiments.tuning.partners import LostPartnerError, Message
+from transcf.interrupts import temporary, temporary_folder
 from transcf.threads import thread_count
-
-#: What libraries read when they start.
-_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
 @contextmanager
 def started(bench: Bench, jobs: int) -> Iterator[list[Worker]]:
     """Have so many processes for the trials of a bench, each with its share of the threads."""
     threads = max(1, thread_count() // jobs)
-    with TemporaryDirectory(prefix="transcf-tune-") as folder, ExitStack() as stack:
-        split = bench.split.save(Path(folder) / "split")
-        yield [stack.enter_context(closing(Worker(split, bench, threads))) for _ in range(jobs)]
+    with temporary_folder("transcf-tune-") as folder:
+        split = bench.split.save(folder / "split")
+        made = [Worker(split, bench, threads) for _ in range(jobs)]
+        with temporary(lambda: made, _end) as workers:
+            yield workers
+
+
+def _end(workers: list[Worker]) -> None:
+    end_children([one.process for one in workers if one.process is not None])
 
 
 class Worker:
@@ -48,8 +50,8 @@ class Worker:
         store = "" if bench.store is None else str(bench.store.absolute().folder)
         task = json.dumps(asdict(bench.task))
         self._words = [str(folder), task, store, bench.dataset, str(threads)]
-        self._environment = {**os.environ, **dict.fromkeys(_LIMITS, str(threads))}
-        self._process: subprocess.Popen[str] | None = None
+        self._threads = threads
+        self.process: subprocess.Popen[str] | None = None
 
     def ask(self, message: Any) -> Message:
         """Write a line, and read one.
@@ -64,29 +66,24 @@ class Worker:
         if line := process.stdout.readline():
             answer: Message = json.loads(line)
             return answer
-        code, self._process = process.wait(), None
+        code, self.process = process.wait(), None
         if code > 0:
             raise RuntimeError(f"A process that ran a trial ended with {code}.")
         raise LostPartnerError(f"its process was killed (signal {-code}).")
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        _end([self])
 
     def _started(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "transcf.experiments.tuning.worker", *self._words],
-                stdin=subprocess.PIPE,
+        if self.process is None:
+            self.process = start_child(
+                "transcf.experiments.tuning.worker",
+                *self._words,
+                threads=self._threads,
                 stdout=subprocess.PIPE,
-                text=True,
-                env=self._environment,
-                start_new_session=True,  # Ctrl-C is for us to answer
             )
-        return self._process
+        return self.process
 
     def _say(self, process: subprocess.Popen[str], message: Any) -> None:
         assert process.stdin is not None

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from transcf.errors import TransCFError
+from transcf.pages.tables import Table
 from transcf.tuning.config import Config
 from transcf.tuning.search import State, Tried
 from transcf.tuning.spaces import Space
@@ -97,6 +98,12 @@ class Tuning:
             for number, tried in enumerate(self.trials, start=1)
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
+
+    def _repr_html_(self) -> str:
+        """Show the trials in notebooks, the best first."""
+        trials = self.table().sort(self.metric, descending=True, nulls_last=True)
+        title = f"{self.model}: {len(self.trials)} trials, by {self.metric} on validation data"
+        return Table.of(trials, title)._repr_html_()
 
     def curve(self) -> list[float | None]:
         """The best figure after each trial; None as long as there is none."""

@@ -23,6 +23,7 @@ from transcf.experiments.tuning.bench import Bench, IsBehind, Task
 from transcf.experiments.tuning.partners import NoPartnerError, Partner, Partners, run_with
 from transcf.experiments.tuning.processes import started
 from transcf.experiments.tuning.result import Tuning
+from transcf.interrupts import StopRequest, stop_request
 from transcf.models.registry import canonical_name
 from transcf.tuning.budgets import Budget
 from transcf.tuning.pruning import is_behind
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from transcf.experiments.tuning.record import Record
 
 #: How often to look whether somebody wants it to end, while others work.
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 0.1
 #: Called with what is known so far, before the first trial and after each.
 OnTrial: TypeAlias = Callable[[Tuning], None]
 
@@ -149,29 +150,34 @@ class _Loop:
         self._tell = on_trial or (lambda tuning: None)
         self._end = None if minutes is None else time.monotonic() + 60 * minutes
         self._lock, self._is_over = threading.Lock(), False
+        self._request = StopRequest()
 
     def run(self, bench: Bench, jobs: int, cluster: Partners | None) -> bool:
         """Run trials until nothing is left to do; returns whether somebody ended it."""
         self._catch_up()
         self._tell(self._known)
         try:
-            if cluster is not None:
-                with cluster.trying(bench) as workers:
-                    self._work_together(workers)
-            elif jobs > 1:
-                with started(bench, jobs) as processes:
-                    self._work_together(processes)
-            self._work(bench.run)  # what others have left, if there are any
+            with stop_request() as self._request:
+                self._run(bench, jobs, cluster)
         except KeyboardInterrupt:
             return True
         return False
+
+    def _run(self, bench: Bench, jobs: int, cluster: Partners | None) -> None:
+        if cluster is not None:
+            with cluster.trying(bench) as workers:
+                self._work_together(workers)
+        elif jobs > 1:
+            with started(bench, jobs) as processes:
+                self._work_together(processes)
+        self._work(bench.run)  # what others have left, if there are any
 
     def _work_together(self, partners: Sequence[Partner]) -> None:
         with ThreadPoolExecutor(len(partners) or 1) as pool:
             done = list[Future[None]]()
             try:
                 done += [pool.submit(self._work, partial(run_with, one)) for one in partners]
-                _wait_for(done)
+                self._wait_for(done)
             finally:  # an error of one, or Ctrl-C: the others need not finish
                 finished = [one for one in done if one.done() and one.exception() is None]
                 if len(finished) < len(partners):
@@ -183,6 +189,7 @@ class _Loop:
 
     def _work(self, run: Callable[[Mapping[str, Any], IsBehind | None], Tried]) -> None:
         while not self._is_over and (self._end is None or time.monotonic() < self._end):
+            self._check_request()
             with self._lock:
                 self._catch_up()
                 setting = self._search.ask()
@@ -199,6 +206,17 @@ class _Loop:
             if not self._is_over:
                 self._note(tried)
 
+    def _wait_for(self, futures: Sequence[Future[None]]) -> None:
+        """Wait until all are done, or one has failed; a thread that never wakes misses Ctrl-C."""
+        waiting: Iterable[Future[None]] = futures
+        while waiting and not any(one.done() and one.exception() for one in futures):
+            self._check_request()
+            _, waiting = wait(futures, timeout=_LOOK_SECONDS, return_when=FIRST_EXCEPTION)
+
+    def _check_request(self) -> None:
+        if self._request.asked:
+            raise KeyboardInterrupt
+
     def _note(self, tried: Tried) -> None:
         with self._lock:
             if self._record is not None:
@@ -214,13 +232,6 @@ class _Loop:
     def _is_behind(self, curve: Mapping[int, float]) -> bool:
         with self._lock:
             return is_behind(curve, self._search.history)
-
-
-def _wait_for(futures: Sequence[Future[None]]) -> None:
-    """Wait until all are done, or one has failed; a thread that never wakes misses Ctrl-C."""
-    waiting: Iterable[Future[None]] = futures
-    while waiting and not any(one.done() and one.exception() for one in futures):
-        _, waiting = wait(futures, timeout=_LOOK_SECONDS, return_when=FIRST_EXCEPTION)
 
 
 def _record(storage: str, study: str, about: Mapping[str, Any]) -> Record:

@@ -7,7 +7,6 @@ has it. It ends when the other side does, even in the middle of a fit.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 from queue import SimpleQueue
@@ -16,6 +15,7 @@ from transcf.data.split import Split
 from transcf.experiments.store import Store
 from transcf.experiments.tuning.bench import Bench, Task
 from transcf.experiments.tuning.partners import Message, serve
+from transcf.interrupts import end
 
 
 def main(folder: str, task: str, store: str, dataset: str, threads: str) -> None:
@@ -37,7 +37,7 @@ def _listen(lines: SimpleQueue[str]) -> None:
     """Pass lines on; after the last, whoever asked is gone, and so is the reason to go on."""
     for line in sys.stdin:
         lines.put(line)
-    os._exit(0)
+    end(0)
 
 
 if __name__ == "__main__":
