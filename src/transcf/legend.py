@@ -28,7 +28,6 @@ MEANINGS = {
 _WITHOUT_LENGTH = ("AUC",)
 #: What stands behind a figure.
 ERROR = "± = standard error over users, what another sample of users would change"
-SPREAD = "± = spread of the seeds' means, and in brackets the standard error over users"
 
 
 def legend(names: Iterable[str], *more: str) -> str:

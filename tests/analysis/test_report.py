@@ -91,10 +91,10 @@ def test_a_model_of_everything_is_judged_by_a_twin(parts) -> None:
 
 def test_the_page_says_what_it_should(page: Path, parts) -> None:
     text = page.read_text(encoding="utf-8")
-    for words in ("In short", "How good it is", "Five people", "Do translations bring users"):
+    for words in ("Summary", "Accuracy", "Example users", "before and after translation"):
         assert words in text
     assert text.count("<figure>") >= 9
-    assert "nobody knows &lt;it&gt; &amp; &#x27;that&#x27;" in text
+    assert "nobody knows &lt;it&gt; &amp; &#39;that&#39;" in text
     user = parts[1].recommend(k=1)["user_id"][0]
     assert user[0] == "u"
     assert text.count("User u") == 5

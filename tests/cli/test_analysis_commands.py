@@ -94,7 +94,7 @@ def test_mistakes_get_a_sentence(shop: Path, refusal, monkeypatch, words, said) 
 def test_a_report_of_a_silent_model_says_what_is_missing(shop: Path, answer, tmp_path) -> None:
     found = answer("report", shop / "silent", "--out", tmp_path / "page.html")
     assert "does not say what it was fitted on" in found["missing"]["data"]
-    assert "Five people" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Example users" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_a_report_of_another_kind_of_model(shop: Path, answer, tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_a_report_of_another_kind_of_model(shop: Path, answer, tmp_path: Path) -
     found = answer("report", shop / "ease", *words)
     assert "no vector for every user" in found["missing"]["closer"]
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "A twin with its settings" in text
-    assert "## Do vectors" not in text
+    assert "fitted without the held-out events" in text
+    assert "predicted from vectors" not in text
 
 
 def test_reproduce_prints_the_papers_figures_beside_ours(

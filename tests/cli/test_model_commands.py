@@ -182,9 +182,9 @@ def test_compare_for_people_marks_the_best(
         "compare", log_file, "--no-files", "--models", "itemknn,ease", "--protocol", "paper"
     )
     best = max(found["models"], key=lambda entry: entry["metrics"]["N@10"]["mean"])
-    figure = f"{best['metrics']['N@10']['mean']:.4f}*"
+    metric = best["metrics"]["N@10"]
     line = next(line for line in result.stdout.splitlines() if f" {best['model']} " in line)
-    assert figure in line
+    assert f"{metric['mean']:.4f} ± {metric['se']:.4f} *" in line
     assert "full ranking" in result.stdout
     assert "inverse-popularity" in result.stdout
 

@@ -8,7 +8,7 @@ import pytest
 from tests.browser import visit
 from tests.experiments.kept import RESULTS
 
-from transcf.experiments.reports import page_of
+from transcf.experiments.report import page_of
 from transcf.experiments.results import Results
 
 

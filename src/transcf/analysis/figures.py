@@ -11,7 +11,7 @@ import numpy as np
 
 from transcf.data.ids import Rows
 from transcf.kernels import Array
-from transcf.pages.drawing import SERIES, Drawing, canvas, color, finish, series_color
+from transcf.pages.figures import INK, SERIES, SURFACE, Drawing, canvas, finish, series_color
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,7 @@ def strongholds(groups: Sequence[Array], near: int = 15) -> list[Array]:
 
 
 def _points(axes: Axes, places: Array, number: int, name: str) -> None:
-    is_repeat = number >= SERIES
+    is_repeat = number >= len(SERIES)
     axes.plot(
         places[:, 0],
         places[:, 1],
@@ -107,7 +107,7 @@ def _name(axes: Axes, place: Array, name: str, number: int) -> None:
         fontsize=7,
         fontweight="bold",
         color=series_color(number),
-        bbox={"facecolor": color("surface"), "alpha": 0.75, "linewidth": 0, "pad": 0.8},
+        bbox={"facecolor": SURFACE, "alpha": 0.75, "linewidth": 0, "pad": 0.8},
     )
 
 
@@ -143,11 +143,11 @@ def plane(model: Plane, kinds: Sequence[str], *, title: str) -> Drawing:
             places = model.items[[own == kind for own in model.kinds]]
             _kind(axes, places, number, kind)
         for place in () if model.moved is None else model.moved:
-            arrow = {"arrowstyle": "-|>", "color": color("ink"), "linewidth": 0.8, "alpha": 0.7}
+            arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 0.8, "alpha": 0.7}
             axes.annotate("", tuple(place), tuple(model.user), arrowprops=arrow)
         if model.moved is not None:
-            axes.plot(*model.moved.T, "o", color=color("ink"), markersize=3, label="moved")
-        axes.plot(*model.user, "*", color=color("ink"), markersize=13, label="user")
+            axes.plot(*model.moved.T, "o", color=INK, markersize=3, label="moved")
+        axes.plot(*model.user, "*", color=INK, markersize=13, label="user")
         axes.set_aspect("equal", adjustable="datalim")
         axes.margins(0.12)
         axes.grid()

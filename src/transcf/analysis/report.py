@@ -1,4 +1,4 @@
-"""The report of a model: one page for somebody who decides whether to use it."""
+"""The report of a model: data, accuracy, recommendation lists, example users, analyses."""
 
 from __future__ import annotations
 
@@ -19,31 +19,42 @@ from transcf.learning.settings import values_of
 from transcf.legend import legend
 from transcf.models.recommender import Recommender
 from transcf.models.registry import name_and_params
-from transcf.pages import Page, Section, Table
+from transcf.pages import Drawing, Page, Section, Table
 from transcf.pages.figures import bars
 
-#: People who are shown, items of a list, and past items that are named.
-_PEOPLE, _LIST, _PAST = 5, 5, 5
-#: Facts about a training that the first table shows, where there are some.
-_FACTS = {
+#: Number of example users, of recommended items, and of history items shown for each.
+_USERS, _RECOMMENDED, _HISTORY = 5, 5, 5
+#: Labels of entries of `report_`.
+_TRAINING = {
     "fitted_on": "fitted on",
     "dataset": "data",
     "split": "held out",
     "best_epoch": "epoch",
     "seconds": "seconds of training",
 }
+_TITLES = {
+    "variety": "Ratings and categories of users",
+    "closer": "Distances before and after translation",
+    "rating": "Ratings predicted from vectors",
+    "category": "Categories predicted from vectors",
+    "map": "A map of vectors",
+    "likeness": "Similarity of categories",
+    "tastes": "Categories of one user",
+}
+#: Analyses whose charts show all values of their tables.
+_CHARTS_ONLY = ("variety", "likeness")
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What a report says.
+    """The content of a report.
 
     Attributes:
         model: The fitted model.
-        log: Its data; None where they are not here.
-        quality: How good it is; None where nothing can be held out.
-        analyses: What its vectors encode.
-        missing: Why other parts are missing, by name.
+        log: Its data; None if they are not available.
+        quality: Its accuracy on held-out events; None if nothing can be held out.
+        analyses: Analyses of its vectors.
+        missing: Why other parts are not available, by name.
     """
 
     model: Recommender[Any]
@@ -53,43 +64,41 @@ class Findings:
     missing: dict[str, str] = field(default_factory=dict)
 
     def page(self) -> Page:
-        """Put the page together."""
-        model = self.model
-        known = model.learned_.known
+        """Make the report.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        known = self.model.learned_.known
         sizes = (
             counted(int(known.active.sum()), "user"),
             counted(int((known.item_counts > 0).sum()), "item"),
             counted(int(known.item_counts.sum()), "event"),
         )
-        page = Page(f"{model.name}: a report", f"Learned from {', '.join(sizes)}.")
-        _in_short(page.section("In short"), self)
-        _origin(page.section("What it was fitted on"), model)
+        page = Page(f"{self.model.name}: model report", f"Fitted on {', '.join(sizes)}.")
+        summary = page.section("Summary").add("facts", _key_figures(self))
+        if self.quality is None:
+            summary.add("note", "There is no accuracy: the last section says why.")
+        page.section("Model").add("table", _model_table(self.model))
         if self.quality is not None:
-            _quality(page.section("How good it is"), self.quality)
-            _lists(page.section("What it shows to people"), self.quality)
-        _people(page.section("Five people"), model, self.log)
+            _accuracy(page.section("Accuracy"), self.quality)
+            lists = _quality_table(self.quality, f"Lists of {LENGTH} items", accuracy=False)
+            page.section("Recommendation lists").add("table", lists)
+        _example_users(page.section("Example users"), self.model, self.log)
         for found in self.analyses:
-            _analysis(page.section(_TITLES.get(found.name, found.title)), found)
-        _settings(page.section("All settings"), model)
+            section = page.section(_TITLES.get(found.name, found.title))
+            section.add("figures", found.figures)
+            if found.name in _CHARTS_ONLY:
+                section.add("list", found.notes)
+            else:
+                section.add("table", found.table)
+        settings = [[name, str(value)] for name, value in values_of(self.model.settings_).items()]
+        table = Table("All parameters", ["parameter", "value"], settings, align="ll")
+        page.section("Parameters").add("table", table)
         if self.missing:
-            words = [f"{name}: {reason}" for name, reason in self.missing.items()]
-            page.section("What is missing here").bullets(words)
+            reasons = [f"{name}: {reason}" for name, reason in self.missing.items()]
+            page.section("Not available").add("list", reasons)
         return page
-
-
-_TITLES = {
-    "variety": "Ratings and categories of users",
-    "closer": "Do translations bring users closer?",
-    "rating": "Do vectors know ratings?",
-    "category": "Do vectors know categories?",
-    "map": "A map of vectors",
-    "likeness": "Which categories are alike",
-    "tastes": "Tastes of one user",
-}
-
-
-#: Analyses whose figures say all that their tables would.
-_IN_FIGURES = ("variety", "likeness")
 
 
 def analyzed(
@@ -100,122 +109,89 @@ def analyzed(
     random_state: int = 0,
     on_progress: OnProgress = lambda text: None,
 ) -> tuple[list[Analysis], dict[str, str]]:
-    """Run all analyses that model and data allow; say why others are missing."""
+    """Run all analyses that model and data allow; return them and why others are missing."""
     subject = Subject({model.name: model}, log, number=number, random_state=random_state)
     return subject.all(ABOUT_MODELS, on_progress)
 
 
-def _in_short(section: Section, found: Findings) -> None:
-    figures: dict[str, str] = {}
+def _key_figures(found: Findings) -> dict[str, str]:
+    facts: dict[str, str] = {}
     if found.quality is not None:
-        metric = METRICS[0]
-        ours, floor = (e.metrics[metric].mean for e in (found.quality.model, found.quality.floor))
-        lists = found.quality.model.catalogue
-        figures[f"{metric} of {found.quality.model.model}"] = f"{ours:.4f}"
-        figures[f"{metric} of {found.quality.floor.model}"] = f"{floor:.4f}"
-        figures["users with a hit"] = f"{100 * found.quality.model.metrics[METRICS[1]].mean:.1f} %"
-        figures["items that are in anybody's list"] = f"{100 * lists[f'coverage@{LENGTH}']:.0f} %"
-        section.text(_verdict(ours, floor, found.quality))
+        model, floor = found.quality.model, found.quality.floor
+        for one in (model, floor):
+            facts[f"{METRICS[0]} of {one.model}"] = f"{one.metrics[METRICS[0]].mean:.4f}"
+        facts["users with a hit"] = f"{100 * model.metrics[METRICS[1]].mean:.1f} %"
+        facts["items in at least one list"] = f"{100 * model.catalogue[f'coverage@{LENGTH}']:.0f} %"
     for analysis in found.analyses:
         if analysis.name == "closer":
             change = analysis.facts["median_change_percent"]
-            figures["change of a distance by translation"] = f"{change:.2g} %"
-    if figures:
-        section.key_figures(figures)
-    if found.quality is None:
-        section.note("Nothing could be held out to judge it by: see the end of the page.")
+            facts["median change of distances by translation"] = f"{change:.2g} %"
+    return facts
 
 
-def _verdict(ours: float, floor: float, quality: Quality) -> str:
-    who = "A twin with its settings" if quality.is_twin else "It"
-    floor_name = quality.floor.model
-    if floor and ours > floor:
-        said = f"{who} ranks {ours / floor:.1f} times as well as the same list for everybody"
-    else:
-        said = f"{who} ranks no better than the same list for everybody"
-    return f"{said} ({floor_name}), by {METRICS[0]} on {counted(quality.model.users, 'user')}."
-
-
-def _origin(section: Section, model: Recommender[Any]) -> None:
+def _model_table(model: Recommender[Any]) -> Table:
     facts = {"model": model.name}
-    facts |= {words: str(model.report_[k]) for k, words in _FACTS.items() if k in model.report_}
-    own = {name: str(value) for name, value in name_and_params(model)[1].items()}
-    facts |= {f"setting {name}": value for name, value in own.items()}
-    notes = ["All other settings have their defaults; the end of the page lists them."]
-    rows = list(map(list, facts.items()))
-    section.table(Table("The model", ["", "value"], rows, notes, align="ll"))
+    facts |= {label: str(model.report_[k]) for k, label in _TRAINING.items() if k in model.report_}
+    facts |= {f"parameter {name}": str(v) for name, v in name_and_params(model)[1].items()}
+    notes = ["Other parameters have their defaults; they are listed below."]
+    return Table("Model and data", ["", "value"], list(map(list, facts.items())), notes, align="ll")
 
 
-def _settings(section: Section, model: Recommender[Any]) -> None:
-    settings = [[name, str(value)] for name, value in values_of(model.settings_).items()]
-    section.table(Table("Settings", ["setting", "value"], settings, align="ll"))
-
-
-def _quality(section: Section, quality: Quality) -> None:
+def _accuracy(section: Section, quality: Quality) -> None:
     if quality.is_twin:
-        section.note(
-            "The model has learned from everything, so a twin was judged: the same settings and "
-            "epochs, fitted without the held-out events."
+        section.add(
+            "note",
+            "The model was fitted on all events. Accuracy is that of a model with the same "
+            "parameters and epochs, fitted without the held-out events.",
         )
-    section.text(
-        f"Protocol {quality.model.protocol}. Held out: {quality.model.split}. Every user's list is "
-        f"ranked over all items that they do not have. The floor is {quality.floor.model}."
+    section.add(
+        "text",
+        f"Protocol {quality.model.protocol}. Held out: {quality.model.split}. All items that a "
+        f"user does not have are ranked. The baseline is {quality.floor.model}.",
     )
-    frame = quality.metrics()
-    accuracy = frame.filter(pl.col("figure").is_in([*METRICS, "AUC"]))
-    explained = legend(accuracy["figure"].to_list())
-    section.table(Table.of(accuracy, "Accuracy on held-out events", [explained]))
-    for what, found in (
-        ("by how many events users had", quality.by_activity()),
-        ("by how many users had the held-out item", quality.by_popularity()),
-    ):
-        section.figure(
-            bars(
-                [f"{row['group']} ({row['people']:,})" for row in found.to_dicts()],
-                {name: found[name].to_list() for name in ("model", "floor")},
-                title=f"{METRICS[0]} {what} (people judged)",
-                axis=METRICS[0],
-            )
-        )
+    section.add("table", _quality_table(quality, "Accuracy on held-out events", accuracy=True))
+    by_activity = _group_chart("by number of events of the user", quality.by_activity())
+    by_popularity = _group_chart("by number of users of the item", quality.by_popularity())
+    section.add("figures", [by_activity, by_popularity])
 
 
-def _lists(section: Section, quality: Quality) -> None:
-    frame = quality.metrics()
-    shown = frame.filter(~pl.col("figure").is_in([*METRICS, "AUC"]))
-    names = shown["figure"].to_list()
-    explained = legend(names)
-    section.table(Table.of(shown, f"Lists of {LENGTH} for everybody judged", [explained]))
-    coverage, gini = (
-        frame.filter(pl.col("figure") == f"{name}@{LENGTH}")["model"][0]
-        for name in ("coverage", "gini")
-    )
-    section.text(
-        f"{100 * coverage:.1f} % of the items are in anybody's list. A Gini coefficient of "
-        f"{gini:.2f} says how unevenly they come up: 0 is all alike, near 1 is a few items for all."
+def _quality_table(quality: Quality, title: str, *, accuracy: bool) -> Table:
+    is_accuracy = pl.col("figure").is_in([*METRICS, "AUC"])
+    frame = quality.metrics().filter(is_accuracy if accuracy else ~is_accuracy)
+    notes = [legend(frame["figure"].to_list())]
+    return Table.of(frame.rename({"figure": "metric", "floor": "baseline"}), title, notes)
+
+
+def _group_chart(groups: str, frame: pl.DataFrame) -> Drawing:
+    return bars(
+        [f"{row['group']} ({row['people']:,})" for row in frame.to_dicts()],
+        {"model": frame["model"].to_list(), "baseline": frame["floor"].to_list()},
+        title=f"{METRICS[0]} {groups} (number of users evaluated)",
+        axis=METRICS[0],
     )
 
 
-def _people(section: Section, model: Recommender[Any], log: Interactions | None) -> None:
+def _example_users(section: Section, model: Recommender[Any], log: Interactions | None) -> None:
     known = model.learned_.known
-    rows = typical_users(known, _PEOPLE)
-    kinds = _kinds(log)
-    section.text(
-        "Chosen by the length of their histories, short to long. What drew an item are the past "
-        "items with the largest shares in its score."
+    rows = typical_users(known, _USERS)
+    categories = _categories(log)
+    section.add(
+        "text",
+        "Chosen by the length of their histories, short to long. Explained by: the history items "
+        "with the largest shares of the score.",
     )
     for row in rows:
         user = known.users.ids(rows[rows == row])[0]
-        history = known.items.ids(known.histories[row][::-1][:_PAST]).to_list()
-        past = ", ".join(_named(item, kinds) for item in history)
-        total = len(known.histories[row])
-        listed = model.recommend(user, k=_LIST)["item_id"].to_list()
+        history = known.items.ids(known.histories[row][::-1][:_HISTORY]).to_list()
+        latest = ", ".join(_named(item, categories) for item in history)
+        recommended = model.recommend(user, k=_RECOMMENDED)["item_id"].to_list()
         lines = [
-            [str(place), _named(item, kinds), _reason(model, user, item)]
-            for place, item in enumerate(listed, start=1)
+            [str(place), _named(item, categories), _reason(model, user, item)]
+            for place, item in enumerate(recommended, start=1)
         ]
-        has = f"Has {counted(total, 'item')}; the latest: {past}."
-        title = f"User {user}"
-        section.table(Table(title, ["", "recommended", "drawn by"], lines, [has], align="rll"))
+        note = f"{counted(len(known.histories[row]), 'item')} in the history; the latest: {latest}."
+        columns = ["rank", "recommended", "explained by"]
+        section.add("table", Table(f"User {user}", columns, lines, [note], align="lll"))
 
 
 def _reason(model: Recommender[Any], user: Id, item: Id) -> str:
@@ -223,27 +199,17 @@ def _reason(model: Recommender[Any], user: Id, item: Id) -> str:
         effects = model.explain(user, item, top=2).effects
     except TransCFError:
         return "-"
-    drew = [f"{each.item_id} ({100 * each.share:.0f} %)" for each in effects if each.effect > 0]
-    return ", ".join(drew) or "-"
+    named = [f"{each.item_id} ({100 * each.share:.0f} %)" for each in effects if each.effect > 0]
+    return ", ".join(named) or "-"
 
 
-def _kinds(log: Interactions | None) -> dict[Id, str]:
-    """The categories of items, in words."""
+def _categories(log: Interactions | None) -> dict[Id, str]:
+    """Return the categories of each item, joined by commas."""
     if log is None or log.categories is None:
         return {}
     joined = log.categories.group_by("item_id").agg(pl.col("category").sort().str.join(", "))
     return dict(joined.iter_rows())
 
 
-def _named(item: Id, kinds: dict[Id, str]) -> str:
-    return f"{item} ({kinds[item]})" if item in kinds else str(item)
-
-
-def _analysis(section: Section, found: Analysis) -> None:
-    for drawing in found.figures:
-        section.figure(drawing)
-    if found.name not in _IN_FIGURES:
-        section.table(found.table)
-        return
-    for note in found.notes:
-        section.text(note)
+def _named(item: Id, categories: dict[Id, str]) -> str:
+    return f"{item} ({categories[item]})" if item in categories else str(item)

@@ -13,7 +13,6 @@ import polars as pl
 from transcf.data.atomic import whole_file
 from transcf.data.json_text import to_json
 from transcf.pages import Drawing, Table
-from transcf.pages.page import svg_file
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +70,7 @@ class Analysis:
         texts[f"{self.name}.csv"] = self.frame.write_csv()
         for number, drawing in enumerate(self.figures, start=1):
             place = "" if len(self.figures) == 1 else f"-{number}"
-            texts[f"{self.name}{place}.svg"] = svg_file(drawing)
+            texts[f"{self.name}{place}.svg"] = drawing.to_file()
         for name, text in texts.items():
             with whole_file(folder / name) as path:
                 path.write_text(text, encoding="utf-8")

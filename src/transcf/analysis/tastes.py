@@ -15,7 +15,7 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DataError, UnknownIdError
 from transcf.kernels import Array
 from transcf.pages import Drawing
-from transcf.pages.figures import bars
+from transcf.pages.figures import BASELINE, BEST, bars
 
 #: Items of each category that distances are measured to, and users to compare with; both drawn.
 _ITEMS, _PEOPLE = 50, 200
@@ -147,15 +147,14 @@ def _figure(title: str, frame: pl.DataFrame) -> Drawing:
     shown = frame.head(_SHOWN)
     strengths = shown["strength_percent"].to_list()
     half = ((shown["high"] - shown["low"]) / 2).to_list()
-    roles = ["best" if items else "trivial" for items in shown["items"].to_list()]
-    legend = {"best": "has items of it", "trivial": "has none"}
+    groups = ["has items of it" if items else "has none" for items in shown["items"].to_list()]
     return bars(
         shown["category"].to_list(),
         {"strength": strengths},
         errors={"strength": half},
         title=f"{title}, nearest category first",
         axis="strength: % of other users who are farther",
-        roles=roles,
-        legend={role: words for role, words in legend.items() if role in roles},
+        groups=groups,
+        colors={"has items of it": BEST, "has none": BASELINE},
         digits=0,
     )

@@ -351,10 +351,10 @@ def read_judging(
 
 def check_files(report: Path | None, results: Path | None = None) -> None:
     """Refuse files that cannot be written, before any work is done."""
-    from transcf.pages.page import form_of
+    from transcf.pages.page import check_file
 
     if report is not None:
-        form_of(report)
+        check_file(report)
     for option, path in (("--report", report), ("--results", results)):
         if path is not None and path.is_dir():
             raise ParameterError(f"{option} {path} is a folder: name a file.")

@@ -66,15 +66,15 @@ def write_results(results: Results, report: Path | None, file: Path | None) -> N
         results.write(file)
         say_written([file])
     if report is not None:
-        from transcf.experiments.reports import write_page
+        from transcf.experiments.report import write_page
 
         say_written(*write_page(results, report))
 
 
 def say_written(paths: Sequence[Path], missing: str = "") -> None:
-    """Say which files were written, beside the output, and what is missing from them."""
+    """Print to stderr which files were written, and what is missing from them."""
     if missing:
-        typer.echo(f"transcf: there are no figures in the report: {missing}", err=True)
+        typer.echo(f"transcf: the report is incomplete: {missing}", err=True)
     typer.echo(f"Written: {', '.join(map(str, paths))}", err=True)
 
 

@@ -122,7 +122,7 @@ def print_analyses(found: Iterable[Analysis], missing: dict[str, str]) -> None:
     """Print tables, and why others are missing."""
     for each in found:
         table = each.table
-        print_table(table.title, table.columns, table.in_text(), notes=table.notes)
+        print_table(table.title, table.columns, table.rows, notes=table.notes)
     for name, reason in missing.items():
         typer.echo(f"{name} is missing: {reason}")
 

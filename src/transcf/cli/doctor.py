@@ -21,7 +21,7 @@ EXTRAS = {
     "lancedb": ("lancedb",),
     "neural": ("torch",),
     "pgvector": ("psycopg", "pgvector"),
-    "plots": ("matplotlib", "sklearn"),
+    "plots": ("matplotlib", "jinja2", "sklearn"),
     "serve": ("fastapi", "uvicorn", "prometheus_client", "psycopg", "plotly", "httpx"),
     "tune": ("optuna", "psycopg", "sklearn"),
 }

@@ -42,9 +42,9 @@ def report(
     A model that has learned from everything is judged by a twin: its settings, fitted without the
     newest events. Without --data the page is about the data that the model notes.
     """
-    from transcf.pages.page import form_of
+    from transcf.pages.page import check_file
 
-    form_of(out)
+    check_file(out)
     if out.is_dir():
         raise ParameterError(f"--out {out} is a folder: name a file.")
 

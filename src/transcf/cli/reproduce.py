@@ -117,7 +117,9 @@ def reproduce(
     beside = ("report", "results", "store", "jobs", "workers", "cluster", "threads", "as_json")
     tables = [_facts(plan, comparison) for comparison in found]
     command = command_line(context, leave_out=beside)
-    outcome = Results.of_study(f"reproduce-{table}", plan, tables, command, budget=budget)
+    outcome = Results.of(
+        f"reproduce-{table}", plan.title, plan.metrics, tables, command, budget=budget
+    )
     if as_json:
         print_json(outcome.content)
     else:
@@ -138,7 +140,7 @@ def _facts(plan: Study, comparison: Comparison) -> dict[str, Any]:
     from transcf.experiments.results import facts_of
 
     shape = Shape.of(plan, comparison)
-    return facts_of(plan, comparison) | ({} if shape is None else {"shape": str(shape)})
+    return facts_of(comparison, plan) | ({} if shape is None else {"shape": str(shape)})
 
 
 def _print(plan: Study, comparison: Comparison) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,12 +25,12 @@ from transcf.cli._output import JsonFlag, print_json, print_table, write_results
 from transcf.cli._progress import show_steps
 from transcf.cli._sharing import Jobs, RunWorkers, parse_sharing
 from transcf.errors import ParameterError
-from transcf.legend import SPREAD, help_text, legend
-from transcf.protocols import protocol_named
+from transcf.legend import ERROR, help_text
 
 if TYPE_CHECKING:
     from transcf.experiments import Study
     from transcf.experiments.comparison import Comparison
+    from transcf.experiments.results import Results
 
 
 #: Studies that come with the library; a test compares it with the folder.
@@ -88,7 +88,7 @@ EPILOG = "\n\n".join(
     [
         f"Studies that come with the library: {', '.join(STUDIES)}.",
         "\b\nA study of your own is a TOML file:\n\n\b\n" + FORMAT.replace("\n\n", "\n#\n"),
-        help_text(SPREAD),
+        help_text(ERROR),
     ]
 )
 
@@ -142,19 +142,24 @@ def study(
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
     beside = ("report", "results", "store", "no_store", "jobs", "workers", "cluster", "as_json")
-    facts = [facts_of(plan, comparison) for comparison in found]
-    outcome = Results.of_study(name, plan, facts, command_line(context, leave_out=beside))
+    facts = [facts_of(comparison, plan) for comparison in found]
+    command = command_line(context, leave_out=beside)
+    done = Results.of(name, plan.title, plan.metrics, facts, command)
     if as_json:
-        print_json(outcome.content)
+        print_json(done.content)
     else:
-        _print(plan, found)
-    write_results(outcome, report, results)
+        _print(plan, found, done)
+    write_results(done, report, results)
 
 
-def _print(plan: Study, found: Sequence[Comparison]) -> None:
-    """Print a table for each dataset and protocol, and paired tests where they are asked for."""
-    for comparison in found:
-        _print_runs(plan, comparison)
+def _print(plan: Study, found: Sequence[Comparison], done: Results) -> None:
+    """Print a table for each dataset and protocol, and paired tests if the study has them."""
+    from transcf.experiments.report import metrics_table
+
+    for comparison, outcome in zip(found, done.outcomes, strict=True):
+        table = metrics_table(outcome, plan.metrics)
+        title = f"{plan.title}: {table.title}"
+        print_table(title, table.columns, table.rows, notes=table.notes)
         if plan.paired_tests and len(comparison.tests):
             tests = comparison.tests
             print_table(f"Paired tests of {plan.paired_tests}", tests.columns, tests.rows())
@@ -162,49 +167,3 @@ def _print(plan: Study, found: Sequence[Comparison]) -> None:
 
 def _listed(names: str | None) -> list[str] | None:
     return None if names is None else [name.strip() for name in names.split(",")]
-
-
-def _print_runs(plan: Study, comparison: Comparison) -> None:
-    """One line for each model, and one below it where there are published figures."""
-    from transcf.experiments.report import future_note, stored_note, warnings_of
-
-    protocol = comparison.judging.protocol
-    beside = protocol is not None and protocol_named(protocol).sampled
-    full_ranking = [f"{plan.metrics[0]} in full ranking"] if beside else []
-    columns = [
-        "model", "users", "tried", "minutes", "runs", "validation", *plan.metrics,
-        *full_ranking, "seconds", "chosen",
-    ]  # fmt: skip
-    published = plan.published(comparison.dataset, protocol)
-    lines: list[list[Any]] = []
-    for done in comparison.runs:
-        summary = comparison.summaries[done.name]
-        users, runs = done.evaluations[0].users, len(done.evaluations)
-        about = [done.name, users, done.tried, round(done.minutes, 1), runs, done.validation]
-        figures = [_figure(summary[metric], runs) for metric in plan.metrics]
-        full = []
-        if done.full_ranking is not None:
-            full = [f"{done.full_ranking.metrics[plan.metrics[0]].mean:.4f}"]
-        chosen = ", ".join(f"{name}={value}" for name, value in done.chosen.items())
-        lines.append([*about, *figures, *full, round(done.seconds, 2), chosen])
-        if known := published.get(done.name):
-            printed = [f"{known[name]:.4f}" if name in known else None for name in plan.metrics]
-            blank = [None] * (len(full) + 1)
-            lines.append(["  as published", *[None] * 5, *printed, *blank, ""])
-    notes = [
-        f"Held out: {comparison.split}.",
-        f"Figures of the {plan.part} part, mean over users and seeds; tried, minutes: settings "
-        "that were tried, and for how long; validation: the metric that chose epochs and settings.",
-        legend(plan.metrics, SPREAD),
-        future_note(comparison),
-        stored_note(comparison),
-        plan.difference(comparison.dataset),
-    ]
-    title = f"{plan.title}: {comparison.dataset} ({protocol})"
-    notes += warnings_of(comparison)
-    print_table(title, columns, lines, notes=filter(None, notes))
-
-
-def _figure(metric: dict[str, float], runs: int) -> str:
-    spread = f" ± {metric['sd']:.4f}" if runs > 1 else ""  # one seed has none
-    return f"{metric['mean']:.4f}{spread} (± {metric['se']:.4f})"

@@ -189,7 +189,7 @@ def _write(found: Tuning, out: Path | None, plots: Path | None) -> None:
 def _check_plots(folder: Path) -> None:
     """Refuse before the work what cannot be drawn after it."""
     from transcf.errors import ParameterError
-    from transcf.pages.drawing import canvas
+    from transcf.pages.figures import canvas
 
     if folder.exists() and not folder.is_dir():
         raise ParameterError(f"--plots {folder} is not a folder: name another one.")

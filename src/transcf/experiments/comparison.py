@@ -24,12 +24,12 @@ from transcf.experiments.contenders import Contender, ModelSpec
 from transcf.experiments.course import Course, OnProgress
 from transcf.experiments.helpers import Helpers, helped_with
 from transcf.experiments.judging import Judging
-from transcf.experiments.report import table_of
 from transcf.experiments.runs import TIMED_BASELINE, Run
 from transcf.experiments.store import Store
 from transcf.experiments.work import Job, work_off
 from transcf.models.recommender import Recommender
 from transcf.models.registry import distinct
+from transcf.pages import Table
 
 #: What `compare` compares: one model, several, or several by names of the caller's own.
 Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]
@@ -131,13 +131,18 @@ class Comparison:
             rows.append(row | {"bytes": done.first.n_bytes})
         return pl.DataFrame(rows, infer_schema_length=None)
 
+    def _table(self) -> Table:
+        from transcf.experiments.report import table_of
+
+        return table_of(self)
+
     def _repr_html_(self) -> str:
         """Show the table in notebooks."""
-        return table_of(self)._repr_html_()
+        return self._table()._repr_html_()
 
     def __str__(self) -> str:
         """One line per model, with the notes that belong to the figures."""
-        return table_of(self).to_text()
+        return self._table().to_text()
 
     __repr__ = __str__
 

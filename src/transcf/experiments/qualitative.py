@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,8 +29,6 @@ from transcf.errors import ParameterError, shown
 from transcf.evaluation import Validation
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create, preset_of
-from transcf.pages.page import svg_file
-from transcf.pages.words import anchor
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Epoch
 
@@ -107,8 +106,9 @@ class Reproduction:
         texts = {f"analysis-{self.dataset}.json": to_json(self.to_dict()) + "\n"}
         for found in self.analyses:
             for drawing in found.figures:
-                name = anchor(f"{self.dataset} {found.name} {drawing.title}")
-                texts[f"{name}.svg"] = svg_file(drawing)
+                words = f"{self.dataset} {found.name} {drawing.title}".lower()
+                name = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
+                texts[f"{name}.svg"] = drawing.to_file()
         for name, text in texts.items():
             with whole_file(folder / name) as path:
                 path.write_text(text, encoding="utf-8")

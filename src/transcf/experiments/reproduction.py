@@ -15,7 +15,8 @@ from typing import Any, Self
 from transcf.errors import ParameterError, is_word, shown
 from transcf.evaluation.significance import LEVEL
 from transcf.experiments.comparison import Comparison
-from transcf.experiments.report import stored_note, warnings_of
+from transcf.experiments.report import stored_note
+from transcf.experiments.results import Outcome, facts_of
 from transcf.experiments.runs import Run
 from transcf.experiments.study import Study, load_study
 from transcf.legend import ERROR, legend
@@ -142,8 +143,8 @@ def _notes(study: Study, comparison: Comparison, is_printed: bool) -> list[str]:
             "Printed: the paper's figure, the best epoch on test by its authors; !: further from "
             f"ours than {_FAR} standard errors over users."
         )
-    said.append(study.difference(comparison.dataset))
-    return list(filter(None, [*said, stored_note(comparison), *warnings_of(comparison)]))
+    outcome = Outcome.of(facts_of(comparison, study))
+    return list(filter(None, [*said, stored_note(outcome), *outcome.warnings]))
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
-"""Results of studies and comparisons as they are kept: read and written as JSON, reported from.
+"""Results of studies and comparisons in their JSON form.
 
-What `--json` prints is what a file holds; reports and the tables of the documentation are made of
-it, whether it was run just now or long ago.
+`--json` prints this form and `--results` writes it. Reports and the tables of the documentation are
+made from it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,131 +22,118 @@ if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
     from transcf.experiments.study import Study
 
-#: Raised when what a file holds means something else than before.
+#: Version of the file format.
 FORMAT = 1
-#: What stands in the place of a study's name.
-COMPARISON = "comparison"
-#: Classes of the models that make up the floor.
+#: Classes of models that are not personalized.
 TRIVIAL = ("Popularity", "RecentPopularity", "InversePopularity", "Random")
+
+_FIELDS = {"model": "name", "class": "kind", "spent_seconds": "spent", "bytes": "size"}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of a table.
+    """The results of one model on one dataset.
 
     Attributes:
-        name: Stands for it in the table.
+        name: Name in the table.
         kind: Class of the model.
-        parameters: All of its settings.
-        metrics: `mean`, `sd` over seeds and `se` over users of every figure.
-        full_ranking: The same in full ranking, where candidates are sampled; else nothing.
-        published: What others printed of it, by metric.
-        runs: Seeds.
-        users: Who was judged.
-        validation: What chose its settings; None if it was not kept.
-        chosen: The settings that were chosen, of `tried` ones.
-        tried: Settings that were tried and could be trained.
-        seconds: Of one fit.
-        spent: Seconds of all there was to do for it; None if they were not kept.
-        curve: `epoch` and `metric` of the epochs that chose; empty if there are none, or if they
-            were not kept.
-        trials: `parameters` and `validation` of each setting that was tried, if that was kept.
+        parameters: All parameters; `chosen` are those selected on validation data.
+        metrics: `mean`, `sd` over seeds and `se` over users of every metric; `full_ranking` has
+            them in full ranking, where the protocol samples candidates.
+        runs: Number of seeds.
+        users: Number of users evaluated.
+        validation: The validation metric; None if it was not kept.
+        tried: Number of settings tried; `trials` has `parameters` and `validation` of each.
+        seconds: Time of one fit; `spent` is that of all trials, fits and evaluations.
+        published: Published values, by metric.
+        curve: `epoch` and `metric` of the validated epochs.
+        catalogue: Metrics of all lists together, such as "coverage@10".
+        size: Bytes of the model.
+        cells: Number of fits; `stored` of them come from the store of runs.
     """
 
     name: str
     kind: str
     parameters: Mapping[str, Any]
     metrics: Mapping[str, Mapping[str, float]]
-    full_ranking: Mapping[str, Mapping[str, float]]
-    published: Mapping[str, float]
     runs: int
     users: int
     validation: float | None
     chosen: Mapping[str, Any]
     tried: int
     seconds: float
-    spent: float | None
-    curve: Sequence[Mapping[str, Any]]
-    trials: Sequence[Mapping[str, Any]]
+    spent: float | None = None
+    full_ranking: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    published: Mapping[str, float] = field(default_factory=dict)
+    curve: Sequence[Mapping[str, Any]] = ()
+    trials: Sequence[Mapping[str, Any]] = ()
+    catalogue: Mapping[str, float] = field(default_factory=dict)
+    size: int | None = None
+    cells: int = 0
+    stored: int = 0
 
     @classmethod
     def of(cls, content: Mapping[str, Any], published: Mapping[str, float]) -> Self:
-        """Read what `Run.to_dict` gave."""
-        return cls(
-            name=content["model"],
-            kind=content["class"],
-            parameters=content["parameters"],
-            metrics=content["metrics"],
-            full_ranking=content.get("full_ranking", {}),
-            published=published,
-            runs=content["runs"],
-            users=content["users"],
-            validation=content["validation"],
-            chosen=content["chosen"],
-            tried=content["tried"],
-            seconds=content["seconds"],
-            spent=content.get("spent_seconds"),
-            curve=[step for step in content.get("curve", ()) if step["metric"] is not None],
-            trials=content.get("trials", ()),
-        )
+        """Read the JSON form of a run."""
+        values = {_FIELDS.get(key, key): value for key, value in content.items()}
+        values["published"] = published
+        values["curve"] = [one for one in values.get("curve", ()) if one["metric"] is not None]
+        return cls(**{one.name: values[one.name] for one in fields(cls) if one.name in values})
 
     @property
     def is_trivial(self) -> bool:
-        """Whether it knows nobody's taste: what a figure is worth shows only next to such."""
+        """Whether the model is not personalized."""
         return self.kind in TRIVIAL
 
     def mean(self, metric: str) -> float | None:
-        """The mean of a metric; None where there is none."""
-        return self.metrics[metric]["mean"] if metric in self.metrics else None
+        """Return the mean of a metric; None if it was not computed."""
+        return self.metrics.get(metric, {}).get("mean")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One table: models on one dataset by one protocol.
+    """The results of several models on one dataset under one protocol.
 
     Attributes:
         dataset: Name of the data.
-        protocol: By which models were judged.
+        protocol: Evaluation protocol.
         part: "test" or "validation".
-        split: What was held out, in words.
-        metric: What the paired tests look at.
+        ties: How equal scores are ranked.
+        split: Description of the held-out data.
+        metric: Metric of the paired tests.
         entries: The models.
-        tests: Paired tests, a line for each pair.
-        failures: Why a model is not among them, by name.
-        notes: What belongs to the figures.
-        published: What others printed, by model and metric.
-        remarks: What else is to be said of the table, such as how its data differs.
+        tests: Paired tests, one per pair of models.
+        warnings: Why models are missing, warnings, and known differences to published results.
     """
 
     dataset: str
     protocol: str
     part: str
+    ties: str
     split: str
     metric: str
     entries: Sequence[Entry]
-    tests: Sequence[Mapping[str, Any]] = ()
-    failures: Mapping[str, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    remarks: Sequence[str] = ()
+    tests: Sequence[Mapping[str, Any]]
+    warnings: Sequence[str]
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """Read what `Comparison.to_dict` gave, with `published` beside it if there is any."""
+        """Read the JSON form of a comparison, with published values if there are any."""
         models, published = content["models"], content.get("published", {})
         first = models[0] if models else {}
+        warnings = [f"{name} is missing: {why}" for name, why in content["failures"].items()]
+        warnings += [note for model in models for note in model["notes"]]
+        warnings += [content[name] for name in ("difference", "shape") if content.get(name)]
         return cls(
             dataset=content["dataset"],
             protocol=content.get("protocol") or first.get("protocol", ""),
             part=first.get("part", "test"),
+            ties=first.get("ties", ""),
             split=content["split"],
             metric=content["metric"],
             entries=[Entry.of(model, published.get(model["model"], {})) for model in models],
             tests=content["tests"],
-            failures=content["failures"],
-            notes=list(dict.fromkeys(note for model in models for note in model["notes"])),
-            published=published,
-            remarks=[content[name] for name in ("difference", "shape") if content.get(name)],
+            warnings=list(dict.fromkeys(warnings)),
         )
 
     @property
@@ -155,42 +142,43 @@ class Outcome:
         return f"{self.dataset} ({self.protocol})" if self.protocol else self.dataset
 
     def entry(self, name: str) -> Entry | None:
-        """The model of that name, if it is there."""
+        """Return the model of a name; None if there is none."""
         return next((entry for entry in self.entries if entry.name == name), None)
 
     def best(self, metric: str) -> Entry | None:
-        """The model with the largest mean; None where no model has the metric."""
+        """Return the model with the largest mean; None if no model has the metric."""
         able = [entry for entry in self.entries if metric in entry.metrics]
-        return max(
-            able, key=lambda entry: (entry.metrics[metric]["mean"], entry.name), default=None
-        )
+        return max(able, key=lambda one: (one.metrics[metric]["mean"], one.name), default=None)
 
-    def against_best(self) -> dict[str, float]:
-        """Each other model against the best by the tested metric: p, corrected for all pairs."""
-        best = self.best(self.metric)
-        found = {}
+    def tests_of_best(self) -> dict[str, dict[str, float]]:
+        """Return the paired test of the best model against each other model, by its name.
+
+        `difference`, `low` and `high` are the best model minus the other one.
+        """
+        best, found = self.best(self.metric), {}
         for test in self.tests:
             pair = (test["model_a"], test["model_b"])
             if best is not None and best.name in pair:
-                found[pair[pair[0] == best.name]] = test["p_holm"]
+                sign = 1 if pair[0] == best.name else -1
+                low, high = sorted((sign * test["ci_low"], sign * test["ci_high"]))
+                values = {"difference": sign * test["difference"], "low": low, "high": high}
+                found[pair[sign == 1]] = values | {"p": test["p_holm"]}
         return found
 
 
 @dataclass(frozen=True)
 class Results:
-    """What came of a study or a comparison.
+    """The results of a study or a comparison.
 
     Attributes:
-        name: Of the study, or "comparison".
-        title: In words.
-        command: What runs it again.
-        metrics: What its tables show.
-        outcomes: The tables.
-        version: Of the library that ran it.
-        content: All of it as JSON has it.
+        title: Title of the report.
+        command: The command that runs it again.
+        metrics: Metrics of the tables.
+        outcomes: One per dataset and protocol.
+        version: Version of the library.
+        content: The JSON form.
     """
 
-    name: str
     title: str
     command: str
     metrics: Sequence[str]
@@ -198,103 +186,60 @@ class Results:
     version: str
     content: Mapping[str, Any]
 
-    @property
-    def is_study(self) -> bool:
-        """Whether it is a study, which may stand beside published figures."""
-        return self.name != COMPARISON
-
     @classmethod
-    def of_study(
+    def of(
         cls,
         name: str,
-        plan: Study,
+        title: str,
+        metrics: Sequence[str],
         tables: Sequence[Mapping[str, Any]],
         command: str = "",
         **more: Any,
     ) -> Self:
-        """Put the tables of a study together.
+        """Collect tables, which `facts_of` returns, under the name of a study or "comparison".
 
-        Args:
-            name: Of the study.
-            plan: What was asked for.
-            tables: What came of it, from `facts_of`.
-            command: What runs it again.
-            more: What else is kept of it.
+        `more` are further values of the JSON form.
         """
-        about = _about(name, plan.title, command, plan.metrics)
-        return cls.from_dict({**about, **more, "datasets": list(tables)})
-
-    @classmethod
-    def of_comparison(cls, found: Comparison, metrics: Sequence[str], command: str = "") -> Self:
-        """Take a comparison as the only table.
-
-        Args:
-            found: What came of it.
-            metrics: What its table shows.
-            command: What runs it again.
-        """
-        table = found.to_dict() | {"protocol": found.judging.protocol}
-        about = _about(COMPARISON, f"Models on {found.dataset}", command, metrics)
-        return cls.from_dict(about | {"datasets": [table]})
+        about = {"format": FORMAT, "study": name, "title": title, "command": command}
+        about |= {"version": __version__, "metrics": list(metrics), **more}
+        return cls.from_dict({**about, "datasets": list(tables)})
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Read the JSON form."""
-        return cls(
-            name=content["study"],
-            title=content["title"],
-            command=content["command"],
-            metrics=content["metrics"],
-            outcomes=[Outcome.of(table) for table in content["datasets"]],
-            version=content["version"],
-            content=content,
-        )
+        kept = {name: content[name] for name in ("title", "command", "metrics", "version")}
+        outcomes = [Outcome.of(table) for table in content["datasets"]]
+        return cls(**kept, outcomes=outcomes, content=content)
 
     @classmethod
     def read(cls, path: Path | str) -> Self:
         """Read a file that `write` wrote.
 
         Raises:
-            DataError: It holds something else.
+            DataError: The file has another content or another format version.
         """
         try:
             content = json.loads(path_of(path).read_text(encoding="utf-8"))
             if content["format"] != FORMAT:
-                raise DataError(
-                    f"{path} has results in the form {content['format']}, and {FORMAT} is read "
-                    "here: run its command again."
-                )
+                raise ValueError(f"format {content['format']} instead of {FORMAT}")
             return cls.from_dict(content)
         except (KeyError, TypeError, ValueError) as problem:
-            if isinstance(problem, DataError):
-                raise
             raise DataError(
-                f"{path} does not hold the results of a study: write it anew by "
-                "`transcf study NAME --results FILE`."
+                f"{path} holds no results of a study ({type(problem).__name__}: {problem}): write "
+                "the file again with `transcf study NAME --results FILE`."
             ) from problem
 
     def write(self, path: Path | str) -> None:
-        """Write it as JSON; what is the same gives the same bytes, apart from seconds."""
+        """Write the JSON form."""
         with whole_file(path_of(path)) as unfinished:
             unfinished.write_text(to_json(self.content) + "\n", encoding="utf-8")
 
 
-def facts_of(plan: Study, comparison: Comparison) -> dict[str, Any]:
-    """JSON form of a table of a study: with its protocol, and what others published beside it."""
+def facts_of(comparison: Comparison, plan: Study | None = None) -> dict[str, Any]:
+    """Return the JSON form of a comparison with its protocol, and published values of a study."""
     protocol = comparison.judging.protocol
-    return comparison.to_dict() | {
-        "protocol": protocol,
-        "published": plan.published(comparison.dataset, protocol),
-        "difference": plan.difference(comparison.dataset),
-    }
-
-
-def _about(name: str, title: str, command: str, metrics: Sequence[str]) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "study": name,
-        "title": title,
-        "command": command,
-        "version": __version__,
-        "metrics": list(metrics),
-    }
+    facts = comparison.to_dict() | {"protocol": protocol}
+    if plan is None:
+        return facts
+    published = plan.published(comparison.dataset, protocol)
+    return facts | {"published": published, "difference": plan.difference(comparison.dataset)}

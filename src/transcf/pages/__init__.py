@@ -1,6 +1,6 @@
-"""Pages that people read: text, tables and figures, as one HTML file or as Markdown."""
+"""Building blocks of reports: tables, charts, and pages in HTML or Markdown."""
 
-from transcf.pages.drawing import Drawing
+from transcf.pages.figures import Drawing
 from transcf.pages.page import Page, Section
 from transcf.pages.tables import Cell, Table
 

@@ -1,27 +1,127 @@
-"""The figures that reports share; each returns a `Drawing`."""
+"""Charts as SVG, drawn by matplotlib.
+
+Text and lines take the text colour of the page around them, so that charts are readable in light
+and in dark. Text stays text, and the same data gives the same bytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from transcf.errors import ParameterError
-from transcf.pages.drawing import HEAT, Drawing, canvas, color, finish, series_color
+from transcf.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Numbers, or None where there is none.
+#: Numbers; None where there is none.
 Values: TypeAlias = Sequence[float | None]
-#: Places along and up.
+#: x and y coordinates.
 Points: TypeAlias = tuple[Sequence[float], Sequence[float]]
 
+#: Placeholders that become the text colour and the background of the page.
+INK, SURFACE = "#010203", "#010204"
+#: Colours of series: distinguishable by colour-blind readers, visible on white and on black.
+SERIES = ("#2f8fd0", "#dd6b20", "#14a37f", "#c267a0", "#bf9210", "#7d8fa9")
+#: Colours of bars by their meaning.
+BEST, TIED, OTHER, BASELINE = "#14936f", "#6cc5a6", "#7496b3", "#a3abb3"
+
 _MARKERS = "osD^vP"
-_DASHES = ("-", "--", "-.", ":")
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "transcf",
+    "font.size": 9,
+    "text.color": INK,
+    "text.parse_math": False,  # dollar signs in names are no formulas
+    "axes.edgecolor": f"{INK}80",
+    "axes.labelcolor": INK,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": f"{INK}80",
+    "ytick.color": f"{INK}80",
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": f"{INK}28",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
+_FILE_STYLE = """<style>
+svg { color: #1d2730; --surface: #fff }
+text { font-family: sans-serif !important }
+@media (prefers-color-scheme: dark) { svg { color: #e4e9ed; --surface: #12171c } }
+</style>"""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart.
+
+    Attributes:
+        title: Caption.
+        alt: Text for readers who cannot see it.
+        svg: The picture, an `<svg>` element.
+    """
+
+    title: str
+    alt: str
+    svg: str
+
+    def to_html(self, key: str) -> str:
+        """Return the SVG element for a page; `key` makes its ids unique there."""
+        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{key}-", self.svg)
+        return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(self.alt)}" ', 1)
+
+    def to_file(self) -> str:
+        """Return the text of an SVG file, which is light or dark as the system is."""
+        return re.sub(r"(<svg [^>]*>)", lambda tag: tag[0] + _FILE_STYLE, self.svg, count=1) + "\n"
+
+
+def series_color(place: int) -> str:
+    """Return the colour of a series by its place; colours repeat after the last."""
+    return SERIES[place % len(SERIES)]
+
+
+@contextmanager
+def canvas(height: float, width: float = 4.8) -> Iterator[tuple[Figure, Axes]]:
+    """Yield a figure with axes; draw inside the block and call `finish` there.
+
+    Sizes are in inches; the default width keeps text readable on a phone.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("Drawing figures", "plots") from error
+    style: Any = _STYLE
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots()
+
+
+def finish(figure: Figure, title: str, alt: str) -> Drawing:
+    """Write the figure as SVG, with the colours of the page for the placeholders."""
+    text = io.StringIO()
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.draw_without_rendering()  # a second layout makes room for the tick labels of the first
+    figure.savefig(text, format="svg", transparent=True, metadata=metadata)
+    svg = text.getvalue()
+    svg = re.sub(r"\s*<!--.*?-->", "", svg[svg.index("<svg ") :].strip(), flags=re.DOTALL)
+    svg = svg.replace(INK, "currentColor").replace(SURFACE, "var(--surface, #fff)")
+    return Drawing(title, alt, svg)
 
 
 def bars(
@@ -32,62 +132,58 @@ def bars(
     axis: str,
     errors: Mapping[str, Values] | None = None,
     points: Mapping[str, Values] | None = None,
-    roles: Sequence[str] | None = None,
-    legend: Mapping[str, str] | None = None,
+    groups: Sequence[str] | None = None,
+    colors: Mapping[str, str] | None = None,
     digits: int = 4,
-    alt: str = "",
 ) -> Drawing:
-    """Draw horizontal bars, for each name one of every series, the first name on top.
+    """Draw horizontal bars: for each name one of every series, the first name on top.
 
-    Args:
-        names: What the bars are about.
-        series: Lengths of bars, for every series as many as there are names.
-        title: Caption.
-        axis: What the lengths are.
-        errors: Half lengths of error bars, by series.
-        points: Figures to mark by a diamond on the bars of a series, such as published ones.
-        roles: With a single series, the colour of each bar by its role, such as "best".
-        legend: What roles mean, by role.
-        digits: Behind the point, in the labels at the ends of bars; they are left out where
-            there are more than two series.
-        alt: What the figure shows; made of the figures unless given.
+    `errors` are half lengths of error bars and `points` published values, drawn as diamonds, both
+    by series. With a single series, `groups` has the group of each bar and `colors` the colour of
+    each group, in the order of the legend. Charts of one or two series have labels with `digits`
+    decimals at the ends of bars.
 
     Example:
         >>> drawing = bars(["ease", "bpr"], {"N@10": [0.12, 0.1]}, title="T", axis="N@10")
         >>> drawing.alt
         'T: bars of N@10. ease 0.1200; bpr 0.1000.'
     """
-    _check(names, {**series, **(errors or {}), **(points or {})})
-    count = len(series)
-    thick = 0.8 / count
-    with canvas(0.95 + len(names) * max(0.26, 0.17 * count)) as (figure, axes):
-        for place, (label, lengths) in enumerate(series.items()):
-            spread = (errors or {}).get(label)
-            where = [row + (place - (count - 1) / 2) * thick for row in range(len(names))]
-            colors = list(map(color, roles)) if roles and count == 1 else series_color(place)
-            axes.barh(
-                where,
-                [_number(length) for length in lengths],
-                height=thick * 0.92,
-                color=colors,
-                label=label,
-                xerr=None if spread is None else [_number(one, 0.0) for one in spread],
-                error_kw={"ecolor": color("ink"), "elinewidth": 0.8, "capsize": 1.5},
+    errors, points, colors = errors or {}, points or {}, colors or {}
+    for label, values in [*series.items(), *errors.items(), *points.items()]:
+        if len(values) != len(names):
+            raise ParameterError(
+                f"A figure of {len(names)} names has {len(values)} values of {label}: give as many."
             )
-            marked = (points or {}).get(label)
-            if count <= 2:
-                _label_ends(axes, where, lengths, [spread, marked], digits)
-            _diamonds(axes, where, marked, first=place == 0)
+    count = len(series)
+    with canvas(0.95 + len(names) * max(0.26, 0.17 * count)) as (figure, axes):
+        for group in [group for group in colors if group in (groups or ())]:
+            axes.plot([], [], "s", color=colors[group], label=group)
+        for place, (label, values) in enumerate(series.items()):
+            y = np.arange(len(names)) + (place - (count - 1) / 2) * 0.8 / count
+            lengths, published = _floats(values), _floats(points.get(label, []))
+            half = np.nan_to_num(_floats(errors.get(label, [0.0] * len(names))))
+            color = [colors[group] for group in groups] if groups else series_color(place)
+            axes.barh(y, lengths, 0.74 / count, color=color, label=label if count > 1 else None)
+            if label in errors:
+                axes.errorbar(lengths, y, xerr=half, fmt="none", ecolor=INK, lw=0.8, capsize=1.5)
+            ends = np.fmax(lengths + half, 0.0)
+            if label in points:
+                name = None if place else "published"
+                axes.plot(published, y, "D", ms=4.5, mfc=SURFACE, mec=INK, label=name)
+                ends = np.fmax(ends, published)
+            for row in np.flatnonzero(~np.isnan(lengths)) if count <= 2 else ():
+                text, end = f"{lengths[row]:.{digits}f}", (ends[row], y[row])
+                axes.annotate(text, end, (5, 0), textcoords="offset points", va="center", size=7.5)
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.tick_params(axis="y", length=0)
         axes.margins(x=0.14, y=0.01)
-        axes.axvline(0, color=color("faint"), linewidth=0.8)
+        axes.axvline(0, color=f"{INK}80", linewidth=0.8)
         axes.grid(axis="x")
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(axis)
-        _legend_of_bars(figure, axes, legend if roles else None, count > 1 or bool(points))
-        return finish(figure, title, alt or _said(title, f"bars of {axis}", names, series))
+        _legend(figure, axes)
+        return finish(figure, title, _describe(f"{title}: bars of {axis}", names, series, digits))
 
 
 def heat_map(
@@ -99,45 +195,35 @@ def heat_map(
     row_axis: str,
     column_axis: str,
     digits: int = 4,
-    alt: str = "",
 ) -> Drawing:
-    """Draw a grid of figures, the larger the stronger; each is written in its cell.
-
-    Args:
-        rows: Names of rows.
-        columns: Names of columns.
-        values: For every row as many figures as there are columns; None where there is none.
-        title: Caption.
-        row_axis: What the rows are.
-        column_axis: What the columns are.
-        digits: Behind the point.
-        alt: What the figure shows; made of the figures unless given.
-    """
+    """Draw a grid of numbers, one per row and column, with a colour scale; None leaves a gap."""
     if len(values) != len(rows) or any(len(row) != len(columns) for row in values):
         raise ParameterError(
             f"A heat map of {len(rows)} rows and {len(columns)} columns needs as many figures."
         )
-    there = [value for row in values for value in row if value is not None]
-    low, high = (min(there), max(there)) if there else (0.0, 0.0)
+    grid = np.ma.masked_invalid(np.array(values, dtype=np.float64))
     with canvas(0.8 + 0.36 * len(rows)) as (figure, axes):
-        for y, row in enumerate(values):
-            for x, value in enumerate(row):
-                _heat_cell(axes, x, y, value, low, high, digits)
-        axes.set_xlim(-0.5, len(columns) - 0.5)
-        axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_xticks(range(len(columns)), columns)
-        axes.set_yticks(range(len(rows)), rows)
+        colors = axes.pcolormesh(grid, cmap="viridis").to_rgba(grid)
+        for (y, x), value in np.ndenumerate(grid.filled(np.nan)):
+            is_light = colors[y, x, :3].sum() > 1.5
+            axes.text(
+                x + 0.5, y + 0.5, "-" if np.isnan(value) else f"{value:.{digits}f}",
+                ha="center", va="center", fontsize=8,
+                weight="bold" if value == grid.max() else "normal",
+                color=INK if np.isnan(value) else "#101418" if is_light else "#ffffff",
+            )  # fmt: skip
+        axes.set_xticks(np.arange(len(columns)) + 0.5, columns)
+        axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
+        axes.invert_yaxis()
         axes.tick_params(length=0)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-        axes.set_xlabel(column_axis)
-        axes.set_ylabel(row_axis)
+        axes.spines[:].set_visible(False)
+        axes.set(xlabel=column_axis, ylabel=row_axis)
         by_column = {
             f"{column_axis} {name}": [row[place] for row in values]
             for place, name in enumerate(columns)
         }
         named = [f"{row_axis} {name}" for name in rows]
-        return finish(figure, title, alt or _said(title, "a grid", named, by_column, digits))
+        return finish(figure, title, _describe(f"{title}: a grid", named, by_column, digits))
 
 
 def lines(
@@ -147,81 +233,28 @@ def lines(
     x_axis: str,
     y_axis: str,
     chosen: Mapping[str, tuple[float, float]] | None = None,
-    alt: str = "",
 ) -> Drawing:
-    """Draw a line for each series, such as validation by epoch.
+    """Draw one line per series of x and y, such as a validation metric by epoch.
 
-    Args:
-        series: Places along and up, by name.
-        title: Caption.
-        x_axis: What goes along.
-        y_axis: What goes up.
-        chosen: A place to mark on a line, such as the epoch that was kept.
-        alt: What the figure shows; made of the ends unless given.
+    `chosen` has points to mark with a ring, such as the selected epoch, by series.
     """
     with canvas(2.5 + 0.13 * len(series)) as (figure, axes):
         from matplotlib.ticker import MaxNLocator
 
-        for place, (name, (along, up)) in enumerate(series.items()):
-            axes.plot(
-                along,
-                up,
-                color=series_color(place),
-                linestyle=_DASHES[place // 6 % len(_DASHES)],
-                marker=_MARKERS[place % len(_MARKERS)],
-                markersize=3,
-                linewidth=1.3,
-                label=name,
-            )
+        for place, (name, (x, y)) in enumerate(series.items()):
+            color, marker = series_color(place), _MARKERS[place % len(_MARKERS)]
+            axes.plot(x, y, color=color, marker=marker, ms=3, linewidth=1.3, label=name)
             if chosen and name in chosen:
-                x, y = chosen[name]
-                axes.plot(
-                    [x], [y], "o", color=series_color(place), markersize=9, markerfacecolor="none"
-                )
-        if all(float(x).is_integer() for along, _ in series.values() for x in along):
+                axes.plot(*chosen[name], "o", color=color, ms=9, mfc="none")
+        if all(float(x).is_integer() for xs, _ in series.values() for x in xs):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        _finish_axes(axes, x_axis, y_axis)
-        figure.legend(loc="outside lower center", ncols=2)
-        ends = [f"{n} from {up[0]:.4g} to {up[-1]:.4g}" for n, (_, up) in series.items() if len(up)]
-        said = f"{title}: lines of {y_axis} by {x_axis}. {'; '.join(ends)}."
-        return finish(figure, title, alt or said)
-
-
-def histogram(
-    groups: Mapping[str, Sequence[float]],
-    *,
-    title: str,
-    axis: str,
-    bins: int = 30,
-    share: bool = False,
-    alt: str = "",
-) -> Drawing:
-    """Draw how often values come up, one outline for each group, over common bins.
-
-    Args:
-        groups: Values by name.
-        title: Caption.
-        axis: What the values are.
-        bins: How many.
-        share: Whether to show shares of a group instead of counts.
-        alt: What the figure shows; made of medians unless given.
-    """
-    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in groups.items()}
-    filled = [array for array in arrays.values() if len(array)]
-    edges = np.histogram_bin_edges(np.concatenate(filled) if filled else np.zeros(1), bins)
-    with canvas(2.3) as (figure, axes):
-        for place, (name, array) in enumerate(arrays.items()):
-            heights = np.histogram(array, edges)[0] / (max(1, len(array)) if share else 1)
-            axes.stairs(heights, edges, fill=True, color=series_color(place), alpha=0.35)
-            axes.stairs(heights, edges, color=series_color(place), linewidth=1.2, label=name)
-        _finish_axes(axes, axis, "share" if share else "count")
-        if len(groups) > 1:
-            figure.legend(loc="outside lower center", ncols=3)
-        middle = [
-            f"{n}: median {np.median(array):.4g}" for n, array in arrays.items() if len(array)
+        axes.grid()
+        axes.set(xlabel=x_axis, ylabel=y_axis)
+        _legend(figure, axes)
+        ends = [
+            f"{name} from {y[0]:.4g} to {y[-1]:.4g}" for name, (_, y) in series.items() if len(y)
         ]
-        said = f"{title}: how often values of {axis} come up. {'; '.join(middle)}."
-        return finish(figure, title, alt or said)
+        return finish(figure, title, f"{title}: lines of {y_axis} by {x_axis}. {'; '.join(ends)}.")
 
 
 def scatter(
@@ -231,145 +264,41 @@ def scatter(
     x_axis: str,
     y_axis: str,
     alt: str,
-    labels: Sequence[tuple[float, float, str]] = (),
     steps: Mapping[str, Points] | None = None,
-    square: bool = False,
-    size: float = 9.0,
 ) -> Drawing:
-    """Draw points, each group in its own colour and shape.
-
-    Args:
-        groups: Places along and up, by name.
-        title: Caption.
-        x_axis: What goes along.
-        y_axis: What goes up.
-        alt: What the figure shows.
-        labels: Text beside places: along, up, text.
-        steps: Lines that keep their height up to the next place, such as the best so far.
-        square: Whether a unit is as long up as along, as maps need it.
-        size: Of a point.
-    """
-    with canvas(3.6 if square else 2.9) as (figure, axes):
-        for place, (name, (along, up)) in enumerate(groups.items()):
-            axes.scatter(
-                along,
-                up,
-                s=size,
-                color=series_color(place),
-                marker=_MARKERS[place % len(_MARKERS)],
-                linewidths=0,
-                alpha=0.75,
-                label=name,
-            )
-        for name, (along, up) in (steps or {}).items():
-            axes.step(along, up, where="post", color=color("ink"), linewidth=1.2, label=name)
-        for x, y, text in labels:
-            axes.annotate(text, (x, y), xytext=(3, 3), textcoords="offset points", fontsize=7)
-        if square:
-            axes.set_aspect("equal", adjustable="datalim")
-        _finish_axes(axes, x_axis, y_axis)
-        if len(groups) + len(steps or {}) > 1:
-            figure.legend(loc="outside lower center", ncols=3, markerscale=1.6)
+    """Draw groups of x and y as points; `steps` are step lines, such as the best value so far."""
+    with canvas(2.9) as (figure, axes):
+        for place, (name, (x, y)) in enumerate(groups.items()):
+            color, marker = series_color(place), _MARKERS[place % len(_MARKERS)]
+            axes.scatter(x, y, 9.0, color, marker=marker, linewidths=0, alpha=0.75, label=name)
+        for name, (x, y) in (steps or {}).items():
+            axes.step(x, y, where="post", color=INK, linewidth=1.2, label=name)
+        axes.grid()
+        axes.set(xlabel=x_axis, ylabel=y_axis)
+        _legend(figure, axes)
         return finish(figure, title, alt)
 
 
-def _finish_axes(axes: Axes, x_axis: str, y_axis: str) -> None:
-    axes.grid()
-    axes.set_xlabel(x_axis)
-    axes.set_ylabel(y_axis)
-
-
-def _check(names: Sequence[str], series: Mapping[str, Values]) -> None:
-    for label, values in series.items():
-        if len(values) != len(names):
-            raise ParameterError(
-                f"A figure of {len(names)} names has {len(values)} values of {label}: give as many."
-            )
-
-
-def _number(value: float | None, missing: float = float("nan")) -> float:
-    return missing if value is None else value
-
-
-def _label_ends(
-    axes: Axes,
-    where: Sequence[float],
-    lengths: Values,
-    beside: Sequence[Values | None],
-    digits: int,
-) -> None:
-    """Write figures behind the ends of bars, beyond their errors and the points on them."""
-    errors, points = ([None] * len(where) if values is None else values for values in beside)
-    for length, error, point, y in zip(lengths, errors, points, where, strict=True):
-        if length is not None:
-            end = max(0.0, length + _number(error, 0.0), _number(point, 0.0))
-            axes.annotate(
-                f"{length:.{digits}f}",
-                (end, y),
-                xytext=(5, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=7.5,
-            )
-
-
-def _diamonds(axes: Axes, where: Sequence[float], values: Values | None, *, first: bool) -> None:
-    if values is None:
-        return
-    placed = [(value, y) for value, y in zip(values, where, strict=True) if value is not None]
-    axes.plot(
-        [value for value, _ in placed],
-        [y for _, y in placed],
-        linestyle="none",
-        marker="D",
-        markersize=4.5,
-        markerfacecolor=color("surface"),
-        markeredgecolor=color("ink"),
-        label="published" if first else "_nolegend_",
-    )
-
-
-def _legend_of_bars(
-    figure: Figure, axes: Axes, roles: Mapping[str, str] | None, has_more: bool
-) -> None:
-    """Say below the figure what colours mean, and points if there are any."""
-    from matplotlib.patches import Patch
-
-    handles: list[Artist] = list(axes.get_legend_handles_labels()[0]) if has_more else []
-    if roles:
-        named = [Patch(color=color(role), label=meaning) for role, meaning in roles.items()]
-        handles = [*named, *(line for line in axes.lines if line.get_label() == "published")]
+def _legend(figure: Figure, axes: Axes) -> None:
+    """Put a legend below the axes if anything is labelled."""
+    handles, labels = axes.get_legend_handles_labels()
     if handles:
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)))
+        ncols = min(len(handles), max(1, 60 // max(map(len, labels))), 3)
+        figure.legend(handles=handles, loc="outside lower center", ncols=ncols)
 
 
-def _heat_cell(
-    axes: Axes, x: int, y: int, value: float | None, low: float, high: float, digits: int
-) -> None:
-    from matplotlib.patches import Rectangle
-
-    if value is None:
-        axes.text(x, y, "-", ha="center", va="center", color=color("faint"))
-        return
-    level = 0 if high == low else min(HEAT - 1, int((value - low) / (high - low) * HEAT))
-    axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, color=color(f"heat-{level}")))
-    ink = color("heat-ink-high" if level > HEAT // 2 else "heat-ink-low")
-    weight = "bold" if value == high else "normal"
-    text = f"{value:.{digits}f}"
-    axes.text(x, y, text, ha="center", va="center", color=ink, fontweight=weight, fontsize=8)
+def _floats(values: Values) -> npt.NDArray[np.float64]:
+    return np.array(values, dtype=np.float64)
 
 
-def _said(
-    title: str, what: str, names: Sequence[str], series: Mapping[str, Values], digits: int = 4
-) -> str:
-    """Tell the figures of a picture in words."""
-    told = []
+def _describe(head: str, names: Sequence[str], series: Mapping[str, Values], digits: int) -> str:
+    """List the numbers of a chart."""
+    entries = []
     for place, name in enumerate(names):
-        found = {label: values[place] for label, values in series.items()}
         shown = [
-            (f"{label}: " if len(series) > 1 else "") + f"{value:.{digits}f}"
-            for label, value in found.items()
-            if value is not None
+            (f"{label}: " if len(series) > 1 else "") + f"{values[place]:.{digits}f}"
+            for label, values in series.items()
+            if values[place] is not None
         ]
-        told.append(f"{name} {', '.join(shown) or 'missing'}")
-    return f"{title}: {what}. {'; '.join(told)}."
+        entries.append(f"{name} {', '.join(shown) or 'missing'}")
+    return f"{head}. {'; '.join(entries)}."

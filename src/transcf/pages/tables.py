@@ -1,56 +1,65 @@
-"""Tables of text with marks: for terminals, for Markdown and for HTML."""
+"""Tables of text with marked cells, for terminals, Markdown and HTML.
+
+Polars prints frames, but has neither marks of single cells, nor notes, nor escaped Markdown.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Literal, Self, TypeAlias
 
 import polars as pl
 
-from transcf.pages.words import in_html, in_markdown, paragraph
+#: The best of its column, not significantly different from the best, or less important.
+Mark: TypeAlias = Literal["", "best", "tied", "muted"]
 
-#: What is special about a cell: the best of its column, not told apart from the best, less
-#: important than the others (such as what others printed).
-Mark: TypeAlias = Literal["", "best", "alike", "quiet"]
-
-#: What stands for a mark where there is neither bold nor colour.
-SIGNS: dict[str, str] = {"best": "*", "alike": "="}
-#: In Markdown, around the text.
-_AROUND: dict[str, str] = {"best": "**", "alike": "*"}
-#: In HTML, an element each, so that it is not colour alone that tells.
-_ELEMENTS: dict[str, str] = {"best": "strong", "alike": "em"}
+_TEXT_SIGNS = {"best": " *", "tied": " ="}
+_MARKDOWN_SIGNS = {"best": "**", "tied": "*"}
+_HTML_SIGNS = {"best": "strong", "tied": "em"}
 _NUMBER = re.compile(r"^[-\u2212+]?[.\d]")
-_EMPTY = ("", "-")
+#: Characters with a meaning in Markdown, anywhere in a line.
+_SPECIAL = re.compile(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
+#: Markup at the beginning of a paragraph: headings, list items, rules.
+_FIRST = re.compile(r"^(?:#{1,6}|[-+]|\d+[.)])(?=\s|$)|^-{3}")
+
+
+def escape_markdown(text: object, *, paragraph: bool = False) -> str:
+    r"""Escape text for a line of Markdown, or for a whole paragraph.
+
+    Example:
+        >>> print(escape_markdown("a|b *c* reg_distance"))
+        a\|b \*c\* reg_distance
+        >>> print(escape_markdown("1. no list", paragraph=True))
+        1\. no list
+    """
+    line = _SPECIAL.sub(lambda found: "\\" + found[0], " ".join(str(text).split()))
+    if not paragraph:
+        return line
+    return _FIRST.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", line)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Text in a table, and what is special about it.
+    """Text of a table with a mark. `str` writes it for a terminal.
 
     Example:
-        >>> Cell("0.1234", "best").in_text(), Cell("0.12").in_text()
+        >>> str(Cell("0.1234", "best")), str(Cell("0.12"))
         ('0.1234 *', '0.12')
     """
 
     text: str
     mark: Mark = ""
 
-    def in_text(self) -> str:
-        """Write it for a terminal."""
-        return f"{self.text} {SIGNS[self.mark]}" if self.mark in SIGNS else self.text
+    def __str__(self) -> str:
+        return self.text + _TEXT_SIGNS.get(self.mark, "")
 
-    def in_markdown(self) -> str:
-        """Write it in Markdown: the best bold, what is not told apart from it in italics."""
-        around = _AROUND.get(self.mark, "") if self.text else ""
-        return f"{around}{in_markdown(self.text)}{around}"
-
-    def in_html(self) -> str:
-        """Write it as the content of a cell."""
-        element = _ELEMENTS.get(self.mark)
-        text = in_html(self.text)
-        return f"<{element}>{text}</{element}>" if element and text else text
+    def to_markdown(self) -> str:
+        """Write the best in bold and ties with it in italics."""
+        sign = _MARKDOWN_SIGNS.get(self.mark, "") if self.text else ""
+        return f"{sign}{escape_markdown(self.text)}{sign}"
 
 
 @dataclass(frozen=True)
@@ -60,10 +69,9 @@ class Table:
     Attributes:
         title: One line.
         columns: Names.
-        rows: As many cells each as there are columns, text or `Cell`.
-        notes: Lines that belong below the table.
-        align: A letter for each column, "l" or "r"; unless given, columns of numbers go to the
-            right.
+        rows: One cell per column, text or `Cell`.
+        notes: Lines below the table.
+        align: "l" or "r" for each column; by default columns of numbers are right-aligned.
     """
 
     title: str
@@ -76,29 +84,25 @@ class Table:
     def of(
         cls, frame: pl.DataFrame, title: str, notes: Sequence[str] = (), *, digits: int = 4
     ) -> Self:
-        """Make a table of a polars frame; numbers that are not whole get so many digits.
+        """Format a polars frame; floats get `digits` decimals.
 
         Example:
             >>> Table.of(pl.DataFrame({"a": ["x"], "b": [0.5]}), "T", digits=2).rows
             [['x', '0.50']]
         """
-        rows = [[_text(value, digits) for value in row] for row in frame.iter_rows()]
+        rows = [[_format(value, digits) for value in row] for row in frame.iter_rows()]
         return cls(title, frame.columns, rows, notes)
 
     def cells(self) -> list[list[Cell]]:
-        """The rows, every cell of them a `Cell`."""
+        """Return the rows with every cell as a `Cell`."""
         return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in r] for r in self.rows]
 
     def alignment(self) -> str:
-        """A letter for each column."""
+        """Return "l" or "r" for each column."""
         if self.align:
             return self.align
-        columns = zip(*self.cells(), strict=True) if self.rows else ([] for _ in self.columns)
-        return "".join("r" if _are_numbers(column) else "l" for column in columns)
-
-    def in_text(self) -> list[list[str]]:
-        """The rows as a terminal shows them."""
-        return [[cell.in_text() for cell in row] for row in self.cells()]
+        columns = zip(*self.cells(), strict=True) if self.rows else [()] * len(self.columns)
+        return "".join("r" if _all_numbers(column) else "l" for column in columns)
 
     def to_text(self) -> str:
         """Write it for a terminal, in columns.
@@ -110,19 +114,14 @@ class Table:
             x         1
             A note.
         """
-        lines = [list(self.columns), *self.in_text()]
+        lines = [list(self.columns), *([str(cell) for cell in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        sides = [str.rjust if side == "r" else str.ljust for side in self.alignment()]
-        shown = [
-            "  ".join(
-                side(cell, width) for side, cell, width in zip(sides, row, widths, strict=True)
-            )
-            for row in lines
-        ]
-        return "\n".join([self.title, *shown, *self.notes])
+        pads = [str.rjust if side == "r" else str.ljust for side in self.alignment()]
+        shown = (map(lambda pad, cell, width: pad(cell, width), pads, row, widths) for row in lines)
+        return "\n".join([self.title, *map("  ".join, shown), *self.notes])
 
     def to_markdown(self, *, titled: bool = True) -> str:
-        """Write it in Markdown; without its title and its notes if it is not `titled`.
+        """Write it in Markdown, with title and notes if `titled`.
 
         Example:
             >>> print(Table("Title", ["a", "b"], [["x", Cell("1", "best")]]).to_markdown())
@@ -133,31 +132,35 @@ class Table:
             | x | **1** |
         """
         dividers = "|".join("--:" if side == "r" else "---" for side in self.alignment())
-        lines = [_line(map(in_markdown, self.columns)), f"|{dividers}|"]
-        lines += [_line(cell.in_markdown() for cell in row) for row in self.cells()]
+        rows = [map(escape_markdown, self.columns)]
+        rows += [map(Cell.to_markdown, row) for row in self.cells()]
+        head, *body = (f"| {' | '.join(row)} |" for row in rows)
+        lines = "\n".join([head, f"|{dividers}|", *body])
         if not titled:
-            return "\n".join(lines)
-        notes = [line for note in self.notes for line in ("", paragraph(note))]
-        return "\n".join([f"**{in_markdown(self.title)}**", "", *lines, *notes])
+            return lines
+        notes = [escape_markdown(note, paragraph=True) for note in self.notes]
+        return "\n\n".join([f"**{escape_markdown(self.title)}**", lines, *notes])
 
     def to_html(self, key: str) -> str:
-        """Write it in HTML: in a box in which it can be moved sideways, notes below.
-
-        Args:
-            key: A name for it that no other part of the page has.
-        """
+        """Write it in HTML, in a box that scrolls sideways; `key` is a unique id."""
         sides = self.alignment()
-        head = "".join(
-            f'<th scope="col" class="{side}">{in_html(name)}</th>'
+        heads = [
+            f'<th scope="col" class="{side}">{escape(name)}</th>'
             for side, name in zip(sides, self.columns, strict=True)
-        )
-        body = "\n".join(f"<tr>{_html_row(row, sides)}</tr>" for row in self.cells())
-        notes = "".join(f"<p>{in_html(note)}</p>" for note in self.notes)
+        ]
+        rows = [
+            "".join(
+                _html_cell(*pair, first=not n)
+                for n, pair in enumerate(zip(row, sides, strict=True))
+            )
+            for row in self.cells()
+        ]
+        body = "".join(f"<tr>{row}</tr>\n" for row in rows)
+        notes = "".join(f'\n<p class="notes">{escape(note)}</p>' for note in self.notes)
         return (
             f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{key}">\n<table>'
-            f'<caption id="{key}">{in_html(self.title)}</caption>\n<thead><tr>{head}</tr></thead>'
-            f"\n<tbody>\n{body}\n</tbody></table>\n</div>"
-            + (f'\n<div class="notes">{notes}</div>' if notes else "")
+            f'<caption id="{key}">{escape(self.title)}</caption>\n<thead><tr>{"".join(heads)}</tr>'
+            f"</thead>\n<tbody>\n{body}</tbody></table></div>{notes}"
         )
 
     def _repr_html_(self) -> str:
@@ -165,27 +168,21 @@ class Table:
         return self.to_html(f"table-{id(self):x}")
 
 
-def _html_row(row: Sequence[Cell], sides: str) -> str:
-    """The first cell names the row."""
-    parts = []
-    for place, (cell, side) in enumerate(zip(row, sides, strict=True)):
-        names = f'class="{" ".join(filter(None, [side, cell.mark]))}"'
-        kind = f'th scope="row" {names}' if place == 0 else f"td {names}"
-        parts.append(f"<{kind}>{cell.in_html()}</{kind[:2]}>")
-    return "".join(parts)
+def _html_cell(cell: Cell, side: str, *, first: bool) -> str:
+    """Write a cell; the first one of a row is its header."""
+    tag, scope = ("th", ' scope="row"') if first else ("td", "")
+    mark = _HTML_SIGNS.get(cell.mark, "span")
+    content = f"<{mark}>{escape(cell.text)}</{mark}>"
+    return f'<{tag}{scope} class="{side} {cell.mark}">{content}</{tag}>'
 
 
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+def _all_numbers(cells: Iterable[Cell]) -> bool:
+    """Return whether all cells that are not empty hold numbers, and at least one does."""
+    filled = [cell.text for cell in cells if cell.text not in ("", "-")]
+    return bool(filled) and all(map(_NUMBER.match, filled))
 
 
-def _are_numbers(cells: Iterable[Cell]) -> bool:
-    """Whether cells hold numbers, or nothing, and not nothing alone."""
-    filled = [cell.text for cell in cells if cell.text not in _EMPTY]
-    return bool(filled) and all(_NUMBER.match(text) for text in filled)
-
-
-def _text(value: Any, digits: int) -> str:
+def _format(value: Any, digits: int) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):

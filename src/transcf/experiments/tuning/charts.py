@@ -8,7 +8,6 @@ from transcf.data.atomic import whole_file
 from transcf.experiments.tuning.result import Tuning
 from transcf.pages import Drawing
 from transcf.pages.figures import bars, scatter
-from transcf.pages.page import svg_file
 
 
 def write_charts(found: Tuning, folder: Path) -> list[Path]:
@@ -23,7 +22,7 @@ def write_charts(found: Tuning, folder: Path) -> list[Path]:
     written = []
     for name, drawing in drawn.items():
         with whole_file(folder / f"{name}.svg") as path:
-            path.write_text(svg_file(drawing), encoding="utf-8")
+            path.write_text(drawing.to_file(), encoding="utf-8")
         written.append(folder / f"{name}.svg")
     return written
 
