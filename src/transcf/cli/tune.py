@@ -39,7 +39,6 @@ from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.experiments.tuning import Tuning
-    from transcf.tuning import Trial
 
 
 def tune(
@@ -116,9 +115,9 @@ def tune(
 ) -> None:
     """Search for the best settings of a model on validation data; the test part is not used.
 
-    The first trial has the defaults. With --jobs or --workers, each trial gives the same result, but
-    which settings are tried depends on the order in which trials end. Ctrl-C prints the best so far
-    and exits with 130; unfinished trials are run again by the next search.
+    The first trial has the defaults. With --jobs or --workers, the result of each trial is the
+    same, but which settings are tried depends on the order in which trials end. Ctrl-C prints the
+    best so far and exits with 130; the next search runs unfinished trials again.
     """
     from transcf.data.sources import open_split
     from transcf.experiments.tuning import tune as run
@@ -156,36 +155,30 @@ def tune(
 @contextmanager
 def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
     """Show a bar with the best metric on a terminal, else a line per trial on stderr."""
-    seen: list[int] = []
+    is_first = True
     with show_steps(total, "trials") as steps:
 
         def report(known: Tuning) -> None:
-            done = len(known.trials)
-            if not seen and done:
-                found = f"{done} trials are in {known.storage} ({known.study})."
-                typer.echo(f"transcf: {found}", err=True)
-            elif seen and not sys.stderr.isatty():
-                typer.echo(f"transcf: trial {done} of {total}: {_last(known)}", err=True)
-            seen.append(done)
-            steps.reach(done, _best(known))
+            nonlocal is_first
+            done, best = len(known.trials), _best(known)
+            if is_first and done:
+                typer.echo(
+                    f"transcf: {done} trials are in {known.storage} ({known.study}).", err=True
+                )
+            elif not is_first and not sys.stderr.isatty():
+                typer.echo(f"transcf: {done}/{total} trials, {best}", err=True)
+            is_first = False
+            steps.reach(done, best)
 
         yield report
 
 
-def _last(known: Tuning) -> str:
-    trial = known.trials[-1]
-    figure = "" if trial.figure is None else f", {known.metric} {trial.figure:.4f}"
-    return f"{trial.state}{figure} ({_setting(trial)}); {_best(known) or 'none is complete'}"
-
-
 def _best(known: Tuning) -> str:
     if not known.count("complete"):
-        return ""
-    return f"best {known.metric} {known.best.figure:.4f} ({_setting(known.best)})"
-
-
-def _setting(trial: Trial) -> str:
-    return ", ".join(f"{name}={value}" for name, value in trial.setting.items()) or "the defaults"
+        return "none is complete"
+    best = known.best
+    setting = ", ".join(f"{name}={value}" for name, value in best.setting.items())
+    return f"best {known.metric} {best.figure:.4f} ({setting or 'the defaults'})"
 
 
 def _print(data: str, found: Tuning) -> None:

@@ -1,14 +1,15 @@
 """Optuna's study of a search: its database, the queue of settings and the results.
 
-A trial is RUNNING in the database while it runs. One whose process was killed has no heartbeat any
-more: Optuna fails it after a grace period and queues its setting again.
+A trial is RUNNING in the database while it runs. If its process is killed, its heartbeats stop:
+Optuna fails the trial after a grace period and queues its setting again.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -26,20 +27,22 @@ from transcf.tuning.tpe import STATES, distributions, freeze, quiet_optuna
 
 #: Seconds between heartbeats, and without one until a trial counts as lost.
 HEARTBEAT, GRACE = 5, 30
-#: Times that the setting of a lost trial is tried again: it may be what kills the process.
+#: How often the setting of a lost trial is tried again: it may be what kills the process.
 _MAX_RETRIES = 2
-#: Attributes of the study and of its trials.
-_ABOUT, _SETTING, _RESULT = "transcf", "setting", "result"
+#: Seconds between looks at the trials of other processes.
+_POLL_SECONDS = 0.5
+_ABOUT, _SETTING, _TOKEN, _RESULT = "transcf", "setting", "token", "result"
 
 
 class TrialStudy:
     """Trials of one search, shared by all processes that open the same database.
 
     Args:
+        search: Proposes settings; it is told every finished trial.
+        about: Everything that results depend on.
         storage: SQLite file or database URL; None keeps trials in memory.
         name: Name of the study.
-        about: Everything that results depend on.
-        search: Its space and defaults.
+        on_trial: Called after each finished trial.
 
     Raises:
         ParameterError: The database has a study of that name about something else.
@@ -47,17 +50,23 @@ class TrialStudy:
     """
 
     def __init__(
-        self, storage: str | None, name: str, about: Mapping[str, Any], search: Search
+        self,
+        search: Search,
+        about: Mapping[str, Any],
+        storage: str | None,
+        name: str | None,
+        on_trial: Callable[[], None],
     ) -> None:
-        self._usual = search.usual
+        self._search, self._on_trial = search, on_trial
         self._distributions = distributions(search.space, search.usual)
-        self._running: dict[int, optuna.Trial] = {}
+        self._running: dict[int, FrozenTrial] = {}
+        self._seen = set[int]()
         with quiet_optuna():
             try:
                 self._database = None if storage is None else _open_database(storage)
                 self._study = optuna.create_study(
                     storage=self._database,
-                    study_name=name or None,
+                    study_name=name,
                     direction="maximize",
                     sampler=optuna.samplers.RandomSampler(),  # settings come from the queue
                     load_if_exists=True,
@@ -76,39 +85,32 @@ class TrialStudy:
                 f"{storage} has a study {name!r} with another {' and '.join(other)}: name another "
                 "study (--study), or another database."
             )
+        self._update(lambda: None)
 
-    def finished(self) -> list[tuple[int, Trial]]:
-        """Return the numbers and results of finished trials, in the order of their ends."""
-        done = [one for one in self._study.get_trials(deepcopy=False) if _RESULT in one.user_attrs]
-        done = [one for one in done if one.state.is_finished()]
-        done.sort(key=lambda one: (one.datetime_complete, one.number))
-        return [(one.number, _parse(one.user_attrs[_RESULT])) for one in done]
-
-    def start(self, search: Search) -> tuple[int, dict[str, Any]] | None:
+    def start(self) -> tuple[int, dict[str, Any]] | None:
         """Start a trial with a queued setting, or else with a new one.
 
-        Args:
-            search: Proposes settings; it has to know the finished trials.
-
         Returns:
-            Number and setting of the trial; None if there is nothing left to try.
+            Number and setting of the trial; None if no further trial can be started now.
         """
         with quiet_optuna():
             while True:
                 fail_stale_trials(self._study)
-                unfinished = self._unfinished()
-                if not any(one.state == TrialState.WAITING for one in unfinished):
-                    setting = search.ask([one.user_attrs[_SETTING] for one in unfinished])
-                    if setting is None:
-                        return None
-                    self._enqueue(setting)
-                trial = self._study.ask()
-                setting = trial.user_attrs.get(_SETTING)
-                if setting is not None and not self._is_taken(setting, trial.number, search):
-                    self._running[trial.number] = trial
-                    self._beat()
-                    return trial.number, setting
-                self._study.tell(trial, state=TrialState.FAIL)
+                unfinished = self._update(self._on_trial)
+                if len(self._seen) + len(self._running) >= self._search.budget.trials:
+                    return None
+                if any(one.state == TrialState.WAITING for one in unfinished):
+                    trial = self._claim(self._study.ask().number)
+                else:
+                    running = [one.user_attrs[_SETTING] for one in unfinished]
+                    if (setting := self._search.ask(running)) is None:
+                        if self._running or not running:
+                            return None
+                        time.sleep(_POLL_SECONDS)  # until other processes finish or lose theirs
+                        continue
+                    trial = self._claim(self._add(setting, TrialState.RUNNING))
+                if trial is not None:
+                    return trial.number, trial.user_attrs[_SETTING]
 
     def finish(self, number: int, result: Trial) -> None:
         """Store the result of a trial."""
@@ -116,25 +118,13 @@ class TrialStudy:
         written = {**asdict(result), "curve": list(result.curve.items())}
         value = result.figure if result.state == "complete" else None
         with quiet_optuna(), suppress(optuna.exceptions.UpdateFinishedTrialError):
-            trial.set_user_attr(_RESULT, written)
-            self._study.tell(trial, value, STATES[result.state])
-
-    def release(self) -> None:
-        """Queue the settings of the running trials of this process again."""
-        running, self._running = self._running, {}
-        for trial in running.values():
-            setting = trial.user_attrs[_SETTING]
-            self._study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
-            self._enqueue(setting)
-
-    def is_busy_elsewhere(self) -> bool:
-        """Whether another process runs trials of this study."""
-        running = [one for one in self._unfinished() if one.state == TrialState.RUNNING]
-        return any(one.number not in self._running for one in running)
+            optuna.Trial(self._study, trial._trial_id).set_user_attr(_RESULT, written)
+            self._study.tell(number, value, STATES[result.state])
+            self._tell(number, result, self._on_trial)
 
     @contextmanager
-    def heartbeats(self) -> Iterator[None]:
-        """Record heartbeats of the running trials of this process inside the block."""
+    def running(self) -> Iterator[None]:
+        """Record heartbeats inside the block; at its end, queue unfinished settings again."""
         stopped = threading.Event()
 
         def beat() -> None:
@@ -148,53 +138,81 @@ class TrialStudy:
         finally:
             stopped.set()
             thread.join()
+            for number, trial in self._running.items():
+                self._study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
+                self._add(trial.user_attrs[_SETTING], TrialState.WAITING)
 
-    def _unfinished(self) -> list[FrozenTrial]:
-        states = (TrialState.WAITING, TrialState.RUNNING)
-        found = self._study.get_trials(deepcopy=False, states=states)
-        return [one for one in found if _SETTING in one.user_attrs]
+    def _update(self, on_trial: Callable[[], None]) -> list[FrozenTrial]:
+        """Tell the search about trials of other processes; return the unfinished ones."""
+        trials = self._trials()
+        done = [one for one in trials if one.state.is_finished() and _RESULT in one.user_attrs]
+        for one in sorted(done, key=lambda one: (one.datetime_complete, one.number)):
+            if one.number not in self._seen:
+                read = one.user_attrs[_RESULT]
+                self._tell(one.number, Trial(**{**read, "curve": dict(read["curve"])}), on_trial)
+        return [one for one in trials if not one.state.is_finished()]
+
+    def _tell(self, number: int, result: Trial, on_trial: Callable[[], None]) -> None:
+        self._seen.add(number)
+        self._search.tell(result)
+        on_trial()
+
+    def _trials(self) -> list[FrozenTrial]:
+        trials = self._study.get_trials(deepcopy=False)
+        return [one for one in trials if _SETTING in one.user_attrs]
 
     def _beat(self) -> None:
-        for trial in list(self._running.values()) if self._database is not None else ():
-            assert self._database is not None
-            self._database.record_heartbeat(trial._trial_id)
+        for trial in list(self._running.values()):
+            if self._database is not None:
+                self._database.record_heartbeat(trial._trial_id)
 
-    def _enqueue(self, setting: Mapping[str, Any]) -> None:
-        params = {**self._usual, **setting}
-        attributes = {_SETTING: dict(setting)}
+    def _add(self, setting: Mapping[str, Any], state: TrialState) -> str:
+        """Add a trial to the study and return its token."""
+        params, token = {**self._search.usual, **setting}, uuid.uuid4().hex
+        attributes = {_SETTING: dict(setting), _TOKEN: token}
         self._study.add_trial(
-            freeze(params, self._distributions, state=TrialState.WAITING, user_attrs=attributes)
+            freeze(params, self._distributions, state=state, user_attrs=attributes)
         )
+        return token
 
-    def _is_taken(self, setting: Mapping[str, Any], number: int, search: Search) -> bool:
-        """Whether an earlier trial has the setting: two processes may ask at the same time."""
+    def _claim(self, name: int | str) -> FrozenTrial | None:
+        """Return the trial with a number or token, unless an earlier one has the same setting.
+
+        Two processes may propose a setting at the same time; the later one gives it up.
+        """
+        trials = self._trials()
+        claimed = [one for one in trials if name in (one.number, one.user_attrs[_TOKEN])]
+        if not claimed:
+            self._study.tell(int(name), state=TrialState.FAIL)  # the queue was empty
+            return None
+        (trial,) = claimed
         taken = [
-            one.user_attrs[_SETTING]
-            for one in self._study.get_trials(deepcopy=False)
-            if one.number < number
-            and _SETTING in one.user_attrs
+            self._search.key(one.user_attrs[_SETTING])
+            for one in trials
+            if one.number < trial.number
             and (one.state == TrialState.RUNNING or _RESULT in one.user_attrs)
         ]
-        return search.key(setting) in map(search.key, taken)
-
-
-def _parse(result: Mapping[str, Any]) -> Trial:
-    return Trial(**{**result, "curve": dict(result["curve"])})
+        if self._search.key(trial.user_attrs[_SETTING]) in taken:
+            self._study.tell(trial.number, state=TrialState.FAIL)
+            return None
+        self._running[trial.number] = trial
+        self._beat()
+        return trial
 
 
 def _open_database(storage: str) -> RDBStorage:
     """Open a database and create its tables; retry once if another process creates them too."""
+    retry = RetryHeartbeatStaleTrialCallback(max_retry=_MAX_RETRIES)
     options: dict[str, Any] = {
         "heartbeat_interval": HEARTBEAT,
         "grace_period": GRACE,
-        "heartbeat_stale_trial_callback": RetryHeartbeatStaleTrialCallback(max_retry=_MAX_RETRIES),
+        "heartbeat_stale_trial_callback": retry,
     }
-    url = _url(storage)
     try:
-        database = RDBStorage(url, **options)
+        database = RDBStorage(_url(storage), **options)
     except (IntegrityError, OperationalError):
         time.sleep(1.0)
-        database = RDBStorage(url, **options)
+        database = RDBStorage(_url(storage), **options)
     if database.engine.dialect.name == "sqlite":
         event.listen(database.engine, "connect", _use_write_ahead_log)
         database.engine.dispose()  # connections opened before
@@ -202,7 +220,7 @@ def _open_database(storage: str) -> RDBStorage:
 
 
 def _use_write_ahead_log(connection: Any, _: object) -> None:
-    """Speed SQLite up: a trial takes 60 ms of writing instead of 300, and survives kills too."""
+    """Make SQLite's writes several times as fast; they survive kills all the same."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
 

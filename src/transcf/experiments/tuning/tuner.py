@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from transcf.experiments.tuning.study import TrialStudy
     from transcf.experiments.tuning.workers import TrialCluster, Workers
 
-#: Seconds between looks at trials of other processes.
+#: A wait without a timeout can miss Ctrl-C.
 _POLL_SECONDS = 0.5
 #: Called with the trials so far, before the first trial and after each.
 OnTrial: TypeAlias = Callable[[Tuning], None]
@@ -105,8 +107,8 @@ def tune(
     if cluster is not None and jobs > 1:
         raise ParameterError(f"jobs={jobs} and cluster contradict each other: give one of them.")
     budget = Budget(trials, sampler, space)
-    model, fixed = canonical_name(model), {**(start or {}), **(params or {})}
-    metric = metric or validation_metric(protocol)
+    model, metric = canonical_name(model), metric or validation_metric(protocol)
+    fixed = {**(start or {}), **(params or {})}
     split = as_split(data, protocol, seed=seed)
     objective = Objective(
         model,
@@ -123,97 +125,47 @@ def tune(
     timed = split.train.timestamps is not None
     search = Search(model, budget, fixed=params, start=start, seed=seed, timed=timed)
     about = _about(objective, budget)
-    study = "" if storage is None else study or f"{model}-{_digest(about)[:10]}"
-    trial_study = TrialStudy(None if storage is None else str(storage), study, about, search)
+    if storage is not None and study is None:
+        study = f"{model}-{_digest(about)[:10]}"
     known = Tuning(
-        model, fixed, metric, search.history, search.space, search.usual, sampler, study,
+        model, fixed, metric, search.history, search.space, search.usual, sampler, study or "",
         str(storage or ""),
     )  # fmt: skip
-    loop = _Loop(objective, search, trial_study, known, prune, minutes, on_trial)
-    with trial_study.heartbeats():
-        interrupted = loop.run(jobs, cluster)
+    report = partial(on_trial or (lambda known: None), known)
+    recorded = TrialStudy(search, about, None if storage is None else str(storage), study, report)
+    report()
+    end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    is_pruned = prune and objective.make({}).has_epochs()
+    interrupted = False
+    try:
+        with recorded.running(), _workers(objective, jobs, cluster) as workers:
+            _run(recorded, workers, search, is_pruned, end)
+    except KeyboardInterrupt:
+        interrupted = True
     return replace(known, trials=tuple(search.history), is_interrupted=interrupted)
 
 
-class _Loop:
-    """Starts trials and stores their results until the search ends."""
-
-    def __init__(
-        self,
-        objective: Objective,
-        search: Search,
-        study: TrialStudy,
-        known: Tuning,
-        prune: bool,
-        minutes: float | None,
-        on_trial: OnTrial | None,
-    ) -> None:
-        self._objective, self._search, self._study, self._known = objective, search, study, known
-        self._prune = prune and objective.make({}).has_epochs()
-        self._report = on_trial or (lambda tuning: None)
-        self._end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
-        self._seen = set[int]()
-        self._running: dict[Future[Any], tuple[int, Mapping[str, Any]]] = {}
-
-    def run(self, jobs: int, cluster: TrialCluster | None) -> bool:
-        """Run trials until none is left; return whether the search was interrupted."""
-        self._update(report=False)
-        self._report(self._known)
-        try:
-            with _workers(self._objective, jobs, cluster) as workers:
-                while self._fill(workers):
-                    done, _ = wait(self._running, _POLL_SECONDS, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        self._finish(future, workers)
-        except KeyboardInterrupt:
-            return True
-        finally:
-            self._study.release()
-        return False
-
-    def _fill(self, workers: Workers) -> bool:
-        """Start trials on idle workers; return whether there is something to wait for."""
-        while len(self._running) < workers.size and time.monotonic() < self._end:
-            self._update()
-            if len(self._search.history) + len(self._running) >= self._search.budget.trials:
+def _run(study: TrialStudy, workers: Workers, search: Search, prune: bool, end: float) -> None:
+    """Keep the workers busy until no trial is left or the time is over."""
+    running: dict[Future[Any], tuple[int, dict[str, Any]]] = {}
+    while True:
+        while len(running) < workers.size and time.monotonic() < end:
+            if (started := study.start()) is None:
                 break
-            if (started := self._study.start(self._search)) is None:
-                if self._running or not self._study.is_busy_elsewhere():
-                    break
-                time.sleep(
-                    _POLL_SECONDS
-                )  # its trials may get lost: their settings are queued again
-                continue
-            self._running[workers.submit(started[1], self._completed())] = started
-        return bool(self._running)
-
-    def _finish(self, future: Future[Any], workers: Workers) -> None:
-        number, setting = self._running[future]
-        try:
-            result = future.result()
-        except workers.lost:
-            reason = "its process was killed: it may have run out of memory."
-            result = Trial(setting, "failed", reason=reason)
-        if isinstance(result, str):
-            raise ParameterError(result)
-        self._study.finish(number, result)
-        del self._running[future]
-        self._update()
-
-    def _completed(self) -> list[Trial] | None:
-        """Return the trials to prune by."""
-        if not self._prune:
-            return None
-        return [trial for trial in self._search.history if trial.state == "complete"]
-
-    def _update(self, report: bool = True) -> None:
-        """Add trials that finished, here or in another process, to the search."""
-        for number, trial in self._study.finished():
-            if number not in self._seen:
-                self._seen.add(number)
-                self._search.tell(trial)
-                if report:
-                    self._report(self._known)
+            complete = [trial for trial in search.history if trial.state == "complete"]
+            running[workers.submit(started[1], complete if prune else None)] = started
+        if not running:
+            return
+        for future in wait(running, _POLL_SECONDS, return_when=FIRST_COMPLETED).done:
+            number, setting = running.pop(future)
+            try:
+                result = future.result()
+            except workers.lost:
+                reason = "its process was killed: it may have run out of memory."
+                result = Trial(setting, "failed", reason=reason)
+            if isinstance(result, str):
+                raise ParameterError(result)
+            study.finish(number, result)
 
 
 @contextmanager
