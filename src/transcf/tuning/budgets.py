@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from transcf.errors import ParameterError, is_word, shown
 from transcf.models.registry import create
-from transcf.tuning.spaces import SPACES, draws, free_space
+from transcf.tuning.spaces import SPACES, free_space, grid_of
 
 #: Settings to try by name of the budget; the first is the default.
 BUDGETS = {"none": 1, "small": 3, "medium": 10, "large": 40}
@@ -100,5 +100,5 @@ def settings_to_try(
     budget = Budget.of(budget)
     space = free_space(model, fixed, timed, budget.space)
     usual = create(model, **(start or {})).get_params()
-    others = (one for one in draws(space, seed) if any(usual[name] != one[name] for name in one))
+    others = (one for one in grid_of(space, seed) if any(usual[name] != one[name] for name in one))
     return [{}, *islice(others, budget.trials - 1)]

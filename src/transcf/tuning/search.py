@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from transcf.errors import MissingExtraError
 from transcf.models.registry import create
 from transcf.tuning.budgets import Budget
-from transcf.tuning.spaces import draws, free_space, grid_of
+from transcf.tuning.spaces import free_space, grid_of
 
 #: Outcome of a trial. A pruned trial was stopped early because its metric was below the median.
 State: TypeAlias = Literal["complete", "pruned", "failed"]
@@ -82,10 +82,7 @@ class Search:
         self.history: list[Trial] = []
         self._tried = set[str]()
         self._seed = seed
-        is_grid = self.budget.sampler == "grid"
-        self._others: Iterator[dict[str, Any]] = (
-            grid_of(self.space) if is_grid else draws(self.space, (seed, 0))
-        )
+        self._others = grid_of(self.space, None if self.budget.sampler == "grid" else (seed, 0))
         self._propose = _import_tpe() if self.budget.sampler == "tpe" and self.space else None
 
     def ask(self, running: Collection[Mapping[str, Any]] = ()) -> dict[str, Any] | None:

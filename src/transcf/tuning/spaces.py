@@ -20,32 +20,23 @@ SPACES = ("default", "paper")
 
 #: Half-lives and their unit depend on each other: fixing one fixes all.
 _UNITS = {"half_life", "trend_half_life", "age_in"}
-#: Grid points of a range without `points`.
-_GRID_POINTS = 5
-#: Sampling stops after this many consecutive draws that are repeats.
-_MAX_REPEATS = 1000
 
 
 @dataclass(frozen=True)
 class Range:
-    """A closed interval; integers only if both ends are integers.
+    """A closed interval for TPE, and its values in grids and random search.
 
     Attributes:
-        low: Lower end.
+        low: Lower end; the range holds integers only if both ends are integers.
         high: Upper end.
+        points: Values of grids and random search.
         log: Whether to sample on a logarithmic scale.
-        points: Values used by grids and random search. Without them, grids use five equidistant
-            values and random search the whole interval.
-
-    Example:
-        >>> Range(0.01, 1.0, log=True).values()
-        [0.01, 0.0316, 0.1, 0.316, 1.0]
     """
 
     low: float
     high: float
+    points: tuple[float, ...]
     log: bool = False
-    points: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ends."""
@@ -56,19 +47,6 @@ class Range:
     def is_integer(self) -> bool:
         """Whether the range holds integers only."""
         return isinstance(self.low, int) and isinstance(self.high, int)
-
-    def values(self) -> list[float]:
-        """Return the values of a grid."""
-        if self.points:
-            return list(self.points)
-        shares = np.linspace(0, 1, _GRID_POINTS).tolist()
-        return list(dict.fromkeys(self.at(share) for share in shares))
-
-    def at(self, share: float) -> float:
-        """Interpolate between low (0) and high (1)."""
-        if self.log:
-            return self.round(self.low * (self.high / self.low) ** share)
-        return self.round(self.low + (self.high - self.low) * share)
 
     def round(self, value: float) -> float:
         """Round to three significant digits, or to an integer, within the range."""
@@ -93,7 +71,7 @@ def _all_spaces() -> dict[str, Space]:
 
 def _parse(listed: list[Any] | dict[str, Any]) -> Values:
     if isinstance(listed, dict):
-        return Range(**{**listed, "points": tuple(listed.get("points", ()))})
+        return Range(**{**listed, "points": tuple(listed["points"])})
     return [None if value == "none" else value for value in listed]
 
 
@@ -150,7 +128,7 @@ def free_space(
 
 
 def grid_of(space: Space, seed: int | Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield every combination of grid values, shuffled if there is a seed.
+    """Yield every combination of values, in random order if there is a seed.
 
     Example:
         >>> list(grid_of({"a": [1, 2], "b": Range(0.0, 1.0, points=(0.5,))}))
@@ -162,35 +140,8 @@ def grid_of(space: Space, seed: int | Sequence[int] | None = None) -> Iterator[d
     return (_combination(listed, int(number)) for number in order)
 
 
-def draws(space: Space, seed: int | Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield random settings without repeats until the space is exhausted.
-
-    If every parameter has listed values or points, this is the shuffled grid; otherwise each
-    parameter is drawn independently.
-    """
-    if all(isinstance(values, list) or values.points for values in space.values()):
-        yield from grid_of(space, seed)
-        return
-    rng = np.random.default_rng(seed)
-    drawn, repeats = set[tuple[Any, ...]](), 0
-    while repeats < _MAX_REPEATS:
-        setting = {name: _draw(values, rng) for name, values in space.items()}
-        if (key := tuple(setting.values())) in drawn:
-            repeats += 1
-            continue
-        drawn.add(key)
-        repeats = 0
-        yield setting
-
-
 def _grid_values(values: Values) -> list[Any]:
-    return values.values() if isinstance(values, Range) else values
-
-
-def _draw(values: Values, rng: np.random.Generator) -> Any:
-    if isinstance(values, Range):
-        return values.at(float(rng.random()))
-    return values[int(rng.integers(len(values)))]
+    return list(values.points) if isinstance(values, Range) else values
 
 
 def _combination(space: Mapping[str, list[Any]], number: int) -> dict[str, Any]:

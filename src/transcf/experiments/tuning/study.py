@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -31,7 +30,8 @@ HEARTBEAT, GRACE = 5, 30
 _MAX_RETRIES = 2
 #: Seconds between looks at the trials of other processes.
 _POLL_SECONDS = 0.5
-_ABOUT, _SETTING, _TOKEN, _RESULT = "transcf", "setting", "token", "result"
+#: Attributes of the study and of trials.
+_ABOUT, _SETTING, _RESULT = "transcf", "setting", "result"
 
 
 class TrialStudy:
@@ -57,12 +57,12 @@ class TrialStudy:
         name: str | None,
         on_trial: Callable[[], None],
     ) -> None:
-        self._search, self._on_trial = search, on_trial
+        self._search = search
         self._distributions = distributions(search.space, search.usual)
-        self._running: dict[int, FrozenTrial] = {}
+        self._running: dict[int, optuna.Trial] = {}
         self._seen = set[int]()
-        with quiet_optuna():
-            try:
+        try:
+            with quiet_optuna():
                 self._database = None if storage is None else _open_database(storage)
                 self._study = optuna.create_study(
                     storage=self._database,
@@ -74,18 +74,20 @@ class TrialStudy:
                 known = self._study.user_attrs.get(_ABOUT)
                 if known is None:
                     self._study.set_user_attr(_ABOUT, dict(about))
-            except ImportError as error:
-                raise MissingExtraError(f"The database {storage}", "tune") from error
-            except (SQLAlchemyError, OSError) as error:
-                reason = str(error).splitlines()[0]
-                raise DataError(f"The database {storage} does not answer: {reason}.") from error
+        except ImportError as error:
+            raise MissingExtraError(f"The database {storage}", "tune") from error
+        except (SQLAlchemyError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(f"The database {storage} does not answer: {reason}.") from error
         if known is not None and known != about:
             other = [key for key in about if known.get(key) != about[key]]
             raise ParameterError(
                 f"{storage} has a study {name!r} with another {' and '.join(other)}: name another "
                 "study (--study), or another database."
             )
-        self._update(lambda: None)
+        self._on_trial: Callable[[], None] = lambda: None
+        self._update()
+        self._on_trial = on_trial
 
     def start(self) -> tuple[int, dict[str, Any]] | None:
         """Start a trial with a queued setting, or else with a new one.
@@ -96,31 +98,33 @@ class TrialStudy:
         with quiet_optuna():
             while True:
                 fail_stale_trials(self._study)
-                unfinished = self._update(self._on_trial)
+                unfinished = self._update()
                 if len(self._seen) + len(self._running) >= self._search.budget.trials:
                     return None
-                if any(one.state == TrialState.WAITING for one in unfinished):
-                    trial = self._claim(self._study.ask().number)
-                else:
-                    running = [one.user_attrs[_SETTING] for one in unfinished]
-                    if (setting := self._search.ask(running)) is None:
-                        if self._running or not running:
-                            return None
-                        time.sleep(_POLL_SECONDS)  # until other processes finish or lose theirs
+                if not any(one.state == TrialState.WAITING for one in unfinished):
+                    setting = self._search.ask([one.user_attrs[_SETTING] for one in unfinished])
+                    if setting is None and (self._running or not unfinished):
+                        return None
+                    if setting is None:
+                        time.sleep(_POLL_SECONDS)  # until other processes finish or lose trials
                         continue
-                    trial = self._claim(self._add(setting, TrialState.RUNNING))
-                if trial is not None:
+                    self._queue(setting)
+                trial = self._study.ask()
+                if not self._is_taken(trial):
+                    self._running[trial.number] = trial
+                    self._beat()
                     return trial.number, trial.user_attrs[_SETTING]
+                self._study.tell(trial, state=TrialState.FAIL)
 
     def finish(self, number: int, result: Trial) -> None:
-        """Store the result of a trial."""
+        """Store the result of a trial, unless another process failed it for lack of heartbeats."""
         trial = self._running.pop(number)
         written = {**asdict(result), "curve": list(result.curve.items())}
         value = result.figure if result.state == "complete" else None
         with quiet_optuna(), suppress(optuna.exceptions.UpdateFinishedTrialError):
-            optuna.Trial(self._study, trial._trial_id).set_user_attr(_RESULT, written)
-            self._study.tell(number, value, STATES[result.state])
-            self._tell(number, result, self._on_trial)
+            trial.set_user_attr(_RESULT, written)
+            self._study.tell(trial, value, STATES[result.state])
+            self._tell(number, result)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -138,24 +142,24 @@ class TrialStudy:
         finally:
             stopped.set()
             thread.join()
-            for number, trial in self._running.items():
-                self._study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
-                self._add(trial.user_attrs[_SETTING], TrialState.WAITING)
+            for trial in self._running.values():
+                self._study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+                self._queue(trial.user_attrs[_SETTING])
 
-    def _update(self, on_trial: Callable[[], None]) -> list[FrozenTrial]:
+    def _update(self) -> list[FrozenTrial]:
         """Tell the search about trials of other processes; return the unfinished ones."""
         trials = self._trials()
         done = [one for one in trials if one.state.is_finished() and _RESULT in one.user_attrs]
         for one in sorted(done, key=lambda one: (one.datetime_complete, one.number)):
             if one.number not in self._seen:
-                read = one.user_attrs[_RESULT]
-                self._tell(one.number, Trial(**{**read, "curve": dict(read["curve"])}), on_trial)
+                result = one.user_attrs[_RESULT]
+                self._tell(one.number, Trial(**{**result, "curve": dict(result["curve"])}))
         return [one for one in trials if not one.state.is_finished()]
 
-    def _tell(self, number: int, result: Trial, on_trial: Callable[[], None]) -> None:
+    def _tell(self, number: int, result: Trial) -> None:
         self._seen.add(number)
         self._search.tell(result)
-        on_trial()
+        self._on_trial()
 
     def _trials(self) -> list[FrozenTrial]:
         trials = self._study.get_trials(deepcopy=False)
@@ -166,38 +170,22 @@ class TrialStudy:
             if self._database is not None:
                 self._database.record_heartbeat(trial._trial_id)
 
-    def _add(self, setting: Mapping[str, Any], state: TrialState) -> str:
-        """Add a trial to the study and return its token."""
-        params, token = {**self._search.usual, **setting}, uuid.uuid4().hex
-        attributes = {_SETTING: dict(setting), _TOKEN: token}
-        self._study.add_trial(
-            freeze(params, self._distributions, state=state, user_attrs=attributes)
-        )
-        return token
+    def _queue(self, setting: Mapping[str, Any]) -> None:
+        params, about = {**self._search.usual, **setting}, {_SETTING: dict(setting)}
+        waiting = TrialState.WAITING
+        self._study.add_trial(freeze(params, self._distributions, state=waiting, user_attrs=about))
 
-    def _claim(self, name: int | str) -> FrozenTrial | None:
-        """Return the trial with a number or token, unless an earlier one has the same setting.
-
-        Two processes may propose a setting at the same time; the later one gives it up.
-        """
-        trials = self._trials()
-        claimed = [one for one in trials if name in (one.number, one.user_attrs[_TOKEN])]
-        if not claimed:
-            self._study.tell(int(name), state=TrialState.FAIL)  # the queue was empty
-            return None
-        (trial,) = claimed
+    def _is_taken(self, trial: optuna.Trial) -> bool:
+        """Whether an earlier trial has the setting: two processes may ask at the same time."""
+        if (setting := trial.user_attrs.get(_SETTING)) is None:
+            return True  # another process emptied the queue
         taken = [
             self._search.key(one.user_attrs[_SETTING])
-            for one in trials
+            for one in self._trials()
             if one.number < trial.number
             and (one.state == TrialState.RUNNING or _RESULT in one.user_attrs)
         ]
-        if self._search.key(trial.user_attrs[_SETTING]) in taken:
-            self._study.tell(trial.number, state=TrialState.FAIL)
-            return None
-        self._running[trial.number] = trial
-        self._beat()
-        return trial
+        return self._search.key(setting) in taken
 
 
 def _open_database(storage: str) -> RDBStorage:

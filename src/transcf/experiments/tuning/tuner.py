@@ -8,11 +8,11 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from transcf import __version__
 from transcf.data.sources import as_split, usual_protocol
@@ -27,7 +27,15 @@ from transcf.tuning.search import Search, Trial
 if TYPE_CHECKING:
     from transcf.experiments.tuning.objective import Objective
     from transcf.experiments.tuning.study import TrialStudy
-    from transcf.experiments.tuning.workers import TrialCluster, Workers
+    from transcf.experiments.tuning.workers import Workers
+
+
+class Cluster(Protocol):
+    """Runs trials on other machines: `transcf.cluster.Cluster`."""
+
+    def trial_workers(self, objective: Objective) -> AbstractContextManager[Workers]:
+        """Return workers for the trials of an objective."""
+
 
 #: A wait without a timeout can miss Ctrl-C.
 _POLL_SECONDS = 0.5
@@ -48,7 +56,7 @@ def tune(
     start: Mapping[str, Any] | None = None,
     seed: int = 0,
     jobs: int = 1,
-    cluster: TrialCluster | None = None,
+    cluster: Cluster | None = None,
     minutes: float | None = None,
     prune: bool = True,
     storage: str | Path | None = None,
@@ -169,16 +177,18 @@ def _run(study: TrialStudy, workers: Workers, search: Search, prune: bool, end: 
 
 
 @contextmanager
-def _workers(objective: Objective, jobs: int, cluster: TrialCluster | None) -> Iterator[Workers]:
-    from transcf.experiments.tuning.workers import LocalWorker, ProcessWorkers
+def _workers(objective: Objective, jobs: int, cluster: Cluster | None) -> Iterator[Workers]:
+    from transcf.experiments.tuning.workers import local_worker, process_workers
 
-    if cluster is not None:
-        with cluster.trial_workers(objective) as workers:
-            yield workers if workers.size else LocalWorker(objective)
-    else:
-        local = LocalWorker(objective) if jobs == 1 else ProcessWorkers(objective, jobs)
-        with closing(local):
-            yield local
+    objective = replace(objective)  # without the validation data, which workers prepare themselves
+    if cluster is None and jobs == 1:
+        yield local_worker(objective)
+        return
+    others = (
+        process_workers(objective, jobs) if cluster is None else cluster.trial_workers(objective)
+    )
+    with others as workers:
+        yield workers if workers.size else local_worker(objective)
 
 
 def _about(objective: Objective, budget: Budget) -> dict[str, Any]:
