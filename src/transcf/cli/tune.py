@@ -140,6 +140,9 @@ def tune(
             minutes=minutes, prune=prune, storage=storage, study=study, dataset=data,
             store=None if kept is None else kept.folder, on_trial=on_trial,
         )  # fmt: skip
+    if found.is_interrupted and not found.count("complete"):
+        typer.echo("transcf: interrupted before a trial was complete.", err=True)
+        raise typer.Exit(INTERRUPTED)
     if as_json:
         print_json({"dataset": data, **found.to_dict()})
     else:

@@ -42,10 +42,8 @@ class Budget:
                 f"A budget of trials={shown(self.trials)} is not allowed; it must be a number from "
                 "1 on."
             )
-        for what, word, words in (
-            ("sampler", self.sampler, SAMPLERS),
-            ("space", self.space, SPACES),
-        ):
+        choices = (("sampler", self.sampler, SAMPLERS), ("space", self.space, SPACES))
+        for what, word, words in choices:
             if not is_word(word, words):
                 raise ParameterError(
                     f"There is no {what} {shown(word)}; there are: {', '.join(words)}."

@@ -55,13 +55,6 @@ class Search:
         start: Settings that replace the defaults.
         seed: Seed of the proposals.
         timed: Whether events have timestamps.
-
-    Example:
-        >>> search = Search("ease", {"trials": 3, "sampler": "grid"})
-        >>> while (setting := search.ask()) is not None:
-        ...     search.tell(Trial(setting, "complete", -setting.get("regularization", 500.0)))
-        >>> [trial.figure for trial in search.history]
-        [-500.0, -3.0, -10.0]
     """
 
     def __init__(

@@ -34,17 +34,8 @@ class Objective:
         model: Name in the registry.
         params: Parameters of all trials.
         split: The data; its test part is not used.
-        metric: Validation metric.
-        protocol: Evaluation protocol.
-        seed: Seed of the model.
         store: Cache of finished runs, or None.
         dataset: Name of the data in the cache.
-
-    Example:
-        >>> from transcf import open_split
-        >>> objective = Objective("ease", {}, open_split("synthetic"))
-        >>> objective.run({"regularization": 50.0}).state
-        'complete'
     """
 
     model: str

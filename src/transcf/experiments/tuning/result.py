@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -124,40 +124,39 @@ class Tuning:
         }
 
     def write_plots(self, folder: Path) -> list[Path]:
-        """Write Optuna's plots of the history and of the parameters' importance as SVG files.
+        """Write Optuna's plots as SVG files: the history, and the importance of parameters.
 
-        The importance (fANOVA) is left out if fewer than two metrics differ.
+        The importance (fANOVA) is left out unless two complete trials differ in their metric.
         """
         check_plots()
         import matplotlib.pyplot as plt
-        import optuna
+        from optuna.importance import FanovaImportanceEvaluator
         from optuna.visualization import matplotlib as plots
 
         from transcf.tuning.tpe import distributions, memory_study, quiet_optuna, to_frozen
 
         whole = distributions(self.space, self.usual)
         study = memory_study([to_frozen(trial, self.usual, whole) for trial in self.trials])
-        drawn: dict[str, Any] = {"history": partial(plots.plot_optimization_history, study)}
-        if self.space and len({one.figure for one in self.trials if one.state == "complete"}) > 1:
-            evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
-            drawn["importance"] = partial(plots.plot_param_importances, study, evaluator)
         written = []
-        for name, draw in drawn.items():
-            with quiet_optuna(), plt.rc_context({"svg.fonttype": "none"}):
-                figure = draw().figure
-                with whole_file(folder / f"{name}.svg") as path:
-                    figure.savefig(path, format="svg", bbox_inches="tight")
-                plt.close(figure)
-            written.append(folder / f"{name}.svg")
+        with quiet_optuna(), plt.rc_context({"svg.fonttype": "none"}):
+            axes = {"history": plots.plot_optimization_history(study)}
+            figures = {trial.figure for trial in self.trials if trial.state == "complete"}
+            if self.space and len(figures) > 1:
+                evaluator = FanovaImportanceEvaluator(seed=0)
+                axes["importance"] = plots.plot_param_importances(study, evaluator=evaluator)
+            for name, drawn in axes.items():
+                written.append(folder / f"{name}.svg")
+                with whole_file(written[-1]) as path:
+                    plt.figure(drawn.figure)
+                    plt.savefig(path, format="svg", bbox_inches="tight")
+                    plt.close()
         return written
 
 
 def check_plots() -> None:
     """Raise a `MissingExtraError` if matplotlib is not installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("Plots of a search", "plots") from error
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("Plots of a search", "plots")
 
 
 def _larger(one: float | None, other: float | None) -> float | None:

@@ -110,10 +110,11 @@ class TrialStudy:
                         continue
                     self._queue(setting)
                 trial = self._study.ask()
-                if not self._is_taken(trial):
+                setting = trial.user_attrs.get(_SETTING)  # None if another process took the last
+                if setting is not None and not self._is_taken(trial.number, setting):
                     self._running[trial.number] = trial
                     self._beat()
-                    return trial.number, trial.user_attrs[_SETTING]
+                    return trial.number, setting
                 self._study.tell(trial, state=TrialState.FAIL)
 
     def finish(self, number: int, result: Trial) -> None:
@@ -163,6 +164,7 @@ class TrialStudy:
 
     def _trials(self) -> list[FrozenTrial]:
         trials = self._study.get_trials(deepcopy=False)
+        self._count = len(trials)
         return [one for one in trials if _SETTING in one.user_attrs]
 
     def _beat(self) -> None:
@@ -175,14 +177,14 @@ class TrialStudy:
         waiting = TrialState.WAITING
         self._study.add_trial(freeze(params, self._distributions, state=waiting, user_attrs=about))
 
-    def _is_taken(self, trial: optuna.Trial) -> bool:
+    def _is_taken(self, number: int, setting: Mapping[str, Any]) -> bool:
         """Whether an earlier trial has the setting: two processes may ask at the same time."""
-        if (setting := trial.user_attrs.get(_SETTING)) is None:
-            return True  # another process emptied the queue
+        if number == self._count:
+            return False  # no trial was added since the search proposed the setting
         taken = [
             self._search.key(one.user_attrs[_SETTING])
             for one in self._trials()
-            if one.number < trial.number
+            if one.number < number
             and (one.state == TrialState.RUNNING or _RESULT in one.user_attrs)
         ]
         return self._search.key(setting) in taken

@@ -134,7 +134,8 @@ def tune(
     search = Search(model, budget, fixed=params, start=start, seed=seed, timed=timed)
     about = _about(objective, budget)
     if storage is not None and study is None:
-        study = f"{model}-{_digest(about)[:10]}"
+        text = json.dumps(about, sort_keys=True)
+        study = f"{model}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
     known = Tuning(
         model, fixed, metric, search.history, search.space, search.usual, sampler, study or "",
         str(storage or ""),
@@ -180,14 +181,12 @@ def _run(study: TrialStudy, workers: Workers, search: Search, prune: bool, end: 
 def _workers(objective: Objective, jobs: int, cluster: Cluster | None) -> Iterator[Workers]:
     from transcf.experiments.tuning.workers import local_worker, process_workers
 
-    objective = replace(objective)  # without the validation data, which workers prepare themselves
     if cluster is None and jobs == 1:
         yield local_worker(objective)
         return
-    others = (
-        process_workers(objective, jobs) if cluster is None else cluster.trial_workers(objective)
-    )
-    with others as workers:
+    objective = replace(objective)  # without the validation data, which workers prepare themselves
+    start = partial(process_workers, jobs=jobs) if cluster is None else cluster.trial_workers
+    with start(objective) as workers:
         yield workers if workers.size else local_worker(objective)
 
 
@@ -204,10 +203,6 @@ def _about(objective: Objective, budget: Budget) -> dict[str, Any]:
         "version": __version__,
         "format": 2,
     }
-
-
-def _digest(about: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def _check_numbers(jobs: Any, minutes: Any) -> None:
