@@ -35,7 +35,6 @@ from transcf.cli._options import (
 from transcf.cli._output import JsonFlag, print_facts, print_json, say_left_out
 from transcf.cli._progress import show_steps
 from transcf.cli._sharing import RunWorkers, parse_sharing
-from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.experiments.tuning import Tuning
@@ -121,12 +120,13 @@ def tune(
     """
     from transcf.data.sources import open_split
     from transcf.experiments.tuning import tune as run
+    from transcf.experiments.tuning.result import check_plots
 
     spread = parse_sharing(jobs, workers, cluster)
     params = read_params(model, settings)
     start = read_preset(model, preset, data)
     if plots is not None:
-        _check_plots(plots)
+        check_plots(plots)
     reading = parse_reading(
         columns, ratings, min_rating, no_header, separator, encoding, links, categories
     )
@@ -199,12 +199,3 @@ def _print(data: str, found: Tuning) -> None:
         **{f"failed ({number})": reason for number, reason in enumerate(reasons, start=1)},
     }
     print_facts(f"{found.model} on {data}: the best of {len(found.trials)} settings", facts)
-
-
-def _check_plots(folder: Path) -> None:
-    """Check before the search that plots can be written."""
-    from transcf.experiments.tuning.result import check_plots
-
-    if folder.exists() and not folder.is_dir():
-        raise ParameterError(f"--plots {folder} is not a folder: name another one.")
-    check_plots()

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from transcf.data.atomic import whole_file
-from transcf.errors import MissingExtraError, TransCFError
+from transcf.errors import MissingExtraError, ParameterError, TransCFError
 from transcf.tuning.config import Config
 from transcf.tuning.search import State, Trial
 from transcf.tuning.spaces import Space
@@ -128,7 +128,7 @@ class Tuning:
 
         The importance (fANOVA) is left out unless two complete trials differ in their metric.
         """
-        check_plots()
+        check_plots(folder)
         import matplotlib.pyplot as plt
         from optuna.importance import FanovaImportanceEvaluator
         from optuna.visualization import matplotlib as plots
@@ -153,8 +153,10 @@ class Tuning:
         return written
 
 
-def check_plots() -> None:
-    """Raise a `MissingExtraError` if matplotlib is not installed."""
+def check_plots(folder: Path) -> None:
+    """Check that plots can be written to a folder."""
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"{folder} is not a folder: name another one for plots.")
     if find_spec("matplotlib") is None:
         raise MissingExtraError("Plots of a search", "plots")
 

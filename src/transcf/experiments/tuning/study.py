@@ -119,13 +119,14 @@ class TrialStudy:
 
     def finish(self, number: int, result: Trial) -> None:
         """Store the result of a trial, unless another process failed it for lack of heartbeats."""
-        trial = self._running.pop(number)
+        trial = self._running[number]
         written = {**asdict(result), "curve": list(result.curve.items())}
         value = result.figure if result.state == "complete" else None
         with quiet_optuna(), suppress(optuna.exceptions.UpdateFinishedTrialError):
             trial.set_user_attr(_RESULT, written)
             self._study.tell(trial, value, STATES[result.state])
             self._tell(number, result)
+        del self._running[number]
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -6,13 +6,12 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from transcf import __version__
 from transcf.data.sources import as_split, usual_protocol
@@ -27,15 +26,7 @@ from transcf.tuning.search import Search, Trial
 if TYPE_CHECKING:
     from transcf.experiments.tuning.objective import Objective
     from transcf.experiments.tuning.study import TrialStudy
-    from transcf.experiments.tuning.workers import Workers
-
-
-class Cluster(Protocol):
-    """Runs trials on other machines: `transcf.cluster.Cluster`."""
-
-    def trial_workers(self, objective: Objective) -> AbstractContextManager[Workers]:
-        """Return workers for the trials of an objective."""
-
+    from transcf.experiments.tuning.workers import Cluster, Workers
 
 #: A wait without a timeout can miss Ctrl-C.
 _POLL_SECONDS = 0.5
@@ -109,6 +100,7 @@ def tune(
     try:
         from transcf.experiments.tuning.objective import Objective
         from transcf.experiments.tuning.study import TrialStudy
+        from transcf.experiments.tuning.workers import open_workers
     except ImportError as error:
         raise MissingExtraError("Tuning", "tune") from error
     _check_numbers(jobs, minutes)
@@ -147,7 +139,7 @@ def tune(
     is_pruned = prune and objective.make({}).has_epochs()
     interrupted = False
     try:
-        with recorded.running(), _workers(objective, jobs, cluster) as workers:
+        with recorded.running(), open_workers(objective, jobs, cluster) as workers:
             _run(recorded, workers, search, is_pruned, end)
     except KeyboardInterrupt:
         interrupted = True
@@ -175,19 +167,6 @@ def _run(study: TrialStudy, workers: Workers, search: Search, prune: bool, end: 
             if isinstance(result, str):
                 raise ParameterError(result)
             study.finish(number, result)
-
-
-@contextmanager
-def _workers(objective: Objective, jobs: int, cluster: Cluster | None) -> Iterator[Workers]:
-    from transcf.experiments.tuning.workers import local_worker, process_workers
-
-    if cluster is None and jobs == 1:
-        yield local_worker(objective)
-        return
-    objective = replace(objective)  # without the validation data, which workers prepare themselves
-    start = partial(process_workers, jobs=jobs) if cluster is None else cluster.trial_workers
-    with start(objective) as workers:
-        yield workers if workers.size else local_worker(objective)
 
 
 def _about(objective: Objective, budget: Budget) -> dict[str, Any]:

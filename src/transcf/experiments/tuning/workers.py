@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Future
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+from joblib.externals.loky import ProcessPoolExecutor
 
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.experiments.tuning.objective import Objective
@@ -41,6 +43,25 @@ class Workers:
     lost: tuple[type[Exception], ...] = ()
 
 
+class Cluster(Protocol):
+    """Runs trials on other machines: `transcf.cluster.Cluster`."""
+
+    def trial_workers(self, objective: Objective) -> AbstractContextManager[Workers]:
+        """Return workers for the trials of an objective."""
+
+
+@contextmanager
+def open_workers(objective: Objective, jobs: int, cluster: Cluster | None) -> Iterator[Workers]:
+    """Return the workers of a search; they end with the block."""
+    if cluster is None and jobs == 1:
+        yield local_worker(objective)
+        return
+    objective = replace(objective)  # without the validation data, which workers prepare themselves
+    others = process_workers(objective, jobs) if not cluster else cluster.trial_workers(objective)
+    with others as workers:
+        yield workers if workers.size else local_worker(objective)
+
+
 def local_worker(objective: Objective) -> Workers:
     """Run trials in this process, one at a time."""
 
@@ -61,8 +82,6 @@ def process_workers(objective: Objective, jobs: int) -> Iterator[Workers]:
 
     Each process is a pool of its own, so that a killed one fails only its own trial.
     """
-    from joblib.externals.loky import ProcessPoolExecutor
-
     threads = max(1, thread_count() // jobs)
     options = {
         "max_workers": 1,
