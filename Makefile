@@ -11,7 +11,7 @@ endif
 
 .PHONY: demo demo-serve test coverage fuzz browser docs-tables setup lint bench bench-baselines clean \
 	study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times \
-	study-mixture study-translations study-side-information study-sparse study-defaults
+	study-mixture study-translations study-side-information study-defaults
 .DEFAULT_GOAL := demo
 
 $(CORE): pyproject.toml
@@ -93,14 +93,11 @@ study-times: $(CORE)  ## What weights of events and trend give to EASE, ItemKNN 
 study-mixture: $(CORE)  ## The mixture with its defaults, and without translations, three seeds.
 	$(BIN)/transcf study mixture
 
-study-translations: $(CORE)  ## Every form of TransCF, with and without translations, five seeds.
+study-translations: $(CORE)  ## Every variant and extension of TransCF, and the mixture, three seeds.
 	$(BIN)/transcf study translations
 
-study-side-information: $(CORE)  ## Links between users and categories of items in TransCF, five seeds.
+study-side-information: $(CORE)  ## Links between users and categories of items in TransCF, three seeds.
 	$(BIN)/transcf study side-information
-
-study-sparse: $(CORE)  ## EASE, the mixture, both blended, and the one on top of the other, on sparse data.
-	$(BIN)/transcf study sparse
 
 study-defaults: $(CORE)  ## How TransCF's defaults were chosen, on validation data.
 	$(BIN)/transcf study defaults

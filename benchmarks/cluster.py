@@ -1,6 +1,6 @@
 """Two workers of one thread each against two threads of one process, time per epoch.
 
-    python benchmarks/cluster.py [--models bpr transcf-translation transcf ials]
+    python benchmarks/cluster.py [--models bpr transcf transcf-mixture ials]
         [--events 8000000] [--dim 64] [--epochs 3] [--json]
     python benchmarks/cluster.py --exchange    # 0.8 MB to each other: by lines, by calls of Ray
 
@@ -217,7 +217,7 @@ def measure(name: str, log: Interactions, dim: int, epochs: int) -> dict[str, An
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    names = ["bpr", "transcf-translation", "transcf", "ials"]
+    names = ["bpr", "transcf", "transcf-mixture", "ials"]
     parser.add_argument("--models", nargs="+", default=names)
     parser.add_argument("--events", type=int, default=8_000_000)
     parser.add_argument("--dim", type=int, default=64)

@@ -1,6 +1,6 @@
 """Lists for everybody: two workers of one thread each against two threads of one process.
 
-    python benchmarks/cluster_lists.py [--models bpr transcf] [--events 8000000]
+    python benchmarks/cluster_lists.py [--models bpr transcf-mixture] [--events 8000000]
         [--mixture-events 1000000] [--dim 64] [--rounds 5] [--command-rounds 3] [--json]
     python benchmarks/cluster_lists.py --kills 2    # and kill the command, start it again, compare
 
@@ -360,7 +360,7 @@ def main() -> None:
     if any(os.environ.get(name) != value for name, value in BEST.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | BEST)
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=["bpr", "transcf"])
+    parser.add_argument("--models", nargs="+", default=["bpr", "transcf-mixture"])
     parser.add_argument("--events", type=int, default=8_000_000)
     parser.add_argument("--mixture-events", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=64)
@@ -371,7 +371,7 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, list[dict[str, Any]]] = {"times": [], "kills": []}
     for name in options.models:
-        events = options.mixture_events if name == "transcf" else options.events
+        events = options.mixture_events if name == "transcf-mixture" else options.events
         log = synthesize(users=69_482, items=25_687, interactions=events)
         with tempfile.TemporaryDirectory() as folder:
             scratch, model = Path(folder), Path(folder) / "model"

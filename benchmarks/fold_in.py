@@ -6,7 +6,7 @@ figure is N@10 in full ranking over all users, each of them folded in once. "rec
 the model as it is; "partial_fit" also renews the neighbourhoods of items. Then, in as many rounds,
 a tenth of the items is left out of training and added by "partial_fit".
 
-Run: python benchmarks/fold_in.py [--data NAME] [--form mixture] [--rounds N] [--json]
+Run: python benchmarks/fold_in.py [--data NAME] [--model transcf-mixture] [--rounds N] [--json]
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks
 from transcf.evaluation.metrics import compute
-from transcf.models.transcf import TransCF
+from transcf.models.registry import create
 from transcf.models.transcf.learned import Translated
 
 FIFTHS, TENTHS, BAR, METRIC = 5, 10, 0.9, "N@10"
@@ -66,9 +66,9 @@ def figures(scorer: object, split: Split, chosen: np.ndarray) -> np.ndarray:
     return result[chosen]
 
 
-def measure(split: Split, rounds: int, form: str) -> list[dict[str, object]]:
+def measure(split: Split, rounds: int, name: str) -> list[dict[str, object]]:
     train = split.train
-    normal = TransCF(form=form).fit(train)
+    normal = create(name).fit(train)
     part = np.random.default_rng(0).permutation(train.n_users) % FIFTHS
     names = (
         "trained normally",
@@ -77,12 +77,12 @@ def measure(split: Split, rounds: int, form: str) -> list[dict[str, object]]:
         "recommend_for, 10 steps",
         "partial_fit",
     )
-    found: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    found: dict[str, list[np.ndarray]] = {case: [] for case in names}
     for number in range(rounds):
         out = part == number
         rest = train.select(~out[train.user_rows])
         users = np.flatnonzero(out).astype(np.int32)
-        model = TransCF(form=form).fit(rest)
+        model = create(name).fit(rest)
         learned = model.learned_
         found[names[0]].append(figures(normal, split, out))
         found[names[2]].append(figures(Guests(learned, train, users, 0), split, out))
@@ -101,9 +101,9 @@ def measure(split: Split, rounds: int, form: str) -> list[dict[str, object]]:
     ]
 
 
-def measure_items(split: Split, rounds: int, form: str) -> list[dict[str, object]]:
+def measure_items(split: Split, rounds: int, name: str) -> list[dict[str, object]]:
     train = split.train
-    normal = TransCF(form=form).fit(train)
+    normal = create(name).fit(train)
     part = np.random.default_rng(1).permutation(train.n_items) % TENTHS
     held_out = np.full(train.n_users, -1)
     held_out[split.test.user_rows] = split.test.item_rows
@@ -111,11 +111,11 @@ def measure_items(split: Split, rounds: int, form: str) -> list[dict[str, object
     found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in wanted}
     for number in range(rounds):
         new = part == number
-        model = TransCF(form=form).fit(train.select(~new[train.item_rows]))
+        model = create(name).fit(train.select(~new[train.item_rows]))
         model.partial_fit(train.select(new[train.item_rows]))
-        for name, is_new in wanted.items():
+        for case, is_new in wanted.items():
             users = np.isin(held_out, np.flatnonzero(new)) == is_new
-            found[name].append((figures(normal, split, users), figures(model, split, users)))
+            found[case].append((figures(normal, split, users), figures(model, split, users)))
     cases = []
     for name, pairs in found.items():
         base, grown = (float(np.concatenate(side).mean()) for side in zip(*pairs, strict=True))
@@ -129,10 +129,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=FIFTHS, choices=range(1, FIFTHS + 1))
     parser.add_argument("--data", default="movietweetings", help="any data with timestamps")
-    parser.add_argument("--form", default="mixture", help="of TransCF")
+    parser.add_argument("--model", default="transcf-mixture")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    split, asked = open_split(options.data), (options.rounds, options.form)
+    split, asked = open_split(options.data), (options.rounds, options.model)
     cases = measure(split, *asked) + measure_items(split, *asked)
     if options.json:
         print(json.dumps(cases, indent=2))

@@ -1,4 +1,4 @@
-"""TransCF on the public split of Gowalla that graph recommenders are compared on.
+"""TransCFMixture on the public split of Gowalla that graph recommenders are compared on.
 
 The settings were chosen on a tenth of each user's training part (tau, beta, how many negatives and
 how they are drawn, steps of users; `--validate` judges there) and are fixed here: a model for each
@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 
-from transcf import Split, TransCF, evaluate, open_split
+from transcf import Split, TransCFMixture, evaluate, open_split
 
 METRICS = ("R@20", "N@20")
 
@@ -46,10 +46,10 @@ def main() -> None:
     if options.validate:
         split = with_a_tenth_of_everybody(split)
     train = split.train if options.validate else split.before_test
-    TransCF(dim=options.dim, epochs=1).fit(split.validation)  # compile
+    TransCFMixture(dim=options.dim, epochs=1).fit(split.validation)  # compile
     others = {name: json.loads(value) for name, value in (word.split("=") for word in options.set)}
     for seed in range(options.seeds):
-        model = TransCF(
+        model = TransCFMixture(
             dim=options.dim, shared_negatives=options.negatives, epochs=options.epochs,
             tau=options.tau, beta=options.beta, negative_power=options.negative_power,
             random_state=seed, **others,

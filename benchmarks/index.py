@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from transcf.learning.forms import FORMS
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.retrieval.index import ItemIndex
 from transcf.retrieval.scorer import LinearForm, StoredForm
 from transcf.retrieval.topk import top_k
@@ -86,7 +86,7 @@ def make_form(items: int, users: int, seed: int = 0) -> LinearForm:
     counts = taken.sum(axis=0)
     n = np.where(counts[:, None] > 0, taken.T @ a / np.maximum(counts, 1)[:, None], 0.6 * b)
     bias = 0.08 * np.log1p(counts) - 0.25 + 0.1 * random.standard_normal(items)
-    form = FORMS["translation"]
+    form = SCORE_FUNCTIONS["translation"]
     x, constants = form.linear_users(a, q)
     y = form.linear_items(b, n.astype(np.float32), bias.astype(np.float32)[:, None])
     return StoredForm(x, y, constants)

@@ -1,6 +1,6 @@
 """Peak memory of training at Flixster's size (69,482 x 25,687, 8 million), above the loaded data.
 
-    python benchmarks/memory.py [--form translation] [--dim 128] [--epochs 2] [--json]
+    python benchmarks/memory.py [--model transcf] [--dim 128] [--epochs 2] [--json]
 
 The bar is one gigabyte; the ratio is the bar over the measured peak. Seconds are those of the fit
 with its validation, by the clock. Linux only: the high-water
@@ -15,7 +15,7 @@ import re
 import time
 from pathlib import Path
 
-from transcf import TransCF
+from transcf import create
 from transcf.data import leave_one_out, synthesize
 
 BAR = 1e9
@@ -30,19 +30,19 @@ def status(field: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--form", default="translation")
+    parser.add_argument("--model", default="transcf")
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     # Compiling takes memory of its own, once: it belongs to neither side.
-    TransCF(form=arguments.form, dim=8, epochs=1).fit(
+    create(arguments.model, dim=8, epochs=1).fit(
         synthesize(users=200, items=100, interactions=2000)
     )
     split = leave_one_out(synthesize(users=69_482, items=25_687, interactions=8_000_000))
     Path("/proc/self/clear_refs").write_text("5")
     loaded = status("VmRSS")
-    model = TransCF(form=arguments.form, dim=arguments.dim, epochs=arguments.epochs)
+    model = create(arguments.model, dim=arguments.dim, epochs=arguments.epochs)
     start = time.perf_counter()
     model.fit(split.train, split.validation)
     seconds = time.perf_counter() - start

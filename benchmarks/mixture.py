@@ -28,7 +28,7 @@ import numpy as np
 import polars as pl
 
 from _turns import in_turn, use_one_thread
-from transcf import TransCF, leave_one_out, open_data, open_split, read_interactions
+from transcf import TransCFMixture, leave_one_out, open_data, open_split, read_interactions
 from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks
 from transcf.kernels import Array, compiled
@@ -36,10 +36,10 @@ from transcf.kernels.exponentials import exp_lanes
 from transcf.kernels.lanes import LANES, load, store
 from transcf.kernels.rows import padded_width
 from transcf.learning import Known
+from transcf.models.mixture.batches import Events
+from transcf.models.mixture.learned import Mixture
+from transcf.models.mixture.training import MixtureTraining
 from transcf.models.transcf import TransCFSettings
-from transcf.models.transcf.mixture.batches import Events
-from transcf.models.transcf.mixture.learned import Mixture
-from transcf.models.transcf.mixture.training import MixtureTraining
 from transcf.retrieval import Scorer, top_k
 from transcf.retrieval.forms import nearness_form, vector_form
 from transcf.retrieval.views import FormView
@@ -99,7 +99,7 @@ def lists(dim: int) -> Sides:
 
     items = vectors(ITEMS)
     mixture = Mixture(
-        Known.of(log), TransCF(form="mixture", dim=dim).settings, users=vectors(USERS), items=items,
+        Known.of(log), TransCFMixture(dim=dim).settings, users=vectors(USERS), items=items,
         history=vectors(ITEMS), bias=np.zeros(ITEMS, np.float32),
     )  # fmt: skip
     form = nearness_form(items).for_users(*nearness_form(vectors(USERS)).of_users(np.arange(USERS)))
@@ -115,7 +115,7 @@ def rankings(data: str, dim: int) -> Sides:
     """Ranking all held-out items, by the mixture and by nearness to the users' own points."""
     split = open_split(data, "strict")
     known = split.before_test
-    model = TransCF(form="mixture", dim=dim, epochs=1).fit(known)
+    model = TransCFMixture(dim=dim, epochs=1).fit(known)
     form = vector_form("distance", model.user_vectors_, model.item_vectors_)
     plain = FormView("nearness", model.rankable, form)
 
@@ -149,7 +149,7 @@ def main() -> None:
     else:
         log = leave_one_out(open_data(options.data or "beauty")).train
         settings = TransCFSettings(
-            form="mixture", dim=options.dim, shared_negatives=options.negatives, epochs=1000,
+            dim=options.dim, shared_negatives=options.negatives, epochs=1000,
             learning_rate=0.01, init_scale=0.03, batch_events=1024,
         )  # fmt: skip
         sides = {"one thread": epochs(log, settings, 1)}

@@ -1,10 +1,10 @@
-"""How long TransCF takes to be as good as EASE, against how long EASE takes.
+"""How long TransCFMixture takes to be as good as EASE, against how long EASE takes.
 
 EASE is fitted with each of some regularizations on the training part of leave-one-out, and judged
 on the validation part; the best one counts, and the seconds are those of a single fit (its median).
-TransCF is then trained with its defaults, as many epochs at a time, and the time of training, all
-of it and none of the validation, is taken when validation reaches EASE's figure. Wall clock, all
-threads.
+TransCFMixture is then trained with its defaults, as many epochs at a time, and the time of
+training, all of it and none of the validation, is taken when validation reaches EASE's figure.
+Wall clock, all threads.
 
 Run: python benchmarks/race.py [--data beauty] [--epochs 20] [--seeds 3] [--json]
 """
@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from transcf import EASE, TransCF, leave_one_out, open_data
+from transcf import EASE, TransCFMixture, leave_one_out, open_data
 from transcf.data.split import Split
 from transcf.evaluation.validation import as_validation
 
@@ -37,7 +37,9 @@ def ease(split: Split) -> tuple[float, float]:
 
 def transcf(split: Split, epochs: int, seed: int, wanted: float) -> tuple[float, float, int]:
     """Return the best figure, the seconds until the wanted one is reached, and its epoch."""
-    model = TransCF(epochs=epochs, random_state=seed, validate_every=1, validation_users=None)
+    model = TransCFMixture(
+        epochs=epochs, random_state=seed, validate_every=1, validation_users=None
+    )
     model.fit(split.train, split.validation)
     figures, spent = model.history_["metric"].to_numpy(), model.history_["seconds"].cum_sum()
     reached = np.flatnonzero(figures >= wanted)
@@ -62,9 +64,9 @@ def main() -> None:
     found = {
         "EASE N@10": wanted,
         "EASE seconds": slow,
-        "TransCF N@10": best,
+        "TransCFMixture N@10": best,
         "reached at epoch": epoch,
-        "TransCF seconds": fast,
+        "TransCFMixture seconds": fast,
         "share of EASE's time": fast / slow,
     }
     if options.json:

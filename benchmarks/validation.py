@@ -75,7 +75,7 @@ def measure(dataset: str, model: str, seeds: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--datasets", default="ml-latest-small,movietweetings,ciao")
-    parser.add_argument("--model", default="transcf")
+    parser.add_argument("--model", default="transcf-mixture")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -42,8 +42,8 @@ def contestants(name: str, log: Interactions, epochs: int) -> dict[str, Callable
 
 def main() -> None:
     weighing = [name for name in available() if "recency" in model_class(name).rules()]
-    # Other forms of TransCF's score share the solver.
-    weighing = [name for name in weighing if not name.startswith("transcf-")]
+    # Variants of a model share its solver.
+    weighing = [name for name in weighing if name == next(iter(model_class(name).variants))]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", default="movietweetings")
     parser.add_argument("--models", nargs="+", default=weighing, metavar="NAME")

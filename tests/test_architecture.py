@@ -12,6 +12,8 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "transcf"
 #: From the ground up; a room may import from those before it.
 ROOMS = [
     "errors",
+    "interrupts",
+    "user_cache",
     "legend",
     "protocols",
     "threads",

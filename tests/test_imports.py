@@ -81,3 +81,46 @@ def test_importing_every_module_has_no_side_effect(tmp_path: Path, writes_byteco
     assert not [path for path in listing(home) if "transcf" in path or "numba" in path]
     mine = [pair for pair in found["environment"] if pair[0] not in OF_LIBRARIES]
     assert mine == []
+
+
+#: Hides what only POSIX systems have, as far as Python itself does without it.
+WITHOUT_POSIX = """
+import os, sys
+for name in ("fcntl", "resource", "termios", "pwd", "grp"):
+    sys.modules[name] = None
+for name in ("preadv", "O_DIRECTORY", "O_NONBLOCK", "sched_getaffinity"):
+    delattr(os, name)
+os.supports_dir_fd.clear()
+"""
+IMPORT_NAMES = """
+import transcf
+from transcf import EASE
+for name in transcf.__all__:
+    getattr(transcf, name)
+"""
+COMMANDS = """
+from transcf.cli import main
+for words in (
+    "demo",
+    "fit synthetic --model popularity --out model",
+    "evaluate synthetic --model ease",
+    "recommend model --user u0001 --json",
+):
+    sys.argv = ["transcf", *words.split()]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, (words, end.code)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("script", [IMPORT_NAMES, COMMANDS], ids=["names", "commands"])
+def test_nothing_needs_posix_modules(tmp_path: Path, script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POSIX + script],
+        capture_output=True, text=True, timeout=600, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert script is IMPORT_NAMES or done.stdout.endswith("done\n")
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith((".tmp", ".lock"))]

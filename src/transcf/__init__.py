@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from transcf.models.ials import IALS as IALS
     from transcf.models.itemknn import ItemKNN as ItemKNN
     from transcf.models.lightgcn import LightGCN as LightGCN
+    from transcf.models.mixture import TransCFMixture as TransCFMixture
     from transcf.models.neumf import NeuMF as NeuMF
     from transcf.models.popularity import InversePopularity as InversePopularity
     from transcf.models.popularity import Popularity as Popularity
@@ -56,7 +57,9 @@ if TYPE_CHECKING:
     from transcf.models.registry import load as load
     from transcf.models.slim import SLIM as SLIM
     from transcf.models.transcf import TransCF as TransCF
+    from transcf.models.transcf.extensions import TransCFExtended as TransCFExtended
     from transcf.threads import use_threads as use_threads
+    from transcf.training.options import FitOptions as FitOptions
 
 __version__ = "0.1.0"
 
@@ -64,6 +67,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Comparison": "experiments.comparison",
     "Evaluation": "evaluation",
+    "FitOptions": "training.options",
     "Interactions": "data.interactions",
     "Recommender": "models.recommender",
     "Split": "data.split",

@@ -40,6 +40,20 @@ def brief(text: str) -> str:
     return _LONG_WORD.sub(r"\1...\2", " ".join(text.splitlines()))
 
 
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return a question with the names that are spelled most like a word; empty without any.
+
+    Example:
+        >>> did_you_mean("dims", ["dim", "epochs"]), did_you_mean("x", ["dim"])
+        (" Did you mean 'dim'?", '')
+    """
+    from difflib import get_close_matches
+
+    names = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower()[:_SHOWN], names) if isinstance(word, str) else []
+    return f" Did you mean {' or '.join(repr(names[name]) for name in close)}?" if close else ""
+
+
 def is_word(value: object, words: Iterable[str]) -> bool:
     """Tell whether a value is one of some words; arrays, which compare one by one, are none.
 
@@ -66,8 +80,11 @@ class ParameterError(TransCFError, ValueError):
     """A parameter has a value outside of what is allowed."""
 
 
-class NotFittedError(TransCFError, RuntimeError):
-    """A model was asked for something before `fit`."""
+class NotFittedError(TransCFError, RuntimeError, AttributeError):
+    """A model was asked for something before `fit`.
+
+    An `AttributeError` as well, as in scikit-learn, so that `hasattr(model, "items_")` is False.
+    """
 
 
 class UnknownIdError(TransCFError, KeyError):
@@ -88,6 +105,14 @@ class NoRoomError(TransCFError, MemoryError):
 
 class DivergenceError(TransCFError, ArithmeticError):
     """Training produced NaN, infinity or an exploding loss."""
+
+
+class FitWarning(UserWarning):
+    """A fitted model is probably of no use: collapsed vectors, or worse than popularity."""
+
+
+class FewUsersWarning(UserWarning):
+    """Figures are uncertain because only few users can be judged."""
 
 
 class ModelFileError(TransCFError, OSError):

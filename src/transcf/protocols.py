@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from transcf.errors import ParameterError, is_word, shown
+from transcf.errors import ParameterError, did_you_mean, is_word, shown
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,10 @@ def protocol_named(name: str) -> Protocol:
     """
     if not is_word(name, tuple(PROTOCOLS)):
         allowed = ", ".join(map(repr, PROTOCOLS))
-        raise ParameterError(f"protocol={shown(name)} is not allowed; it must be one of {allowed}.")
+        raise ParameterError(
+            f"protocol={shown(name)} is not allowed; it must be one of {allowed}."
+            f"{did_you_mean(name, PROTOCOLS)}"
+        )
     return PROTOCOLS[name]
 
 

@@ -265,11 +265,21 @@ def share(n: int, work: Callable[[int, int], object], least: int = 1) -> None:
     others = [pool.submit(_run, work, *ends) for ends in pairwise(cuts[1:])]
     try:
         _run(work, cuts[0], cuts[1])
+    except BaseException:
+        _release_compiler()
+        raise
     finally:
         errors = [other.exception() for other in others]  # waits for all of them
     for error in errors:
         if error is not None:
             raise error
+
+
+def _release_compiler() -> None:
+    """Release numba's lock, which an exception of Ctrl-C may have left locked by this thread."""
+    compiler = sys.modules.get("numba.core.compiler_lock")
+    while compiler is not None and compiler.global_compiler_lock.is_locked():
+        compiler.global_compiler_lock.release()
 
 
 def _run(work: Callable[[int, int], object], first: int, end: int) -> None:

@@ -28,8 +28,7 @@ def fitted(log: Interactions) -> Any:
 
     def fit(name: str) -> Any:
         if name not in models:
-            epochs = 1 if name in ("transcf-attention", "transcf-map") else 4
-            models[name] = create(name, dim=6, epochs=epochs, random_state=1).fit(log)
+            models[name] = create(name, dim=6, epochs=4, random_state=1).fit(log)
         return models[name]
 
     return fit

@@ -72,10 +72,10 @@ def test_the_toy_has_one_point_and_many(tmp_path: Path) -> None:
     rows = {row["taste"]: row for row in found.frame.to_dicts()}
     for taste in ("books", "films"):
         assert rows[taste]["has"] == 5
-        assert rows[taste]["TransCF_moved"] < 0.6 * rows[taste]["TransCF_before"]
-        assert rows[taste]["TransCF_moved"] < 0.6 * rows[taste]["CML"]
-    near = [rows[taste]["TransCF_moved"] for taste in ("books", "films")]
-    assert rows["games"]["TransCF_moved"] > max(near)
+        assert rows[taste]["mixture_moved"] < 0.6 * rows[taste]["mixture_before"]
+        assert rows[taste]["mixture_moved"] < 0.6 * rows[taste]["CML"]
+    near = [rows[taste]["mixture_moved"] for taste in ("books", "films")]
+    assert rows["games"]["mixture_moved"] > max(near)
     names = [path.name for path in found.write(tmp_path)]
     assert names == ["toy.json", "toy.csv", "toy-1.svg", "toy-2.svg"]
     assert all(path.stat().st_size for path in tmp_path.iterdir())

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from tests.browser import visit
 
+from transcf import evaluate, read_interactions
 from transcf.analysis.quality import METRICS, judged
 from transcf.analysis.report import Findings, analyzed
-from transcf.data.splits import leave_one_out
+from transcf.data.splits import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.models.registry import create
 
@@ -19,7 +21,7 @@ from transcf.models.registry import create
 def parts():
     log = synthesize(users=40, items=30, interactions=400, categories=2, seed=5)
     split = leave_one_out(log)
-    model = create("transcf", dim=6, epochs=3).fit(split.before_test)
+    model = create("transcf-mixture", dim=6, epochs=3).fit(split.before_test)
     return log, model, judged(model, split, held_out=True)
 
 
@@ -56,9 +58,29 @@ def test_groups_by_popularity_hold_everybody(parts) -> None:
     assert means == pytest.approx(parts[2].model.metrics[METRICS[0]].mean)
 
 
+def test_the_floor_is_the_better_one_of_both_popularities() -> None:
+    # Whatever is recent is taken once, and the old hit is still what most users take next.
+    users = [f"u{n:02}" for n in range(30)]
+    events = [(user, "hit", n) for n, user in enumerate(users[:25])]
+    events += [(user, f"old{n % 7}", 40 + n) for n, user in enumerate(users)]
+    events += [(user, "fad", 10**6 + n) for n, user in enumerate(users[25:])]
+    events += [(user, "hit", 2 * 10**6 + n) for n, user in enumerate(users[25:])]
+    columns = zip(*events, strict=True)
+    frame = pl.DataFrame(dict(zip(("user", "item", "timestamp"), columns, strict=True)))
+    split = temporal_cut(read_interactions(frame), at=2 * 10**6, validation=10**6)
+    floors = {
+        name: evaluate(create(name).fit(split.before_test), split).metrics[METRICS[0]].mean
+        for name in ("popularity", "recent-popularity")
+    }
+    assert floors["popularity"] > floors["recent-popularity"]
+    quality = judged(create("ease").fit(split.before_test), split, held_out=True)
+    assert quality.floor.model == "popularity"
+    assert quality.floor.metrics[METRICS[0]].mean == max(floors.values())
+
+
 def test_a_model_of_everything_is_judged_by_a_twin(parts) -> None:
     log, _, quality = parts
-    model = create("transcf", dim=6, epochs=3).fit(log)
+    model = create("transcf-mixture", dim=6, epochs=3).fit(log)
     before = model.item_vectors_.copy()
     found = judged(model, quality.split, held_out=False)
     assert found.is_twin

@@ -71,14 +71,14 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize("name", ["popularity", "ease", "transcf"])
+@pytest.mark.parametrize("name", ["popularity", "ease", "transcf-mixture"])
 @pytest.mark.parametrize("texts", [True, False], ids=["text", "integers"])
 def test_questions_after_a_fork(tmp_path: Path, name: str, texts: bool) -> None:
     log = synthesize(users=40, items=30, interactions=400, seed=1)
     if not texts:
         rows = zip(log.user_rows.tolist(), log.item_rows.tolist(), strict=True)
         log = read_interactions(list(rows))
-    quick = {"dim": 4, "epochs": 1} if name == "transcf" else {}
+    quick = {"dim": 4, "epochs": 1} if name == "transcf-mixture" else {}
     folder = create(name, **quick).fit(log).save(tmp_path / "model")
     (tmp_path / "model.csv").write_text("user,item\n1,2\n")
     program = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(folder)]

@@ -21,9 +21,9 @@ def listed(table: pl.DataFrame, model: Recommender, n: int) -> np.ndarray:
     return scores
 
 
-@pytest.mark.parametrize("form", ["translation", "dot", "still"])
+@pytest.mark.parametrize("form", ["translation", "dot", "none"])
 def test_vectors_are_compared_by_distance(random_log: Interactions, form: str) -> None:
-    model = TransCF(form=form, dim=16, epochs=3).fit(random_log)
+    model = TransCF(variant=form, dim=16, epochs=3).fit(random_log)
     for vectors, find, ids in (
         (model.item_vectors_, model.similar_items, model.items_.series),
         (model.user_vectors_, model.similar_users, model.users_.series),

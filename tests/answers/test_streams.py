@@ -58,7 +58,7 @@ def test_files_of_neighbours_are_the_table_in_pieces(
 ) -> None:
     model, size = EASE().fit(random_log), 7
     some = list(model.items_.series[:1])
-    filters = Filters(exclude_seen=True, items=some)  # who has it gets no list
+    filters = Filters.of(model.items_, items=some)  # who has it gets no list
     expected = model.recommend(k=3, items=some)
     n_users = int(model.learned_.known.active.sum())
     assert expected["user_id"].n_unique() < n_users

@@ -23,10 +23,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory, answer) -> Path:
     events = write_csv(log, folder / "events.csv")
     log.categories.write_csv(folder / "categories.csv")
     kinds = ("--categories", folder / "categories.csv")
-    for name in ("transcf", "cml"):
+    for name in ("transcf-mixture", "cml"):
         few = ("--set", "dim=4", "--set", "epochs=2")
         answer("fit", events, *kinds, "--model", name, *few, "--out", folder / name)
-    create("transcf", dim=4, epochs=1).fit(log).save(folder / "silent")
+    create("transcf-mixture", dim=4, epochs=1).fit(log).save(folder / "silent")
     create("ease").fit(log).save(folder / "ease")
     return folder
 
@@ -36,7 +36,14 @@ def test_help_names_every_analysis() -> None:
 
 
 def test_analyze_prints_tables_and_writes_figures(shop: Path, command, tmp_path: Path) -> None:
-    words = ("analyze", shop / "transcf", "--what", "variety,closer,tastes", "--user", "u03")
+    words = (
+        "analyze",
+        shop / "transcf-mixture",
+        "--what",
+        "variety,closer,tastes",
+        "--user",
+        "u03",
+    )
     result = command(*words, "--out", tmp_path / "found")
     assert result.exit_code == 0, result.output
     assert "closer after the translation" in result.output
@@ -47,7 +54,7 @@ def test_analyze_prints_tables_and_writes_figures(shop: Path, command, tmp_path:
 
 def test_analyze_compares_models_and_speaks_json(shop: Path, answer) -> None:
     found = answer(
-        "analyze", shop / "transcf", "--beside", shop / "cml", "--what", "likeness,map",
+        "analyze", shop / "transcf-mixture", "--beside", shop / "cml", "--what", "likeness,map",
         "--threads", 1,
     )  # fmt: skip
     likeness, maps = found["analyses"]
@@ -69,11 +76,11 @@ def test_what_the_data_do_not_allow_is_said(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("analyze", "transcf", "--what", "horoscope"), "no analysis 'horoscope'"),
-        (("analyze", "transcf", "--what", "tastes", "--user", "zoe"), "zoe"),
+        (("analyze", "transcf-mixture", "--what", "horoscope"), "no analysis 'horoscope'"),
+        (("analyze", "transcf-mixture", "--what", "tastes", "--user", "zoe"), "zoe"),
         (("analyze", "silent", "--what", "closer"), "--data DATA"),
         (("analyze", "ease", "--data", "events.csv", "--what", "closer"), "no vector for every"),
-        (("report", "transcf", "--out", "page.txt"), ".html or .md"),
+        (("report", "transcf-mixture", "--out", "page.txt"), ".html or .md"),
         (("reproduce", "analysis", "--datasets", "netflix"), "no analyses of 'netflix'"),
     ],
 )

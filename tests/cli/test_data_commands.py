@@ -101,7 +101,7 @@ def test_synthesize_writes_what_info_reads(ending: str, answer: Answer, tmp_path
     assert written["users"] == again["users"] == 50
     read = answer("data", "info", file)
     assert read["interactions"] == 500
-    assert set(written) - {"file", "seed"} == set(read) - {"dataset", "report"}
+    assert set(written) - {"file", "seed"} == set(read) - {"dataset", "report", "notes"}
 
 
 ON_A_FULL_DISK = """
@@ -217,9 +217,39 @@ def test_a_path_that_hides_a_dataset_is_noted_in_one_line(
     words = ("fit", "ciao", "--model", "popularity", "--out", "model")
     result = command(*words)
     assert result.exit_code == 0, result.output
-    (line,) = result.stderr.splitlines()
+    line, ratings = result.stderr.splitlines()
     assert line.startswith("transcf: note: ciao is a path here")
+    assert ratings.startswith("transcf: note: ratings from")
     assert load(tmp_path / "model").report_["dataset"] == str(tmp_path / "ciao")
     found = command("data", "info", "ciao", "--json")
     assert found.stderr.startswith("transcf: note: ciao is a path here")
     assert "citation" not in json.loads(found.stdout)
+
+
+def test_unused_columns_and_the_use_of_ratings_are_named(
+    command: Callable[..., Result], answer: Answer, log_file: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "events.csv"
+    frame = pl.read_csv(log_file).rename({"timestamp": "seen_on"})
+    frame.with_columns(rating=pl.col("rating") - 0.5, title=pl.lit("x")).write_csv(file)
+    shown = command("data", "info", file).stdout
+    noted = " ".join(answer("data", "info", file)["notes"])
+    fitted = command("fit", file, "--model", "ease", "--out", tmp_path / "model").stderr
+    judged = command("evaluate", file, "--model", "ease", "--no-store").stderr
+    compared = command("compare", file, "--models", "ease", "--no-files", "--no-store").stderr
+    for text in (shown, noted, fitted, judged, compared):
+        assert text.count("not used: 'seen_on', 'title'") == 1
+        assert text.count("ratings from 0.5 to 4.5") == 1
+        assert "--min-rating" in text
+    named = command("data", "info", file, "--column", "timestamp=seen_on", "--min-rating", 3).stdout
+    assert "not used: 'title'" in named
+    assert "ratings from 3.5 to 4.5" in named
+
+
+def test_parts_name_unused_columns_too(answer: Answer, log_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "events.parquet"
+    pl.read_csv(log_file).rename({"timestamp": "seen_on"}).write_parquet(file)
+    options = ("--out", tmp_path / "parts", "--partitions", 2)
+    steps = answer("data", "prepare", file, *options)["report"]
+    assert any("'seen_on'" in step["step"] for step in steps)
+    assert "seen_on" in answer("data", "info", tmp_path / "parts")["notes"][0]

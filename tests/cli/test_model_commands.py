@@ -18,7 +18,9 @@ from transcf.data import leave_one_out, synthesize, write_csv
 from transcf.data.candidates import draw_candidates
 from transcf.data.split import Split
 from transcf.evaluation import evaluate
+from transcf.experiments.store import Store
 from transcf.models.random import Random
+from transcf.models.recommender import Recommender
 from transcf.models.registry import available
 from transcf.training.checkpoint import CheckpointFile
 
@@ -65,6 +67,21 @@ def test_evaluate_has_the_promised_form(answer: Answer, log_file: Path) -> None:
     assert math.isclose(found["metrics"]["N@5"]["mean"], mean, rel_tol=1e-12)
 
 
+def test_a_filter_comes_before_the_split(
+    answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
+) -> None:
+    log = transcf.k_core(transcf.read_interactions(log_file), 12, 12)
+    split = transcf.temporal_cut(log)
+    expected = evaluate(transcf.ItemKNN().fit(split.train), split)
+    words = log_file, "--model", "itemknn", "--protocol", "forward-no-refit", "--filter", "12-core"
+    found = answer("evaluate", *words, "--no-store")
+    assert found["users"] == expected.users
+    assert found["metrics"]["N@10"]["mean"] == pytest.approx(expected.metrics["N@10"].mean)
+    saved = answer("fit", *words[:3], "--filter", "12-core", "--out", tmp_path / "model")
+    assert saved["interactions"] == len(log)
+    assert "12-cores" in refusal("evaluate", *words[:3], "--filter", "12-cores")
+
+
 def test_a_model_without_chance_runs_once(answer: Answer, log_file: Path) -> None:
     found = answer("evaluate", log_file, "--model", "ease", "--seeds", 5)
     assert found["runs"] == 1
@@ -77,6 +94,29 @@ def test_full_ranking_stands_beside_sampled_figures(answer: Answer, log_file: Pa
     assert sampled["full_ranking"]["N@10"]["mean"] == strict["metrics"]["N@10"]["mean"]
     assert "full_ranking" not in strict
     assert any("rare" in note for note in sampled["notes"])
+
+
+@pytest.mark.parametrize("formats", [("",), ("--json",), ("", "--json"), ("--json", "")])
+def test_the_output_format_does_not_change_what_is_computed(
+    formats: tuple[str, ...],
+    command: Command,
+    log_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fits = []
+    fit = Recommender._fit
+
+    def counting(model: Recommender[Any], *words: Any, **more: Any) -> Recommender[Any]:
+        fits.append(model.name)
+        return fit(model, *words, **more)
+
+    monkeypatch.setattr(Recommender, "_fit", counting)
+    words = ("evaluate", log_file, "--model", "popularity", "--store", tmp_path / "runs")
+    for output in formats:
+        assert command(*words, *filter(None, [output])).exit_code == 0
+    assert fits == ["popularity"]
+    assert len(Store(tmp_path / "runs").all_keys()) == 1
 
 
 def test_fit_then_evaluate_equals_evaluate(
@@ -169,10 +209,13 @@ def test_demo_shows_a_table_and_recommendations(command: Command, answer: Answer
 WRONG = {
     "no model": ((), "--model is missing"),
     "unknown model": (("--model", "eas"), "no model 'eas'"),
+    "misspelled model": (("--model", "als"), "Did you mean 'ials' or 'eals'?"),
     "unknown parameter": (("--model", "ease", "--set", "reg=1"), "no parameter 'reg'"),
+    "misspelled parameter": (("--model", "bpr", "--set", "dims=3"), "Did you mean 'dim'?"),
     "bad value": (("--model", "ease", "--set", "regularization=-1"), "regularization=-1"),
     "no value": (("--model", "ease", "--set", "regularization"), "NAME=VALUE"),
     "bad protocol": (("--model", "ease", "--protocol", "odd"), "--protocol odd"),
+    "misspelled protocol": (("--model", "ease", "--protocol", "strickt"), "mean 'strict'"),
     "bad ties": (("--model", "ease", "--ties", "odd"), "--ties odd"),
     "bad part": (("--model", "ease", "--part", "odd"), "--part odd"),
     "bad length": (("--model", "ease", "--at", "0"), "--at 0"),
@@ -185,6 +228,31 @@ def test_wrong_options_get_one_sentence(case: str, refusal: Refusal, log_file: P
     message = refusal("evaluate", log_file, *words)
     assert expected in message
     assert message.count("\n") == 1
+
+
+def test_a_misspelled_dataset_is_recognised(refusal: Refusal) -> None:
+    assert "Did you mean 'delicious'?" in refusal("data", "info", "delicous")
+    assert "Did you mean 'delicious'?" in refusal("data", "download", "Delicius")
+
+
+def test_one_seed_has_no_spread(command: Command, log_file: Path) -> None:
+    one = command("evaluate", log_file, "--model", "random", "--no-store").stdout
+    two = command("evaluate", log_file, "--model", "random", "--no-store", "--seeds", 2).stdout
+    lines = [next(line for line in shown.splitlines() if "N@10" in line) for shown in (one, two)]
+    assert [cell.strip() for cell in lines[0].split("│")][4] == "-"
+    assert float([cell.strip() for cell in lines[1].split("│")][4]) > 0
+
+
+def test_a_tilde_in_a_path_is_the_home_folder(
+    answer: Answer, log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    answer("fit", log_file, "--model", "popularity", "--out=~/model", "--hold-out")
+    answer("recommend", "~/model", "--all", "--out=~/lists.csv")
+    answer("evaluate", "~/model")
+    answer("refit", "~/model", log_file, "--out=~/other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lists.csv", "model", "other"]
 
 
 def test_compare_runs_a_model_once_whatever_its_capitals(answer: Answer, log_file: Path) -> None:
@@ -248,7 +316,7 @@ def test_an_interrupted_fit_can_be_resumed(
     assert kept.is_dir()
     assert not folder.exists(), "what was learned from a part of the events is no model for use"
     resumed = command("fit", log_file, *small, "--out", folder, "--resume", "--json")
-    assert resumed.stderr == ""
+    assert "holds no checkpoint" not in resumed.stderr
     assert json.loads(resumed.stdout)["best_epoch"] == whole["best_epoch"]
     assert not kept.exists()
     tensors = [path / "model.safetensors" for path in (folder, tmp_path / "whole")]
@@ -412,10 +480,11 @@ def test_an_interrupted_search_keeps_its_trials_and_goes_on(
     words = (*words, "--storage", tmp_path / "trials.sqlite")
     first = command(*words)
     assert (first.exit_code, first.stdout) == (130, "")
-    assert "before a trial was complete" in first.stderr
+    assert "interrupted" in first.stderr
     second = command(*words, "--json")
     assert second.exit_code == 130
-    assert "2/4 trials, best N@10" in second.stderr
+    assert "2/4 trials" in second.stderr
+    assert "best N@10" in second.stderr
     assert json.loads(second.stdout)["trials"] == 2
     third = command(*words, "--json")
     assert third.exit_code == 0
@@ -518,28 +587,27 @@ def test_a_study_leaves_a_report_and_results_behind(
     assert "call the report" in refusal("compare", folder, "--report", tmp_path / "report")
 
 
-def test_links_and_categories_come_from_files_beside_the_log(
+def test_categories_come_from_a_file_beside_the_log(
     answer: Answer, refusal: Refusal, tmp_path: Path
 ) -> None:
     log = synthesize(users=60, items=40, interactions=900)
-    events, links, shelves = (tmp_path / f"{name}.csv" for name in ("events", "links", "shelves"))
+    events, shelves = (tmp_path / f"{name}.csv" for name in ("events", "shelves"))
     write_csv(log, events)
-    log.links.write_csv(links)
     log.categories.write_csv(shelves)
-    few = ("--model", "transcf-friends", "--set", "dim=8", "--set", "epochs=2")
-    files = ("--links", links, "--categories", shelves)
-    both = ("--set", "category=0.5")
-    answer("fit", events, *few, *both, *files, "--hold-out", "--out", tmp_path / "model")
+    few = ("--model", "transcf-categories", "--set", "dim=8", "--set", "epochs=1")
+    answer("fit", events, *few, "--categories", shelves, "--hold-out", "--out", tmp_path / "model")
     model = transcf.load(tmp_path / "model")
-    assert model.name == "TransCF-friends-categories"
-    assert model.report_["reading"] == {"links": str(links), "categories": str(shelves)}
-    saved = answer("evaluate", tmp_path / "model")
-    assert answer("evaluate", events, *few, *both, *files)["metrics"].keys() == (
-        saved["metrics"].keys()
-    )
-    assert "give read_interactions(..., links=...) (in a shell: --links FILE)" in refusal(
-        "evaluate", events, *few
-    )
-    assert "has no user column" in refusal(
-        "fit", events, *few, "--links", shelves, "--out", tmp_path / "other"
-    )
+    assert model.name == "TransCF-categories"
+    assert model.report_["reading"] == {"categories": str(shelves)}
+    assert answer("evaluate", tmp_path / "model")["metrics"]
+    assert "needs categories of items" in refusal("fit", events, *few, "--out", tmp_path / "no")
+
+
+def test_old_names_work_with_a_warning(command: Any, log_file: Path, tmp_path: Path) -> None:
+    small = ("--set", "dim=4", "--set", "epochs=1", "--set", "form=mixture", "--set", "rho=0.5")
+    result = command("fit", log_file, "--model", "transcf", *small, "--out", tmp_path / "model")
+    assert result.exit_code == 0, result.output
+    assert "history_decay" in result.stderr
+    model = transcf.load(tmp_path / "model")
+    assert type(model).__name__ == "TransCFMixture"
+    assert model.history_decay == 0.5

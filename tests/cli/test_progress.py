@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from transcf.cli._output import print_table
 from transcf.cli._progress import show_steps
 
 
@@ -18,3 +19,31 @@ def test_parts_are_counted_by_name(
     shown = capsys.readouterr().err
     assert "2/2 models" in shown
     assert "bpr now" in shown
+
+
+def test_a_pipe_gets_a_line_for_every_finished_part(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_steps(2, "models") as steps:
+        for part in steps.counted(["ease", "bpr"]):
+            steps.report(f"{part} now")
+            assert f"models done in 0 s: {part}" not in capsys.readouterr().err
+        lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "2/2 models" in lines[0]
+    assert "bpr" in lines[0]
+
+
+def test_a_pipe_gets_a_line_for_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_steps(3, "trials") as steps:
+        for done in (0, 1, 1, 2):
+            steps.reach(done, f"best so far {done}")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines] == ["1/3", "2/3"]
+    assert "best so far 2" in lines[1]
+
+
+def test_a_pipe_gets_whole_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    wide = ["x" * 60] * 5
+    print_table("title " * 40, [f"column {number}" for number in range(5)], [wide])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    assert "x" * 60 in lines[4]

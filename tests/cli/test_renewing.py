@@ -69,11 +69,44 @@ def test_refit_replaces_a_model_when_told_to(
     assert "is neither a file" in refusal("refit", folder, tmp_path / "none", "--overwrite")
     assert "no model.json" in refusal("refit", tmp_path, halves[1], "--out", tmp_path / "x")
     assert tensors(folder) == before
-    shown = command("refit", folder, halves[1], "--overwrite")
+    shown = command("refit", folder, halves[1], "--overwrite", "--yes")
     assert shown.exit_code == 0, shown.output
     assert "fitted_on" in shown.stdout
     assert transcf.load(folder).report_["interactions"] == len(transcf.read_interactions(halves[1]))
     assert "was fitted on everything" in refusal("evaluate", folder)
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_refit_replaces_no_model_by_a_smaller_one_unasked(
+    command: Command, answer: Answer, refusal: Answer, log_file: Path, tmp_path: Path, out: bool
+) -> None:
+    folder, today = tmp_path / "model", tmp_path / "today.csv"
+    today.write_text("user_id,item_id\nu001,i01\nu002,i02\nu003,i03\n")
+    answer("fit", log_file, "--model", "popularity", "--out", folder)
+    before = tensors(folder)
+    place = ("--out", folder, "--overwrite") if out else ("--overwrite",)
+    sentence = refusal("refit", folder, today, *place)
+    assert all(word in sentence for word in ("147 of the 150 users", "57 of the 60 items"))
+    assert all(word in sentence for word in ("3 events", "2,500", "--yes"))
+    assert tensors(folder) == before
+    other = command("refit", folder, today, "--out", tmp_path / "other")
+    assert (other.exit_code, "147 of the 150 users" in other.stderr) == (0, True)
+    replaced = command("refit", folder, today, *place, "--yes")
+    assert (replaced.exit_code, "147 of the 150 users" in replaced.stderr) == (0, True)
+    assert len(transcf.load(folder).users_) == 3
+    answer("refit", folder, log_file, *place)  # nothing is lost
+
+
+def test_refit_reads_several_files_as_one_log(
+    answer: Answer, log_file: Path, halves: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    answer("fit", log_file, "--model", "ease", "--out", folder)
+    before = tensors(folder)
+    found = answer("refit", folder, *halves, "--overwrite")
+    assert found["dataset"] == [str(path.resolve()) for path in halves]
+    assert tensors(folder) == before
+    assert answer("report", folder, "--out", tmp_path / "page.html")
 
 
 def test_an_interrupted_refit_changes_nothing_and_goes_on(
@@ -108,7 +141,7 @@ def test_a_failed_save_keeps_the_old_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     folder = tmp_path / "model"
-    answer("fit", halves[0], "--model", "transcf", *SMALL, "--out", folder)
+    answer("fit", halves[0], "--model", "transcf-mixture", *SMALL, "--out", folder)
     expected = transcf.load(folder).recommend()
 
     def fail(*_: object, **__: object) -> None:
@@ -116,14 +149,14 @@ def test_a_failed_save_keeps_the_old_model(
 
     with monkeypatch.context() as patch:
         patch.setattr(folders.tensors, "write", fail)
-        for name in ("refit", "partial-fit"):
-            result = command(name, folder, halves[1], "--overwrite")
+        for words in (("refit", "--yes"), ("partial-fit",)):
+            result = command(*words, folder, halves[1], "--overwrite")
             assert result.exit_code == 2, result.output
             assert "the disk is full" in result.stderr
     assert transcf.load(folder).recommend().equals(expected)
 
 
-@pytest.mark.parametrize("model", ["transcf", "eals"])
+@pytest.mark.parametrize("model", ["transcf-mixture", "eals"])
 def test_partial_fit_adds_what_python_adds(
     answer: Answer, refusal: Answer, halves: tuple[Path, Path], tmp_path: Path, model: str
 ) -> None:
@@ -150,21 +183,6 @@ def test_partial_fit_adds_what_python_adds(
     assert "was fitted on everything" in refusal("evaluate", new)
     again = answer("partial-fit", new, halves[1], "--overwrite")
     assert (again["additions"], again["new_interactions"]) == (2, 0)
-
-
-def test_partial_fit_links_new_people_to_those_of_the_model(answer: Answer, tmp_path: Path) -> None:
-    log = transcf.synthesize(users=80, items=40, interactions=900)
-    events, links, day, more = (tmp_path / f"{n}.csv" for n in ("events", "links", "day", "more"))
-    log.to_frame().write_csv(events)
-    log.links.write_csv(links)
-    day.write_text("user_id|item_id\nnew|i01\n")
-    more.write_text("user_id|friend_id\nnew|u01\n")
-    folder = tmp_path / "model"
-    answer("fit", events, "--model", "transcf-friends", *SMALL, "--links", links, "--out", folder)
-    answer("partial-fit", folder, day, "--links", more, "--separator", "|", "--overwrite")
-    model = transcf.load(folder)
-    start, end = model.friend_offsets_[model.users_.rows(["new"])[0] :][:2]
-    assert model.users_.ids(model.friend_rows_[start:end]).to_list() == ["u01"]
 
 
 def test_models_that_cannot_add_say_what_can(

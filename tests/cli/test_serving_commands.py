@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ from typer.testing import Result
 
 import transcf
 from transcf.data.synthetic import synthesize
+from transcf.errors import ModelFileError
+from transcf.models.mixture import TransCFMixture
 from transcf.models.transcf import TransCF
+from transcf.serving.versions import Versions
 
 Command = Callable[..., Result]
 Answer = Callable[..., Any]
@@ -21,7 +25,9 @@ Answer = Callable[..., Any]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = synthesize(users=150, items=60, interactions=2500, seed=3)
-    return TransCF(dim=8, epochs=2).fit(log).save(tmp_path_factory.mktemp("model") / "transcf")
+    return (
+        TransCFMixture(dim=8, epochs=2).fit(log).save(tmp_path_factory.mktemp("model") / "transcf")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +53,88 @@ def test_ids_are_shown_as_they_are(command: Command, answer: Answer, floor: Path
     assert "1000" in shown
     assert "3,000" not in shown
     assert answer("recommend", floor, "--user", "3000", "-k", 1)[0]["item_id"] == 8
-    assert [row["item_id"] for row in answer("recommend", floor, "--history", "8, 9")] == [1000]
+    assert [row["item_id"] for row in answer("recommend", floor, "--history", "8,9")] == [1000]
+
+
+@pytest.mark.parametrize(
+    "text", ["01", "+1", "1_0", " 1", "1 ", "\uff11", "1.0", "0x1", "1e0", "-0"]
+)
+def test_ids_match_by_their_exact_text(
+    refusal: Answer, floor: Path, tmp_path: Path, text: str
+) -> None:
+    names = tmp_path / "users.txt"
+    names.write_text(f"{text}\n", encoding="utf-8")
+    for options in (["--user", text], ["--users-file", names], ["--history", f"8,{text}"]):
+        assert "is unknown" in refusal("recommend", floor, *options)
+    assert "is unknown" in refusal("explain", floor, "--user", text, "--item", 8)
+
+
+@pytest.mark.parametrize("history", ["8,,9", ",8", "8,", ",", ""])
+def test_empty_ids_in_a_history_are_refused(refusal: Answer, floor: Path, history: str) -> None:
+    assert "empty" in refusal("recommend", floor, "--history", history)
+    assert "empty" in refusal("explain", floor, "--history", history, "--item", 8)
+
+
+@pytest.mark.parametrize("asked", [("--user", "u010"), ("--history", "i05,i09")])
+def test_filters_of_items(
+    command: Command, answer: Answer, refusal: Answer, folder: Path, tmp_path: Path,
+    asked: tuple[str, str],
+) -> None:  # fmt: skip
+    ids, table = tmp_path / "ids.txt", tmp_path / "items.csv"
+    ids.write_text("i01\ni02\n\ni03\nodd\n")
+    table.write_text("item_id,category\ni01,green|new\ni02,black\ni03,new\nodd,new\n")
+
+    def listed(*options: object) -> set[str]:
+        found = answer("recommend", folder, *asked, "-k", 60, "--with-seen", *options)
+        return {row["item_id"] for row in found}
+
+    every = listed()
+    assert listed("--exclude", "i01", "--exclude", "i02") == every - {"i01", "i02"}
+    assert listed("--items-file", ids) == listed("--items-file", table) == {"i01", "i02", "i03"}
+    assert listed("--items-file", ids, "--exclude", "i03") == {"i01", "i02"}
+    assert listed("--items-file", table, "--category", "new") == {"i01", "i03"}
+    both = ("--category", "green", "--category", "black")
+    assert listed("--items-file", table, *both) == {"i01", "i02"}
+    said = command("recommend", folder, *asked, "--items-file", ids, "--exclude", "none").stderr
+    assert "1 of 4 item ids in items" in said
+    assert "1 of 1 item ids in exclude" in said
+    assert "--items-file" in refusal("recommend", folder, *asked, "--category", "new")
+    wrong = ("--items-file", table, "--category", "gren")
+    assert "Did you mean 'green'?" in refusal("recommend", folder, *asked, *wrong)
+    mixed = ("--items-file", ids, "--category", "new")
+    assert "list of ids" in refusal("recommend", folder, *asked, *mixed)
+
+
+def test_the_current_version_of_a_model_answers(
+    command: Command, answer: Answer, refusal: Answer, folder: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "shop"
+    shutil.copytree(folder, base)
+    asked = ("recommend", base, "--user", "u010")
+    assert command(*asked).stderr == ""
+    versions, log = Versions(base), transcf.synthesize(users=20, items=60, interactions=300)
+    newer = transcf.EASE().fit(log)
+    versions.add(newer)
+    assert transcf.load(base).name == "TransCF"
+    versions.switch(2)
+    user = newer.users_.series[0]
+    expected = newer.recommend(user, 3)
+    for found in (transcf.load(base), transcf.EASE.load(str(base))):
+        assert found.recommend(user, 3).equals(expected)
+    asked = ("recommend", base, "--user", user, "-k", 3)
+    assert answer(*asked) == expected.to_dicts()
+    assert "version 2" in command(*asked).stderr
+    (item, *_) = expected["item_id"]
+    assert answer("explain", base, "--user", user, "--item", item)["model"] == "ease"
+    assert answer("similar", base, "--item", item)
+    for save in (newer.save, transcf.load(folder).save):
+        with pytest.raises(ModelFileError, match="version 2 is in use"):
+            save(base, overwrite=True)
+    assert answer("refresh", base, "--back-to", 1)["served"] == 1
+    assert transcf.load(base).name == "TransCF"
+    newer.save(base, overwrite=True)
+    (tmp_path / "shop.versions" / "current").write_text("two")
+    assert "number of a version" in refusal("recommend", base, "--user", user)
 
 
 def test_a_file_of_users(
@@ -205,7 +292,7 @@ WRONG = {
     "all without a file": (("--all",), "--all needs --out"),
     "unknown user": (("--user", "bob"), "user 'bob' is unknown"),
     "unknown history": (("--history", "x,y"), "item 'x' is unknown"),
-    "empty history": (("--history", " , "), "history is empty"),
+    "empty history": (("--history", ","), "empty id"),
     "unknown ending": (("--all", "--out", "x.xlsx"), "x.xlsx does not say by its ending"),
     "no ending": (("--all", "--out", "x"), "use .csv, .tsv or .jsonl"),
     "no folder": (("--all", "--out", "no/where/x.csv"), "in a folder that exists"),

@@ -186,12 +186,12 @@ def test_variants_of_a_model_show_what_makes_them_and_no_more(
     command: Command, answer: Answer
 ) -> None:
     found = {entry["name"]: entry for entry in answer("models")}
-    assert list(found["transcf-alt"]["parameters"]) == ["form"]
-    assert found["transcf-alt"]["summary"] == "As transcf, with form=alt."
+    assert list(found["transcf-alt"]["parameters"]) == ["variant"]
+    assert found["transcf-alt"]["summary"] == "As transcf, with variant=alt."
     assert "margin" in found["transcf"]["parameters"]
     whole = answer("models", "transcf-alt")["parameters"]
     assert set(whole) == set(found["transcf"]["parameters"])
-    assert whole["form"]["default"] == "alt"
+    assert whole["variant"]["default"] == "alt"
     shown = command("models", "transcf").stdout
     for name in found["transcf"]["parameters"]:
         assert len(re.findall(rf"^│ {name} +│", shown, re.MULTILINE)) == 1

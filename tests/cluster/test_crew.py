@@ -27,19 +27,22 @@ from transcf.models.bpr import LogisticSolver
 from transcf.models.cml import HingeSolver
 from transcf.models.eals import EALSTraining
 from transcf.models.ials import IALSSettings, IALSTraining
+from transcf.models.mixture.batches import Events
+from transcf.models.mixture.training import MixtureTraining
 from transcf.models.transcf.fast import FastSolver
-from transcf.models.transcf.mixture.batches import Events
-from transcf.models.transcf.mixture.training import MixtureTraining
 from transcf.threads import use_threads
 from transcf.training import FitOptions
 
 SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "transcf-translation": (FastSolver, {"recency": 2.0}),
+    "transcf": (FastSolver, {"recency": 2.0}),
     "transcf-dot": (FastSolver, {}),
     "bpr": (LogisticSolver, {"samples_per_user": 7}),
     "aobpr": (AdaptiveSolver, {}),
     "cml": (HingeSolver, {"recency": 2.0, "samples_per_user": 7}),
-    "transcf": (MixtureTraining, {"recency": 2.0, "shared_negatives": 100, "batch_events": 500}),
+    "transcf-mixture": (
+        MixtureTraining,
+        {"recency": 2.0, "shared_negatives": 100, "batch_events": 500},
+    ),
     "ials": (IALSTraining, {"recency": 2.0}),
     "eals": (EALSTraining, {}),
 }
@@ -149,9 +152,9 @@ def test_a_worker_may_have_nobody() -> None:
     users = ["long"] * 60 + ["short"] * 2
     rows = {"user": users, "item": [*range(60), 3, 5], "timestamp": range(62)}
     log = read_interactions(pl.DataFrame(rows))
-    *_, outline = task_of("transcf", log)
+    *_, outline = task_of("transcf-mixture", log)
     assert (np.diff(outline.groups) == 0).any()
-    check_same_bits("transcf", log, [4])
+    check_same_bits("transcf-mixture", log, [4])
 
 
 def test_shares_have_a_group_each_and_as_many_events_as_can_be() -> None:

@@ -21,8 +21,8 @@ from transcf.learning.known import KnownInParts
 from transcf.learning.parted import PartedProblem
 from transcf.learning.triples import Problem
 from transcf.models.bpr import LogisticSolver
-from transcf.models.transcf.mixture.batches import Events, Shards
-from transcf.models.transcf.mixture.parted import PartedEvents
+from transcf.models.mixture.batches import Events, Shards
+from transcf.models.mixture.partitioned import PartedEvents
 from transcf.training import FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
@@ -75,7 +75,7 @@ def test_what_a_task_raises_comes_out_as_it_was(tasks: ClusterTasks, source: Pat
 @pytest.mark.usefixtures("tasks")
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("bpr", {}), ("transcf-translation", {"recency": 2.0}), ("transcf", {"batch_events": 200})],
+    [("bpr", {}), ("transcf", {"recency": 2.0}), ("transcf-mixture", {"batch_events": 200})],
 )
 def test_a_fit_is_that_of_one_process(
     name: str, settings: dict[str, Any], parted: PartedLog, split: Split, tmp_path: Path
@@ -117,7 +117,7 @@ def test_shares_on_disk_are_those_in_memory(
 
 
 def test_histories_on_disk_are_those_in_memory(parted: PartedLog, split: Split) -> None:
-    settings = create("transcf").settings
+    settings = create("transcf-mixture").settings
     whole, counted = Events.of(split.train, settings), PartedEvents.of_log(parted.train, settings)
     shards, other = Shards.of(whole), Shards.of(counted)
     assert np.array_equal(shards.groups, other.groups)
@@ -131,7 +131,7 @@ def test_histories_on_disk_are_those_in_memory(parted: PartedLog, split: Split) 
         assert np.array_equal(found.weights, expected.weights)
         assert np.array_equal(found.item_counts, expected.item_counts)
     with pytest.raises(UnsupportedError, match="recency weighs events by the mean of all"):
-        PartedEvents.of_log(parted.train, create("transcf", recency=1.0).settings)
+        PartedEvents.of_log(parted.train, create("transcf-mixture", recency=1.0).settings)
 
 
 def test_weights_that_differ_nowhere_are_none(tmp_path: Path) -> None:

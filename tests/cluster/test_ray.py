@@ -36,7 +36,7 @@ def log() -> Interactions:
 
 @pytest.fixture(scope="module")
 def alone(log: Interactions) -> Recommender[Any]:
-    return create("transcf-translation", **SETTINGS).fit(log)
+    return create("transcf", **SETTINGS).fit(log)
 
 
 def check_same(found: Recommender[Any], expected: Recommender[Any]) -> None:
@@ -57,7 +57,7 @@ def test_where_nobody_answers_there_is_no_cluster(log: Interactions) -> None:
 @pytest.mark.usefixtures("session")
 def test_two_workers_one_of_whom_is_killed(log: Interactions) -> None:
     settings = {"dim": 16, "epochs": 3, "batch_events": 64, "shared_negatives": 100}
-    alone = create("transcf", **settings).fit(log)
+    alone = create("transcf-mixture", **settings).fit(log)
 
     def kill_one(epoch: Epoch[Any]) -> None:
         if epoch.number == 1:  # a moment later, the second is under way
@@ -66,7 +66,7 @@ def test_two_workers_one_of_whom_is_killed(log: Interactions) -> None:
             ).start()
 
     options = FitOptions(cluster=Cluster(workers=2, threads=1), on_epoch=kill_one)
-    found = create("transcf", **settings).fit(log, options=options)
+    found = create("transcf-mixture", **settings).fit(log, options=options)
     check_same(found, alone)
     assert found.history_["loss"].equals(alone.history_["loss"])
     report = found.report_["cluster"]
@@ -102,7 +102,7 @@ options = FitOptions(
     checkpoint=Path(sys.argv[1]), resume=True, checkpoint_seconds=0,
     cluster=Cluster(workers=2, threads=1), on_epoch=lambda epoch: print(epoch.number, flush=True),
 )
-model = create("transcf-translation", dim=16, epochs=4, recency=2.0).fit(log, options=options)
+model = create("transcf", dim=16, epochs=4, recency=2.0).fit(log, options=options)
 model.save(sys.argv[2])
 """
 
@@ -155,7 +155,7 @@ def test_lists_are_of_the_model_that_is_there_now(tmp_path: Path, log: Interacti
     """The mixture is asked for several parts at once; workers have the model of before."""
     cluster = Cluster(workers=2, threads=1)
     for seed in (1, 2):
-        model = create("transcf", dim=8, epochs=1, random_state=seed).fit(log)
+        model = create("transcf-mixture", dim=8, epochs=1, random_state=seed).fit(log)
         model.save(tmp_path / "model", overwrite=True)
         expected = pl.read_parquet(model.recommend_all(tmp_path / "all.parquet", k=3))
         out = tmp_path / f"parts-{seed}"

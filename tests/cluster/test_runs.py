@@ -267,4 +267,4 @@ def test_workers_without_users_are_not_started_in_silence(monkeypatch: pytest.Mo
         pytest.warns(UserWarning, match=r"^Only 4 workers of the 9 .* form 4 groups"),
         pytest.raises(NotHereError, match="4"),
     ):
-        create("transcf", dim=4, epochs=1).fit(LOG, options=options)
+        create("transcf-mixture", dim=4, epochs=1).fit(LOG, options=options)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,11 +49,11 @@ def brute_force(
 
 #: Models whose score is no inner product.
 #: Models with products inside a score, whose last digits change with the people of a request.
-ROUNDED_BY_BLOCK = {"blend", "transcf"}
+ROUNDED_BY_BLOCK = {"blend", "transcf-mixture"}
 NOT_LINEAR = (
     FLOOR
-    | {"itemknn", "ease", "slim", "neumf", "blend"}
-    | {"transcf", "transcf-attention", "transcf-map"}
+    | {"itemknn", "ease", "slim", "neumf", "blend", "transcf-mixture"}
+    | {name for name in available() if model_class(name).__name__ == "TransCFExtended"}
 )
 
 
@@ -104,6 +105,7 @@ def test_lists_agree_with_the_direct_formula_in_float64(name: str) -> None:
 id_lists = st.lists(st.integers(0, ITEMS + 3), max_size=12)
 
 
+@pytest.mark.filterwarnings("ignore:.*item ids in")
 @given(
     name=st.sampled_from(available()),
     users=st.lists(st.integers(0, USERS + 2), min_size=1, max_size=6),
@@ -162,12 +164,22 @@ def test_filters_agree_with_brute_force(
 
 
 @EVERY_MODEL
-def test_unknown_ids_in_filters_are_named(name: str) -> None:
+def test_unknown_ids_in_filters_are_skipped_and_counted(name: str) -> None:
     model = fitted(name)
-    user = model.users_.series[0]
-    for filters in ({"items": ["q"]}, {"exclude": ["q"]}, {"exclude": {user: ["q"]}}):
-        with pytest.raises(UnknownIdError, match="'q'"):
-            model.recommend(user, **filters)
+    user, item = model.users_.series[0], model.recommend(model.users_.series[0], 1)["item_id"][0]
+    for known, more in (([item], ["q"]), ([], ["q", 5])):
+        for parameter in ("items", "exclude"):
+            for form in (list, lambda ids: {user: ids}):
+                expected = model.recommend(user, **{parameter: form(known)})
+                with pytest.warns(
+                    UserWarning, match=f"{len(more)} of {len(known + more)} item ids"
+                ):
+                    found = model.recommend(user, **{parameter: form(known + more)})
+                assert found.equals(expected)
+    with pytest.warns(UserWarning, match="2 of 3 item ids in exclude") as caught:
+        found = model.recommend_for([item], 3, exclude=["q", "r", item])
+    assert caught[0].filename == __file__
+    assert found.equals(model.recommend_for([item], 3))
     with pytest.raises(ParameterError, match="k=-1"):
         model.recommend(user, -1)
     with pytest.raises(ParameterError, match="list of ids"):
@@ -197,6 +209,34 @@ def test_guests_get_sound_lists(name: str, data: st.DataObject) -> None:
     assert with_strangers.equals(table)
     with pytest.raises(UnknownIdError, match="'novelty'"):
         model.recommend_for(["novelty", *history])
+
+
+@EVERY_MODEL
+def test_a_batch_of_sessions_gets_the_lists_of_each(name: str) -> None:
+    model = fitted(name)
+    ids = model.items_.series.to_list()
+    sessions = {"b": ids[:3], "a": ids[2:3], "c": [ids[4], ids[1]]}
+    options = {"exclude": ids[5:6], "items": ids[:9]}
+    found = model.recommend_for(sessions, 4, **options)
+    assert found.columns == ["session_id", "item_id", "score", "rank"]
+    parts = [model.recommend_for(history, 4, **options) for history in sessions.values()]
+    whole = pl.concat(parts)
+    assert found["item_id"].equals(whole["item_id"])
+    assert found["score"].to_list() == pytest.approx(whole["score"].to_list(), rel=1e-5, abs=1e-6)
+    owners = [who for who, part in zip(sessions, parts, strict=True) for _ in range(len(part))]
+    assert found["session_id"].to_list() == owners
+    numbered = model.recommend_for(list(sessions.values()), 4, **options)
+    assert numbered["session_id"].unique().to_list() == [0, 1, 2]
+    assert numbered.drop("session_id").equals(found.drop("session_id"))
+    assert model.recommend_for({}, 4).is_empty()
+    popular = model.recommend_for({7: ["novelty"], 8: ids[:1]}, 2, on_unknown="popular")
+    assert popular.select("session_id", "source").unique(maintain_order=True).rows() == [
+        (7, "popularity"), (8, "model"),
+    ]  # fmt: skip
+    with pytest.raises(DataError, match="session 'b' is empty"):
+        model.recommend_for({"a": ids[:1], "b": []})
+    with pytest.raises(ParameterError, match="all text or all integers"):
+        model.recommend_for({"a": ids[:1], 1: ids[:1]})
 
 
 @EVERY_MODEL

@@ -10,7 +10,9 @@ from tests.conformance.test_answers import few_epochs, fitted
 from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, make
 
 from transcf.data.interactions import Interactions
+from transcf.data.readers import read_interactions
 from transcf.errors import ParameterError, UnknownIdError, UnsupportedError
+from transcf.models.itemknn import ItemKNN
 from transcf.models.registry import available
 
 EXPLAINING = pytest.mark.parametrize("name", [name for name in available() if name not in FLOOR])
@@ -161,3 +163,14 @@ def test_small_logs_have_explanations_too(name: str, small_log: Interactions) ->
             total = np.abs(shares).sum() + found.others_drew - found.others_pushed
             assert total == pytest.approx(1) or (total == 0 and "Nothing" in found.sentence)
             assert str(item) in str(found)
+
+
+def test_explanations_are_shown_in_notebooks() -> None:
+    log = read_interactions(
+        [("<ann>", "<tea>"), ("bob", "<tea>"), ("bob", "cup"), ("<ann>", "pot")]
+    )
+    found = ItemKNN().fit(log).explain("<ann>", "cup")
+    html = found._repr_html_()
+    assert "&lt;tea&gt;" in html
+    assert "<tea>" not in html
+    assert html.count("<tr>") == len(found.rows) + 1

@@ -176,7 +176,7 @@ def test_order_counts_for_transcf_where_it_learned_from_times(
     is_timed: bool, tmp_path: Path
 ) -> None:
     table = events() if is_timed else events().drop("timestamp")
-    model = transcf.TransCF(form="translation", dim=8, epochs=2, recency=2.0)
+    model = transcf.TransCF(dim=8, epochs=2, recency=2.0)
     model.fit(read_interactions(table))
     loaded = transcf.load(model.save(tmp_path / "model"))
     history = ["i01", "i05", "i09", "i13"]
@@ -188,5 +188,5 @@ def test_order_counts_for_transcf_where_it_learned_from_times(
 
 def test_nothing_about_order_hides_in_the_report() -> None:
     with_times: Interactions = read_interactions(events())
-    model = quick("transcf").fit(with_times)
+    model = quick("transcf-mixture").fit(with_times)
     assert not {"timed", "recency", "order"} & set(model.report_)

@@ -10,6 +10,7 @@ import pytest
 from transcf.data import Split, k_core, leave_one_out, open_data, read_interactions, synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError
+from transcf.serving.facts import read_facts
 
 EVENTS = [("ann", 1), ("bob", 2), ("cy", 2), ("cy", 3)]
 LINKS = [("ann", "bob"), ("bob", "ann"), ("cy", "cy"), ("cy", "bob"), ("zoe", "ann")]
@@ -209,3 +210,33 @@ def test_made_up_links_go_by_taste():
     tastes = likes.toarray() / np.linalg.norm(likes.toarray(), axis=1, keepdims=True)
     linked = tastes[log.friends.entry_rows] * tastes[log.friends.indices]
     assert linked.sum(axis=1).mean() > 1.3 * (tastes @ tastes.T).mean()
+
+
+def test_one_reading_of_categories_for_models_and_services(tmp_path):
+    path = tmp_path / "items.csv"
+    rows = ["item_id,title,genres", "1,Up,Drama|War", "2,Go, War |Drama|", "3,No,", "4,Mix,Drama"]
+    path.write_text("\n".join(rows))
+    events = pl.DataFrame({"user": [1] * 4, "item": [1, 2, 3, 4]})
+    log = read_interactions(events, categories=path)
+    expected = {1: {"Drama", "War"}, 2: {"Drama", "War"}, 3: set(), 4: {"Drama"}}
+    assert log.category_names == ("Drama", "War")
+    assert {item: set(fact.categories) for item, fact in read_facts(path).items()} == {
+        str(item): names for item, names in expected.items()
+    }
+    column = pl.DataFrame({"user": 1, "item": [1, 4], "genre": ["Drama|War", "Drama"]})
+    own = read_interactions(column)
+    assert own.category_names == log.category_names
+    assert log.categories.rows() == [
+        (item, name) for item, names in expected.items() for name in sorted(names)
+    ]
+
+
+def test_items_for_a_service_may_hold_columns_of_any_kind(tmp_path):
+    rows = [f"{n},{n},{n},\u0663" for n in range(1, 300)] + ["300,word,2.5,x"]
+    for name in ("items[1].csv", "items1.csv"):
+        path = tmp_path / name
+        path.write_text("\n".join(["item_id,year,price,digits", *rows]), encoding="utf-8")
+        rows = rows[:1]
+    facts = read_facts(tmp_path / "items[1].csv")
+    assert len(facts) == 300
+    assert facts["300"].others == {"year": "word", "price": 2.5, "digits": "x"}

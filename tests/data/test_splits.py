@@ -20,7 +20,7 @@ from transcf.data import (
     synthesize,
     temporal_cut,
 )
-from transcf.data.sources import as_split
+from transcf.data.sources import as_split, open_log_and_split
 from transcf.errors import DataError, ParameterError
 
 EVENTS = st.lists(
@@ -280,3 +280,15 @@ def test_shares_of_any_kind_of_number():
     split = random_ratio(log, Fraction(1, 5), validation=np.float32(0.25))
     assert (len(split.test), len(split.validation)) == (20, 25)
     assert split.recipe["test"] == 0.2
+
+
+def test_options_of_reading_hold_for_the_log_and_its_published_split(tmp_path):
+    lines = [
+        f'"{user}";"{item}";"{(user + item) % 11}"' for user in range(30) for item in range(20)
+    ]
+    rows = ['"User-ID";"ISBN";"Book-Rating"', *lines]
+    (tmp_path / "BX-Book-Ratings.csv").write_text("\n".join(rows))
+    log, split = open_log_and_split(tmp_path, "paper", min_rating=5)
+    assert log.ratings.min() == split.train.ratings.min() == 5
+    everything, _ = open_log_and_split(tmp_path, "paper")
+    assert len(everything) == len(lines) > len(log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -17,11 +18,12 @@ from transcf.data.sources import as_split, usual_protocol
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out, random_ratio, temporal_cut
 from transcf.data.synthetic import synthesize
-from transcf.errors import EvaluationError, ParameterError
+from transcf.errors import EvaluationError, FewUsersWarning, ParameterError
 from transcf.evaluation import Evaluation, evaluate
 from transcf.evaluation.tasks import COLD_TARGET, NO_HISTORY
 from transcf.experiments.comparison import compare
 from transcf.models.ease import EASE
+from transcf.models.registry import create
 
 
 def drifting(seed: int = 0) -> Interactions:
@@ -208,3 +210,16 @@ def test_a_protocol_is_one_entry(monkeypatch) -> None:
     assert found.runs[0].evaluations[0].protocol == "mine"
     assert found.runs[0].full_ranking.protocol == "strict-no-refit"
     assert "mine (as I like it)" in protocols.help_on_protocols()
+
+
+def test_few_judged_users_are_warned_about() -> None:
+    log = synthesize(users=400, items=60, interactions=4000, seed=2)
+    split = temporal_cut(log, at=0.01)
+    with pytest.warns(FewUsersWarning, match=r"Only \d+ of 400 users .*leave_one_out"):
+        evaluate(create("popularity").fit(split.before_test), split)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        split = leave_one_out(log)
+        evaluate(create("popularity").fit(split.before_test), split)
+        small = leave_one_out(synthesize(users=40, items=30, interactions=400))
+        evaluate(create("popularity").fit(small.before_test), small)

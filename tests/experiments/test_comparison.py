@@ -28,7 +28,7 @@ from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
 from transcf.models.popularity import Popularity
 from transcf.models.random import Random
-from transcf.models.registry import available
+from transcf.models.registry import available, model_class
 
 STRENGTHS = (1.0, 30.0, 1000.0)
 
@@ -48,6 +48,27 @@ def found(split: Split) -> Comparison:
     ]
     course = Course(split, Judging("strict"), [0, 1])
     return compare_models("made | up", contenders, course, "N@10")
+
+
+def test_a_comparison_is_a_frame_and_html(found: Comparison) -> None:
+    frame = found.to_frame()
+    assert frame["model"].to_list() == [done.name for done in found.runs]
+    for row in frame.iter_rows(named=True):
+        summary = found.summaries[row["model"]]["N@10"]
+        assert (row["N@10"], row["N@10 se"]) == (summary["mean"], summary["se"])
+        assert row["p"] == found.p_values.get(row["model"])
+    assert frame["N@10 sd"].is_null().to_list() == [True, False, True]
+    html = found._repr_html_()
+    assert "made | up" in html
+    assert html.count("<tr>") == 4
+
+
+@pytest.mark.parametrize("models", [5, None, 1.5, object()])
+def test_what_is_no_model_is_refused(models: Any, split: Split) -> None:
+    with pytest.raises(ParameterError, match="is not a model"):
+        compare(models, split)
+    with pytest.raises(ParameterError, match="is not a split"):
+        Validation.of(models)
 
 
 def test_settings_are_those_that_are_best_on_validation_data(
@@ -193,8 +214,8 @@ def test_compare_splits_logs_and_tables_as_the_command_line_does(tmp_path: Path)
     sampled = compare("popularity", leave_one_out(log), protocol="paper")
     assert sampled.runs[0].full_ranking is not None
     every = [c.model for c in contenders_of("all")]
-    # One ranks as transcf, the others ask for more than events.
-    left_out = {"transcf-emb", "transcf-friends", "transcf-categories"}
+    left_out = {name for name in available() if name in model_class(name).not_in_all}
+    assert {"transcf-emb", "transcf-attention", "transcf-friends"} <= left_out
     assert every == [name for name in available() if name not in left_out]
 
 
@@ -241,10 +262,14 @@ def test_one_failure_does_not_stop_the_others(split: Split) -> None:
 def test_a_table_says_who_uses_times_where_only_some_do() -> None:
     log = synthesize(users=80, items=40, interactions=1200, seed=1)
     quick: dict[str, Any] = {"dim": 4, "epochs": 1}
-    note = "Times of events are used by transcf and not by ease and bpr: let all try it with"
-    some = ["ease", ("bpr", quick), ("transcf", quick)]
+    note = (
+        "Times of events are used by transcf-mixture and not by ease and bpr: let all try it with"
+    )
+    some = ["ease", ("bpr", quick), ("transcf-mixture", quick)]
     assert note in str(compare(some, log))
-    assert "Times of events" not in str(compare(["ease", ("transcf", {**quick, "rho": 0})], log))
+    assert "Times of events" not in str(
+        compare(["ease", ("transcf-mixture", {**quick, "history_decay": 0})], log)
+    )
     assert "Times of events" not in str(compare([("ease", {"trend": 1.0}), some[2]], log))
     assert "Times of events" not in str(compare(["ease", some[2]], log, budget="small"))
     assert "Times of events" not in str(compare(some, replace(log, timestamps=None)))
@@ -260,9 +285,9 @@ def test_epochs_and_settings_are_chosen_at_the_length_that_is_judged(split: Spli
 
 
 def test_a_setting_that_diverges_is_not_chosen(split: Split) -> None:
-    params = {"epochs": 3, "dim": 4, "bound": "none", "decay": "none"}
+    params = {"epochs": 3, "dim": 4, "norm_constraint": "none"}
     wild, tame = {"learning_rate": 1e30}, {"learning_rate": 0.05}
-    contender = Contender("transcf", "transcf", params, [wild, tame])
+    contender = Contender("transcf-mixture", "transcf-mixture", params, [wild, tame])
     done = run(contender, split, Judging("strict"), [0])
     assert done.chosen == tame
     assert done.tried == 1
@@ -291,7 +316,7 @@ def test_ties_are_counted_alike_when_choosing_and_when_judging(split: Split) -> 
 
 def test_progress_is_reported_step_by_step(split: Split) -> None:
     steps: list[str] = []
-    contender = Contender("mine", "transcf", {"epochs": 2, "dim": 4}, [{}, {"dim": 8}])
+    contender = Contender("mine", "transcf-mixture", {"epochs": 2, "dim": 4}, [{}, {"dim": 8}])
     finish(Course(split, Judging("strict"), [0, 1], steps.append).job(contender))
 
     def refit(seed: int) -> list[str]:

@@ -240,11 +240,11 @@ def test_a_budget_draws_as_compare_does_and_times_only_where_they_are_asked_for(
     models = [
         {"name": "bpr", "params": {"dim": 4, "epochs": 2}},
         {"name": "bpr", "params": {"dim": 4, "epochs": 2}, "times": True},
-        {"name": "transcf", "params": {"dim": 4, "epochs": 1}, "budget": "none"},
+        {"name": "transcf-mixture", "params": {"dim": 4, "epochs": 1}, "budget": "none"},
         {"name": "itemknn", "grid": {"n_neighbors": [5, 10]}},
     ]
     (found,) = run_study(study(folder, models=models, budget="small", seeds=1))
-    assert [done.name for done in found.runs] == ["bpr", "bpr + time", "transcf", "itemknn"]
+    assert [done.name for done in found.runs] == ["bpr", "bpr + time", "transcf-mixture", "itemknn"]
     assert [done.tried for done in found.runs] == [3, 3, 1, 2]
     plain, timed, still, _ = found.runs
     assert dict(plain.chosen) in settings_to_try("bpr", "small", ["dim", "epochs", "recency"])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from transcf.data.candidates import draw_candidates
@@ -182,9 +185,9 @@ def test_a_result_without_validation_figure_is_another_but_one_with_it_will_do(
 def test_a_setting_that_diverges_is_kept_with_its_reason(
     split: Split, store: Store, fits: list[str]
 ) -> None:
-    params = {"epochs": 3, "dim": 4, "bound": "none", "decay": "none"}
+    params = {"epochs": 3, "dim": 4, "norm_constraint": "none"}
     choices = [{"learning_rate": 1e30}, {"learning_rate": 0.05}]
-    contender = Contender("transcf", "transcf", params, choices)
+    contender = Contender("transcf-mixture", "transcf-mixture", params, choices)
     course = Course(split, Judging("strict"), store=store)
     first, fitted = finish(course.job(contender)), len(fits)
     again = finish(course.job(contender))
@@ -222,6 +225,39 @@ def test_a_damaged_run_is_told_and_run_again(
     assert len(fits) > before
     assert again.evaluations[0].per_user.equals(first.evaluations[0].per_user)
     assert store.read(key).result.stored
+
+
+@pytest.mark.parametrize("refuses", ["claims", "users.parquet", "run.json"])
+def test_a_full_disk_does_not_lose_a_result(
+    refuses: str, split: Split, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    # What polars 2 raises if the end of a Parquet file does not fit on the disk.
+    footer = pl.exceptions.ComputeError("parquet: Invalid thrift: transport error")
+
+    def refusing(method: Any, error: Exception) -> Any:
+        def write(*words: Any, **more: Any) -> Any:
+            if Path(next(word for word in words if isinstance(word, Path))).name == refuses:
+                raise error
+            return method(*words, **more)
+
+        return write
+
+    monkeypatch.setattr(Path, "mkdir", refusing(Path.mkdir, full))
+    monkeypatch.setattr(Path, "write_text", refusing(Path.write_text, full))
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", refusing(pl.DataFrame.write_parquet, footer))
+    course = Course(split, Judging("strict"), seeds=(0, 1), store=store)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        done = finish(course.job(Contender("random", "random")))
+    assert len(done.evaluations) == 2
+    messages = {str(warning.message) for warning in caught}
+    if refuses == "claims":
+        assert len(store.all_keys()) == 2
+        return
+    assert len(messages) == 1
+    assert "disk is full" in messages.pop()
+    assert not store.all_keys()
 
 
 def test_somebody_elses_cell_is_left_alone_until_it_is_there(split: Split, store: Store) -> None:

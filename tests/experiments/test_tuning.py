@@ -69,6 +69,12 @@ def test_the_grid_finds_what_brute_force_finds(split: Split) -> None:
     assert table.filter(pl.col("state") == "complete").height == len(found.trials)
 
 
+def test_trials_are_shown_in_notebooks(searched: Tuning) -> None:
+    html = searched._repr_html_()
+    assert html.count("<tr>") == len(searched.trials) + 1
+    assert f"{searched.best.figure:.4f}" in html.split("<tr>")[2]
+
+
 def test_pruned_trials_stop_early_and_are_never_the_best(searched: Tuning) -> None:
     pruned = [one for one in searched.trials if one.state == "pruned"]
     assert pruned

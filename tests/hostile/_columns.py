@@ -13,6 +13,10 @@ from hypothesis import strategies as st
 from tests.hostile._oracle import Events, Row, UnclearError, WrongError, events_of
 
 NOON = dt.datetime(2020, 1, 1, 12, 0, 0, 1)
+#: From here on a number of single precision may stand for several integers.
+INEXACT = 2.0**24
+#: Digits that no parser of numbers takes, though Unicode calls them digits.
+OTHER_DIGITS = ("\u0663\u0664", "\uff11\uff12")
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ IDS = {
     "int8": Kind((1, 2, -3), pl.Int8, "int8"),
     "uint64": Kind((1, 2, 2**63), pl.UInt64, "uint64"),
     "float": Kind((1.0, 2.0, -3.0), pl.Float64, "float64"),
-    "float32": Kind((1.0, 2.0, 16777216.0), pl.Float32, "float32"),
+    "float32": Kind((1.0, 2.0, 16777215.0, INEXACT), pl.Float32, "float32"),
     "text": Kind(("ann", "bob", "日本", "1", "007"), pl.String, "str"),
     "categories": Kind(("ann", "bob"), pl.Categorical, "category"),
 }
@@ -59,12 +63,13 @@ BAD_IDS = {
     "nothing": Kind((None,), pl.Null, "object"),
 }
 RATINGS = {
-    "float": Kind((1.0, 4.5, 0.0, -1.0, None, float("nan"), 1e300), pl.Float64, "float64"),
+    "float": Kind((1.0, 4.5, 0.0, -1.0, None, float("nan")), pl.Float64, "float64"),
+    "huge": Kind((1.0, 1e300, float("-inf")), pl.Float64, "float64"),
     "float32": Kind((1.0, 2.5, -0.5), pl.Float32, "float32"),
     "int": Kind((1, 5, 0, -1), pl.Int64, "int64"),
     "uint8": Kind((1, 5, 0), pl.UInt8, "uint8"),
     "missing": Kind((1, None), pl.Int16, "Int16"),
-    "text": Kind(("1", "4.5", "nan", None), pl.String, "object"),
+    "text": Kind(("1", "4.5", " 2 ", "nan", None), pl.String, "object"),
 }
 BAD_RATINGS = {
     "words": Kind(("good", "1"), pl.String, "object", unclear=True),
@@ -87,6 +92,9 @@ TIMES = {
     "milli": Kind((dt.datetime(2020, 1, 1), dt.datetime(1, 1, 1)), pl.Datetime("ms"),
                   "datetime64[s]"),
     "dates": Kind((dt.date(2020, 1, 1), dt.date(1, 1, 1)), pl.Date, "object"),
+    "utc": Kind((NOON.replace(tzinfo=dt.UTC),), pl.Datetime("us", "UTC"), "datetime64[us, UTC]"),
+    "zone": Kind((NOON.replace(tzinfo=dt.UTC),), pl.Datetime("ns", "Asia/Kolkata"),
+                 "datetime64[ns, Asia/Kolkata]"),
 }  # fmt: skip
 BAD_TIMES = {
     "missing": Kind((1, None), pl.Int64, "Int64"),
@@ -126,6 +134,8 @@ class Table:
         if any(kind.unclear for kind in self.kinds.values()):
             raise UnclearError("the rules leave it open")
         for name in ("user", "item"):
+            if self.kinds[name] is IDS["float32"] and INEXACT in self.columns[name]:
+                raise WrongError("ids that are not exact")
             if any(self.kinds[name] is kind for kind in BAD_IDS.values()):
                 chosen = self.columns[name]
                 if not all(type(value) in (int, float, str) for value in chosen):

@@ -94,7 +94,8 @@ def rating_of(value: Any) -> float | None:
     if value is None or value == "":
         return None
     if isinstance(value, str):
-        if not re.fullmatch(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|-?inf|nan|NaN", value):
+        value = value.strip()
+        if not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|NaN", value):
             raise WrongError(f"{value!r} is no number")
         value = float(value)
     if not isinstance(value, int | float):
@@ -103,11 +104,13 @@ def rating_of(value: Any) -> float | None:
 
 
 def single(value: float) -> float | None:
-    """Round to single precision."""
+    """Round to single precision; what is not finite there is wrong."""
     try:
         rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        rounded = math.copysign(math.inf, value)
+    except OverflowError as error:
+        raise WrongError(f"{value!r} is too large") from error
+    if math.isinf(rounded):
+        raise WrongError(f"{value!r} is not finite")
     return None if math.isnan(rounded) else rounded
 
 
@@ -123,9 +126,10 @@ def times_of(values: Sequence[Any]) -> list[int]:
 
 
 def _text_times(values: Sequence[str]) -> list[int]:
-    if all(re.fullmatch(r"-?\d+", value) and abs(int(value)) < 2**63 for value in values):
+    values = [value.strip() for value in values]
+    if all(re.fullmatch(r"-?[0-9]+", value) and abs(int(value)) < 2**63 for value in values):
         return [int(value) for value in values]
-    if all(re.fullmatch(r"-?\d+(\.\d*)?([eE]\+?\d+)?", value) for value in values):
+    if all(re.fullmatch(r"-?[0-9]+(\.[0-9]*)?([eE]\+?[0-9]+)?", value) for value in values):
         return [_whole(float(value)) for value in values]
     try:
         return [microseconds(datetime.fromisoformat(value)) for value in values]

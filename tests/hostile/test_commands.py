@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,9 @@ from tests.hostile.test_parameters import EVENTS, ITEMS, USERS, fitted
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+from transcf import load
 from transcf.cli.app import app
+from transcf.serving.versions import Versions
 
 WORDS = [
     "ann", "bob", "zoe", "", " ", "1", "2", "99", "-1", "0", "1e3", "nan", "inf", "2.5",
@@ -27,7 +30,8 @@ WORDS = [
     3000, "model", "log.csv", "log.parquet", "cut.csv", "synthetic", "ease", "popularity",
     "strict", "paper", "=", "user=item", "user=user", "user=", "rating=time", "dim=3",
     "k=2**70", "utf-16", "latin-1", "rot13", "::", "tab", "\u202e", "\x1b[31m", "5-core",
-    "99999999999999999999-core", "-core", "random", "position",
+    "99999999999999999999-core", "-core", "random", "position", "01", "+1", "1_0", " 1", "1 ",
+    "\uff11", "1,02", "1, 2", "2,+1", "shop", "part.csv", "ids.txt", "~no-such-user/x.csv",
 ]  # fmt: skip
 #: Lines that are fine; one word more, less or other may make them wrong.
 LINES = [
@@ -36,7 +40,15 @@ LINES = [
     "recommend model --user cid -k 0",
     "recommend model --history 1,2 --with-seen",
     "recommend model --users-file users.txt -k 2",
-    "recommend model --user zoe --skip-unknown",
+    "recommend model --user zoe --on-unknown skip",
+    "recommend model --user ann --exclude 4 --exclude 99",
+    "recommend model --user ann --items-file ids.txt",
+    "recommend model --user ann --items-file items.csv --category tea",
+    "recommend model --user bob --out lists.csv",
+    "recommend shop --user ann",
+    "refit model log.csv --overwrite",
+    "refit model part.csv --overwrite",
+    "refit model part.csv log.csv --overwrite",
     "similar model --item 1",
     "similar model --item 2 -k 3",
     "similar model --user ann",
@@ -57,6 +69,9 @@ LINES = [
 ]
 
 
+ASK = ["recommend", "model", "--user", "ann"]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A folder with a log and a model, where commands are run."""
@@ -68,7 +83,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (place / "lines.txt").write_text("\n".join(lines[1:]))
     (place / "rated.csv").write_text("\n".join(lines).replace("time", "rating"))
     (place / "users.txt").write_text("ann\n\nbob\n")
+    (place / "ids.txt").write_text("1\n4\n02\n99\n")
+    (place / "items.csv").write_text("item_id,category\n4,tea|new\n5,tea\n6,cup\n")
+    (place / "part.csv").write_text("\n".join(lines[:3]) + "\n")
     fitted("ease").save(place / "model")
+    fitted("popularity").save(place / "shop")
+    versions = Versions(place / "shop")
+    versions.switch(versions.add(fitted("ease")))
     command = get_command(app)
     with pytest.MonkeyPatch.context() as patch:
         # Made once: that takes longer than most lines.
@@ -100,6 +121,8 @@ def test_any_line(desk: Path, round_: int, words: list[str]) -> None:
     assert isinstance(found, Answered), "the command line lets no error through"
     result = found.value
     check(result)
+    if words[:1] == ["refit"]:
+        assert load("model").users_.series.to_list() == USERS, "users are lost without --yes"
     if result.exit_code == 0 and "--json" in words and "--help" not in words:
         check_answer(words, json.loads(result.stdout))
 
@@ -130,15 +153,60 @@ def check_complaint(said: str) -> None:
 
 def check_answer(words: list[str], answer: Any) -> None:
     """Compare with what Python says, where a line asks for one user's list."""
-    if words[:2] != ["recommend", "model"] or "--user" not in words:
+    if words[0] in ("recommend", "similar", "explain"):
+        check_ids(words)
+    if words[:1] != ["recommend"] or words[1:2] not in (["model"], ["shop"]):
         return
-    if not set(words) <= {"recommend", "model", "--user", "-k", "--json", *USERS, "3", "0"}:
+    if "--user" not in words:
+        return
+    if not set(words[2:]) <= {"--user", "-k", "--json", *USERS, "3", "0"}:
         return
     user = words[words.index("--user") + 1]
     k = int(words[words.index("-k") + 1]) if "-k" in words else 10
     expected = fitted("ease").recommend(user, k)
     assert [row["item_id"] for row in answer] == expected["item_id"].to_list()
     assert all(row["item_id"] in ITEMS for row in answer)
+
+
+def check_ids(words: list[str]) -> None:
+    """A line that is answered names items by their exact texts."""
+    known = set(map(str, ITEMS))
+    for option in ("--item", "--history"):
+        if words.count(option) == 1 and "--on-unknown" not in words and "--" not in words:
+            text = words[words.index(option) + 1]
+            assert set(text.split(",") if option == "--history" else [text]) <= known, words
+
+
+@cases("commands", 0.02)
+@given(
+    mode=st.sampled_from([0o600, 0o640, 0o644, 0o660, 0o666, 0o400]),
+    links=st.integers(0, 2),
+    exists=st.booleans(),
+    name=st.sampled_from(["out.csv", "out.jsonl.gz", "out.parquet"]),
+)
+def test_files_keep_modes_and_links(
+    tmp_path_factory: pytest.TempPathFactory, round_: int, mode: int, links: int, exists: bool,
+    name: str,
+) -> None:  # fmt: skip
+    place = tmp_path_factory.mktemp("out")
+    target = place / name
+    if exists:
+        target.write_text("old")
+        target.chmod(mode)
+    out = target
+    for number in range(links):
+        link = place / f"{number}.{name}"
+        link.symlink_to(out)
+        out = link
+    result = outcome_of("commands", lambda: run([*ASK, "--out", str(out)])).value
+    check(result)
+    assert result.exit_code == 0
+    assert target.stat().st_size > 3
+    assert not target.is_symlink()
+    assert out.is_symlink() == bool(links)
+    if exists:
+        assert stat.S_IMODE(target.stat().st_mode) == mode
+    assert len(list(place.iterdir())) == 1 + links
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from polars.exceptions import PolarsError
 from tests.hostile import _oracle
-from tests.hostile._columns import Table, tables
+from tests.hostile._columns import IDS, OTHER_DIGITS, TIMES, Table, tables
 from tests.hostile._judging import judge
 from tests.hostile._oracle import Events, Row, UnclearError, WrongError
 from tests.hostile._outcomes import cases, outcome_of
@@ -25,7 +26,8 @@ from transcf import read_interactions
 
 INTEGERS = ["1", "2", "3", "10", "-4", "0", "123456789012345678"]
 TEXTS = ["ann", "bob", "007", "x,y", "a b", "日本", "été", "1", "1e5", "NaN", "null", "-0", "1.0",
-         "9223372036854775808", "c:d", "p|q", "s;t", "{}", "=1+1", "\u200b"]  # fmt: skip
+         *OTHER_DIGITS, "9223372036854775808", "c:d", "p|q", "s;t", "{}", "=1+1",
+         "\u200b"]  # fmt: skip
 QUOTED = ['q"q', "two\nlines", '"', "tab\tbed"]
 BAD_IDS = ["", " a", "b ", "\t", "\u00a0z"]
 RATINGS = [
@@ -35,27 +37,35 @@ RATINGS = [
     "0",
     "-1",
     "1e3",
-    "1e39",
-    "-1e400",
     "",
     "nan",
-    "inf",
-    "-inf",
     ".5",
     "3.",
+    " 4",
+    "2.5 ",
 ]
-BAD_RATINGS = ["abc", "--1", "4,5", "0x10", "½", "1 2", "true"]
+BAD_RATINGS = ["abc", "--1", "4,5", "0x10", "½", "1 2", "true", "1e39", "-1e400", "inf", "-inf",
+               *OTHER_DIGITS]  # fmt: skip
 WHOLE = ["0", "1600000000", "-5", "9007199254740993", "9223372036854775807"]
 FLOATS = ["1600000000.0", "2.0", "7"]
 DATES = ["2020-01-01", "2020-01-01T10:00:00", "2020-01-01 10:00+02:00", "2019-12-31T23:59:59.5Z",
          "0001-01-01", "9999-12-31T23:59:59"]  # fmt: skip
 BAD_TIMES = ["", "yesterday", "2020-02-30", "2020-13-01", "1.5", "1e30", "9223372036854775808",
-             "9999-12-31T23:59:59-12:00", "nan"]  # fmt: skip
+             "9999-12-31T23:59:59-12:00", "nan", "2020-01-01T10:00+99:99",
+             "2020-01-01T10:00+\u0660\u0662:00", *OTHER_DIGITS]  # fmt: skip
+#: Values of columns that have no role, of every kind that a reader may infer.
+UNUSED = ["1", "2", "2.5", "word", "", "true", "2020-01-01", "1e400", *OTHER_DIGITS]
+#: Names of files: most are patterns, and each of these matches the decoy.
+STEMS = ["log", "l[x]g", "l?g", "l*g"]
+DECOY = "lxg"
+#: Copies of the first row: more than a reader looks at before it decides on types.
+MANY = 150
 HEADERS = {
     "user": ["user", "User_ID", "uid", "reviewerID"],
     "item": ["item", "movieId", "ASIN", "item id"],
     "rating": ["rating", "Stars", "overall"],
     "time": ["timestamp", "ts", "date"],
+    "unused": ["title", "seen on", "x"],
 }
 
 
@@ -96,10 +106,15 @@ def text_files(draw: st.DrawFn) -> TextFile:
              ("user", "item", "rating", "time"), ("time", "item", "user")]
         )
     )  # fmt: skip
+    if draw(st.integers(0, 2)) == 0:
+        place = draw(st.integers(0, len(columns)))
+        columns = (*columns[:place], "unused", *columns[place:])
     separator = draw(st.sampled_from(_oracle.SEPARATORS))
     values = {role: _values(draw, role, separator) for role in columns}
     rows = draw(st.lists(st.tuples(*(st.sampled_from(values[role]) for role in columns)),
                          min_size=0, max_size=8))  # fmt: skip
+    if draw(st.integers(0, 3)) == 0:
+        rows = rows[:1] * MANY + rows
     header = draw(st.booleans())
     names = [draw(st.sampled_from(HEADERS[role])) for role in columns]
     end = draw(st.sampled_from(["\n", "\r\n", "\n", "\r"]))
@@ -137,7 +152,8 @@ def text_files(draw: st.DrawFn) -> TextFile:
         "\n" in field or '"' in field for row in rows for field in row
     )
     return TextFile(
-        f"log{ending}", raw, columns, header, separator, options, encoding,
+        f"{draw(st.sampled_from(STEMS))}{ending}", raw, columns, header, separator, options,
+        encoding,
         unclear=is_hurt or mixed or (ending.endswith(".gz") and is_hurt),
     )  # fmt: skip
 
@@ -150,6 +166,8 @@ def _values(draw: st.DrawFn, role: str, separator: str) -> list[str]:
         kind = kind + (QUOTED if separator != "::" and draw(st.integers(0, 4)) == 0 else [])
         kind = [value for value in kind if separator != "::" or "::" not in value]
         return kind + (BAD_IDS if odd else [])
+    if role == "unused":
+        return UNUSED
     if role == "rating":
         return RATINGS + (BAD_RATINGS if odd else [])
     kind = draw(st.sampled_from([WHOLE, WHOLE[:3] + FLOATS, DATES]))
@@ -187,7 +205,14 @@ def read(folder: Path, name: str, raw: bytes, options: dict[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("files")
+    """A folder with files that patterns match."""
+    place = tmp_path_factory.mktemp("files")
+    frame = pl.DataFrame({"user": ["decoy"], "item": ["decoy"]})
+    for ending in (".csv", ".tsv", ".dat", ".txt", ".data"):
+        frame.write_csv(place / f"{DECOY}{ending}")
+    frame.write_ndjson(place / f"{DECOY}.jsonl")
+    frame.write_parquet(place / f"{DECOY}.parquet")
+    return place
 
 
 @cases("files", 0.24)
@@ -232,20 +257,37 @@ def json_rows(draw: st.DrawFn) -> tuple[list[dict[str, Any]], bool]:
     return rows, is_odd
 
 
+#: A line with a key twice.
+TWICE = '\n{"user": 1, "item": 7, "user": 2}'
+
+
 @cases("files", 0.08)
 @given(
-    case=json_rows(), blank=st.booleans(), tail=st.sampled_from(["", "\n", '\n{"user', "\nnull"])
+    case=json_rows(),
+    blank=st.booleans(),
+    tail=st.sampled_from(["", "\n", "\n", '\n{"user', "\nnull", TWICE]),
+    start=st.sampled_from(["", "", "\ufeff"]),
+    stem=st.sampled_from(STEMS),
 )
-@example(case=([{"user": True, "item": 1}, {"user": 2, "item": 1}], True), blank=False, tail="")
+@example(
+    case=([{"user": True, "item": 1}, {"user": 2, "item": 1}], True),
+    blank=False, tail="", start="", stem="log",
+)  # fmt: skip
 def test_json_lines(
-    folder: Path, round_: int, case: tuple[list[dict[str, Any]], bool], blank: bool, tail: str
+    folder: Path,
+    round_: int,
+    case: tuple[list[dict[str, Any]], bool],
+    blank: bool,
+    tail: str,
+    start: str,
+    stem: str,
 ) -> None:
     rows, is_odd = case
-    text = ("\n\n" if blank else "\n").join(json.dumps(row) for row in rows) + tail
+    text = start + ("\n\n" if blank else "\n").join(json.dumps(row) for row in rows) + tail
 
     def expected() -> Events:
         if tail.strip():
-            raise WrongError("the last line is no object")
+            raise WrongError("the last line is no object, or has a key twice")
         present = {key for row in rows for key in row}
         if not {"user", "item"} <= present:
             raise WrongError("a column is missing")
@@ -261,7 +303,7 @@ def test_json_lines(
             raise UnclearError("numbers as text")
         return events
 
-    judge(read(folder, "log.jsonl", text.encode(), {}), expected, most=len(rows))
+    judge(read(folder, f"{stem}.jsonl", text.encode(), {}), expected, most=len(rows))
 
 
 @cases("files", 0.08)
@@ -281,4 +323,34 @@ def test_parquet(folder: Path, round_: int, table: Table, data: st.DataObject) -
             raise UnclearError("damaged")
         return table.expected()
 
-    judge(read(folder, "log.parquet", raw, {}), expected, most=len(raw))
+    stem = data.draw(st.sampled_from(STEMS))
+    judge(read(folder, f"{stem}.parquet", raw, {}), expected, most=len(raw))
+
+
+#: Kinds of times by what they can stand in one log with.
+FAMILIES = [["int", "int32", "float"], ["micro", "milli"], ["utc", "zone"], ["dates"], ["text"]]
+
+
+@cases("files", 0.02)
+@given(data=st.data())
+def test_folders_of_parquet(tmp_path_factory: Any, round_: int, data: st.DataObject) -> None:
+    place = tmp_path_factory.mktemp("l[x]g")
+    chosen = [data.draw(st.sampled_from(list(TIMES))) for _ in range(data.draw(st.integers(1, 3)))]
+    rows = []
+    for number, name in enumerate(chosen):
+        times = data.draw(st.lists(st.sampled_from(TIMES[name].values), min_size=1, max_size=2))
+        table = Table(
+            {"user": [number] * len(times), "item": [*range(len(times))], "timestamp": times},
+            {"user": IDS["int64"], "item": IDS["int64"], "timestamp": TIMES[name]},
+        )
+        table.polars().write_parquet(place / f"{number}.parquet")
+        rows += [Row(number, item, None, time) for item, time in enumerate(times)]
+
+    def expected() -> Events:
+        if sum(any(name in family for name in chosen) for family in FAMILIES) > 1:
+            raise WrongError("times of several kinds")
+        if "float" in chosen and 2**62 in [row.time for row in rows]:
+            raise WrongError("an integer among floats that is not exact as one")
+        return _oracle.events_of(rows, rated=False, timed=True, from_text=False)
+
+    judge(outcome_of("files", lambda: read_interactions(place)), expected, most=len(rows))

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import json
 import math
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.hostile._outcomes import Answered, cases, outcome_of
+from tests.conformance.conftest import with_side
+from tests.hostile._forging import (
+    GONE,
+    KINDS,
+    Contents,
+    Way,
+    changed,
+    forged_tables,
+    forged_tensors,
+    places,
+    signed,
+    with_file,
+)
+from tests.hostile._outcomes import FUZZ, Answered, Refused, cases, outcome_of
 from tests.hostile.test_parameters import QUICK, fitted
 
-from transcf import load
+from transcf import create, load, synthesize
+from transcf.data.json_text import to_json
+from transcf.models.registry import available, model_class
+from transcf.serving.served import Served
+from transcf.storage import tensors
 
 NAMES = ["popularity", "ease", "itemknn", "ials", "random"]
 FILES = ["model.json", "model.safetensors", "users.parquet", "items.parquet", "seen.parquet"]
-Contents = dict[str, bytes]
+#: A name of every class; with `make fuzz` all names, though many share a class.
+EVERY = available() if FUZZ else tuple({model_class(name): name for name in available()}.values())
 
 
 @pytest.fixture(scope="module")
@@ -96,40 +116,17 @@ ANYTHING = st.recursive(
 )  # fmt: skip
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """All places of a JSON value, by their keys."""
-    if isinstance(value, dict | list):
-        keys = value if isinstance(value, dict) else range(len(value))
-        return [path, *(p for key in keys for p in places(value[key], (*path, key)))]
-    return [path]
-
-
-def signed(about: Any, contents: Contents) -> bytes:
-    """Write a description with all checksums made right, as a forger would."""
-    if isinstance(about, dict):
-        about = {key: value for key, value in about.items() if key != "sha256"}
-        text = json.dumps(about, sort_keys=True)
-        about["sha256"] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return json.dumps(about).encode()
-
-
 @cases("folders", 0.03)
 @given(name=st.sampled_from(NAMES), data=st.data())
 def test_altered_cards(
     saved: dict[str, Contents], folder: Path, round_: int, name: str, data: st.DataObject
 ) -> None:
-    about = copy.deepcopy(json.loads(saved[name]["model.json"]))
-    *way, last = data.draw(st.sampled_from(places(about)[1:]))
-    inside = about
-    for key in way:
-        inside = inside[key]
-    if data.draw(st.booleans()) or isinstance(inside, list):
-        inside[last] = data.draw(ANYTHING)
-    else:
-        del inside[last]
-    put(folder, saved[name] | {"model.json": signed(about, saved[name])})
+    about = json.loads(saved[name]["model.json"])
+    way = data.draw(st.sampled_from(places(about)[1:]))
+    new = GONE if data.draw(st.booleans()) else data.draw(ANYTHING)
+    put(folder, saved[name] | {"model.json": signed(changed(about, way, new))})
     found = outcome_of("folders", lambda: answers(folder))
-    if isinstance(found, Answered) and way[:1] != ["params"] and last not in ("class", "params"):
+    if isinstance(found, Answered) and way[0] not in ("class", "params"):
         assert found.value == expected(name)
 
 
@@ -146,11 +143,7 @@ def test_forged_files(
         contents[file] = raw[:place] + odd + raw[place + 1 :]
     else:
         contents[file] = saved[data.draw(st.sampled_from(NAMES))][file][: place + 1]
-    about = json.loads(contents["model.json"])
-    digests = [hashlib.sha256(contents[file]).hexdigest()]
-    about["files"][file] = {"bytes": len(contents[file]), "sha256": digests}
-    contents["model.json"] = signed(about, contents)
-    put(folder, contents)
+    put(folder, with_file(contents, file, contents[file]))
 
     def ask() -> list[Any]:
         model = load(folder)
@@ -166,3 +159,95 @@ def test_forged_files(
     # A forger may change numbers, but not make them none.
     assert not isinstance(found, Answered) or all(map(math.isfinite, found.value))
     assert name in QUICK
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Contents]:
+    """The files of a small model by its name."""
+    place = tmp_path_factory.mktemp("every")
+    log = with_side(synthesize(users=12, items=8, interactions=40, seed=1))
+
+    @cache
+    def files(name: str) -> Contents:
+        small = {"epochs": 1, "dim": 2}
+        params = {key: value for key, value in small.items() if key in model_class(name).rules()}
+        model = create(name, **params).fit(log)
+        model.report_ |= {"dataset": "x", "protocol": "strict", "split_seed": 0, "held_out": True,
+                          "fitted_on": "x", "split": "x", "events_after": 3,
+                          "reading": {"user": "a", "min_rating": 1.0}}  # fmt: skip
+        folder = model.save(place / name)
+        return {file: (folder / file).read_bytes() for file in FILES}
+
+    return files
+
+
+def use(folder: Path) -> None:
+    """Load a model and use all that is read from its folder."""
+    model = load(folder)
+    scores = [model.recommend(k=3)["score"], model.recommend_for([model.items_.series[0]])["score"]]
+    assert all(score.is_finite().all() for score in scores)
+    assert repr(model)
+    assert to_json(Served.load(1, folder, {}).about)
+    report = model.report_
+    assert f"{report['interactions']:,} {report['seconds']:.3f} {report.get('split_seed', 0):,}"
+    assert isinstance(report.get("dataset", ""), str)
+
+
+def check_all(folder: Path, forged: Iterator[tuple[str, Contents]]) -> None:
+    """Use each folder: an answer or one sentence."""
+    for what, contents in forged:
+        put(folder, contents)
+        try:
+            outcome_of("folders", lambda: use(folder))
+        except AssertionError as error:
+            raise AssertionError(f"{what}: {error}") from error
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_value_of_model_json(
+    name: str, every: Callable[[str], Contents], folder: Path
+) -> None:
+    contents = every(name)
+    about = json.loads(contents["model.json"])
+    ways = [way for way in places(about)[1:] if FUZZ or _is_new(name, way)]
+    check_all(
+        folder,
+        (
+            (f"{way} is {kind}", contents | {"model.json": signed(changed(about, way, value))})
+            for way in ways
+            for kind, value in KINDS.items()
+        ),
+    )
+
+
+def _is_new(name: str, way: Way) -> bool:
+    """Whether no model before this one has the same value: apart from parameters all are alike."""
+    if way[0] != "params":
+        return name == "popularity"
+    before = EVERY[: EVERY.index(name)]
+    return not any(way[-1] in model_class(one).rules() for one in before)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_forged_tensors(name: str, every: Callable[[str], Contents], folder: Path) -> None:
+    contents, file = every(name), "model.safetensors"
+    arrays = tensors.parse(Path(file), np.frombuffer(contents[file], np.uint8))[1]
+    forged = forged_tensors(arrays)
+    check_all(folder, ((what, with_file(contents, file, made)) for what, made in forged))
+
+
+@pytest.mark.parametrize("file", ["users.parquet", "items.parquet", "seen.parquet"])
+@pytest.mark.parametrize("name", EVERY if FUZZ else ["popularity", "ials", "transcf"])
+def test_forged_tables(
+    name: str, file: str, every: Callable[[str], Contents], folder: Path
+) -> None:
+    contents = every(name)
+    forged = forged_tables(contents[file])
+    check_all(folder, ((what, with_file(contents, file, made)) for what, made in forged))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_pipes_do_not_block(file: str, every: Callable[[str], Contents], folder: Path) -> None:
+    put(folder, {name: content for name, content in every("ease").items() if name != file})
+    os.mkfifo(folder / file)
+    assert isinstance(outcome_of("folders", lambda: load(folder)), Refused)

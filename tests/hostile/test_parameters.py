@@ -23,6 +23,7 @@ from transcf import (
     evaluate,
     k_core,
     leave_one_out,
+    load,
     random_ratio,
     read_interactions,
     temporal_cut,
@@ -130,7 +131,8 @@ def test_whatever_is_allowed_fits(round_: int, name: str, data: st.DataObject) -
         }
 
 
-SOME = st.lists(st.sampled_from(ITEMS), max_size=4)
+#: Ids of items in a filter; the last ones are unknown.
+SOME = st.lists(st.sampled_from([*ITEMS, 99, -1, "1", "tea", 2**70]), max_size=4)
 LISTS = st.none() | SOME | st.dictionaries(st.sampled_from(USERS), SOME, max_size=3)
 QUESTION = st.fixed_dictionaries(
     {},
@@ -169,9 +171,8 @@ def test_recommend(round_: int, name: str, question: tuple[Any, dict[str, Any]])
     found = outcome_of("parameters", lambda: fitted(name).recommend(users, **how))
     plain = all(user in USERS for user in wanted)
     if isinstance(found, Refused):
-        fine = plain and (users is None or isinstance(users, list | str)) and set(how) <= {"k"}
-        k = how.get("k", 10)
-        assert not (fine and isinstance(k, int) and not isinstance(k, bool) and k >= 0), found
+        fine = plain and (users is None or isinstance(users, list | str)) and is_sound(how)
+        assert not fine, found
         return
     answer: dict[str, list[int]] = {user: [] for user in wanted}
     for row in found.value.to_dicts():
@@ -184,6 +185,20 @@ def test_recommend(round_: int, name: str, question: tuple[Any, dict[str, Any]])
             assert items == expected_list(name, user, how), (user, how)
         else:
             assert not items
+
+
+def is_sound(how: dict[str, Any]) -> bool:
+    """Whether a question has to be answered; unknown ids in filters are no reason not to."""
+    k, seen_out = how.get("k", 10), how.get("exclude_seen", True)
+    lists = [how.get(name) for name in ("items", "exclude")]
+    return (
+        type(k) is int
+        and k >= 0
+        and type(seen_out) is bool
+        and isinstance(how.get("on_unknown", "raise"), str)
+        and how.get("on_unknown", "raise") in ("raise", "skip")
+        and all(one is None or isinstance(one, list) for one in lists)
+    )
 
 
 def listed(ids: Any) -> list[Any]:
@@ -207,11 +222,75 @@ def expected_list(name: str, user: str, how: dict[str, Any]) -> list[Any]:
     return _oracle.best(scores(name)[user], int(how.get("k", 10)), without=hidden, among=among)
 
 
+HISTORY = st.lists(st.sampled_from(ITEMS), min_size=1, max_size=3)
+#: Batches of sessions, some with ids that cannot be or histories that are empty.
+SESSIONS = st.lists(HISTORY, min_size=1, max_size=3) | st.dictionaries(
+    st.sampled_from(["a", "b", "", 1, 2, None, True, 2**70]), HISTORY | HOSTILE, max_size=3
+)
+
+
+@cases("parameters", 0.02)
+@given(
+    name=st.sampled_from(sorted(QUICK)),
+    sessions=st.dictionaries(st.sampled_from(["a", "b", ""]), HISTORY, max_size=3)
+    | st.dictionaries(st.integers(-(2**63), 2**63 - 1), HISTORY, max_size=3),
+    k=st.integers(0, 9),
+    exclude=SOME,
+)
+def test_batches_of_sessions(
+    round_: int, name: str, sessions: dict[Any, list[int]], k: int, exclude: list[Any]
+) -> None:
+    def ask(histories: Any) -> list[dict[str, Any]]:
+        table = fitted(name).recommend_for(histories, k, exclude=exclude)
+        return table.drop("score").to_dicts()
+
+    def ask_each() -> list[dict[str, Any]]:
+        return [{"session_id": who} | row for who, one in sessions.items() for row in ask(one)]
+
+    found, expected = (outcome_of("parameters", one) for one in (lambda: ask(sessions), ask_each))
+    assert isinstance(found, Answered)
+    assert found == expected
+
+
+@cases("parameters", 0.02)
+@given(path=HOSTILE, use=st.sampled_from(["save", "load", "recommend_all"]))
+def test_paths_of_models(
+    tmp_path_factory: pytest.TempPathFactory, round_: int, path: Any, use: str
+) -> None:
+    model = fitted("popularity")
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("paths")
+        patch.chdir(place)
+        patch.setenv("HOME", str(place))
+        found = outcome_of(
+            "parameters", lambda: load(path) if use == "load" else getattr(model, use)(path)
+        )
+        if isinstance(found, Answered):
+            assert use == "save"
+            assert load(found.value).recommend().equals(model.recommend())
+
+
+@cases("parameters", 0.02)
+@given(data=st.data())
+def test_misspelled_names_are_recognised(round_: int, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(available()))
+    key = data.draw(st.sampled_from(["", *model_class(name).rules()]))
+    right = key or name
+    place = data.draw(st.integers(0, len(right) - 1))
+    wrong = right[:place] + data.draw(st.sampled_from(["", right[place] * 2])) + right[place + 1 :]
+    if wrong in available() or wrong in model_class(name).rules() or len(right) < 3:
+        return
+    params = {wrong: 1} if key else {}
+    found = outcome_of("parameters", lambda: create(name if key else wrong, **params))
+    assert isinstance(found, Answered) or f"'{right}'" in found.sentence.partition("Did you")[2]
+    assert isinstance(found, Refused) or not key
+
+
 @cases("parameters", 0.03)
 @given(
     ask=st.sampled_from(["similar_items", "similar_users", "recommend_for", "score"]),
     name=st.sampled_from(sorted(QUICK)),
-    first=st.lists(st.sampled_from([*ITEMS, 99]), max_size=3) | HOSTILE
+    first=st.lists(st.sampled_from([*ITEMS, 99]), max_size=3) | HOSTILE | SESSIONS
     | st.sampled_from([[("ann", 1)], [("ann", "x")], [(1, 1)], [("ann", 2**70)], [[]]]),
     k=HOSTILE,
 )  # fmt: skip

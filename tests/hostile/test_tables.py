@@ -18,7 +18,7 @@ from tests.hostile._oracle import Events, Row, UnclearError, WrongError
 from tests.hostile._outcomes import Refused, cases, outcome_of
 
 from transcf import read_interactions
-from transcf.data.logs import as_interactions
+from transcf.data.logs import as_interactions, open_data
 
 
 @cases("tables", 0.04)
@@ -133,8 +133,12 @@ READING = st.fixed_dictionaries(
 
 
 @cases("tables", 0.03)
-@given(source=st.sampled_from(OTHERS), reading=READING)
-def test_whatever_else(round_: int, source: Any, reading: dict[str, Any]) -> None:
-    found = outcome_of("tables", lambda: read_interactions(source, **reading))
+@given(
+    source=st.sampled_from(OTHERS),
+    reading=READING,
+    opener=st.sampled_from([read_interactions, read_interactions, open_data]),
+)
+def test_whatever_else(round_: int, source: Any, reading: dict[str, Any], opener: Any) -> None:
+    found = outcome_of("tables", lambda: opener(source, **reading))
     # All that could be a log among them have a row or two.
     assert isinstance(found, Refused) or 0 < len(found.value) <= 2

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import numba
 import pytest
 
 from transcf.errors import ParameterError
-from transcf.kernels._cache import STAMP, Source, forget_stale, sources_in
+from transcf.kernels._cache import MOST_FOLDERS, Source, cache_folder, digest_of
 from transcf.kernels.translation import Rates, register_form
 
 FORM = """
-from transcf.learning.forms import FORMS
-from transcf.learning.forms.still import Still
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, NoTranslation
 
 
-class Plain(Still):
+class Plain(NoTranslation):
     name, title = "plain", "TransCF-plain"
 
     @staticmethod
@@ -31,7 +33,7 @@ class Plain(Still):
         return {sign}g * b, g - g, {sign}g * a, g - g
 
 
-FORMS["plain"] = Plain()
+SCORE_FUNCTIONS["plain"] = Plain()
 """
 FIT = """
 import numpy as np
@@ -44,52 +46,77 @@ from transcf.models.transcf.settings import TransCFSettings
 
 matrix = sp.csr_array(np.random.default_rng(0).random((30, 20)) < 0.3)
 problem = Problem.from_csr(matrix.indptr, matrix.indices, 20)
-settings = TransCFSettings(form="{form}", dim=4)
+settings = TransCFSettings(variant="{form}", dim=4)
 found, _ = FastSolver(problem, settings).epoch(first_parameters(problem, settings), 1)
 print(found.items.sum())
+"""
+#: Prints whether a kernel was loaded from disk or compiled.
+LOAD = """
+import numpy as np
+from transcf.kernels.sorting import count_keys
+count_keys(np.zeros(3, np.int32), 1)
+print("loaded" if count_keys.stats.cache_hits else "compiled")
 """
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> list[Path]:
-    """Files as numba leaves them in a cache, and one that is not its own."""
-    source, cache = tmp_path / "kernel.py", tmp_path / "cache"
-    source.write_text("x = 1")
-    forget_stale(cache, sources_in(tmp_path, "transcf"), [])
-    paths = [cache / "kernel.f-1.py311.nbi", cache / "kernel.f-1.py311.1.nbc"]
-    for path in (*paths, cache / "kernel.cpython-311.pyc"):
-        path.write_bytes(b"compiled")
-    return paths
+def source(tmp_path: Path) -> Source:
+    path = tmp_path / "kernel.py"
+    path.write_text("x = 1")
+    return Source("transcf.kernels.kernel", path)
 
 
-def test_what_is_compiled_goes_when_any_source_changes(tmp_path: Path, kept: list[Path]) -> None:
-    cache = tmp_path / "cache"
-    forget_stale(cache, sources_in(tmp_path, "transcf"), [])
-    assert all(path.exists() for path in kept)
-    os.utime(tmp_path / "kernel.py", ns=(0, 0))
-    forget_stale(cache, sources_in(tmp_path, "transcf"), [])
-    assert not any(path.exists() for path in kept)
-    assert (cache / "kernel.cpython-311.pyc").exists()
+def test_the_folder_follows_from_the_content_of_sources_alone(source: Source) -> None:
+    before = digest_of([source])
+    os.utime(source.path, ns=(0, 0))
+    assert digest_of([source]) == before
+    source.path.write_text("x = 2")
+    assert digest_of([source]) != before
 
 
-@pytest.mark.parametrize("fate", ["changed", "gone", "not importable"])
-def test_sources_that_another_process_has_noted_count(
-    tmp_path: Path, kept: list[Path], fate: str
+def test_a_bounded_number_of_folders_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache, form = tmp_path / "cache", tmp_path / "forms" / "form.py"
-    own = sources_in(tmp_path, "transcf")
-    form.parent.mkdir()
-    form.write_text("x = 1")
-    module = "no_such_package.form" if fate == "not importable" else "transcf.form"
-    forget_stale(cache, own, [Source(module, form)])
-    assert all(path.exists() for path in kept)
-    if fate == "changed":
-        form.write_text("x = 10")
-    elif fate == "gone":
-        form.unlink()
-    forget_stale(cache, own, [])
-    assert not any(path.exists() for path in kept)
-    assert "form" not in (cache / STAMP).read_text()
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    for number in range(MOST_FOLDERS + 3):
+        folder = cache_folder(f"{number:020}")
+        assert folder is not None
+        os.utime(folder, (number, number))
+    last = f"{MOST_FOLDERS + 2:020}"
+    cache_folder(last)
+    kept = [path.name for path in (tmp_path / "transcf" / "kernels").iterdir()]
+    assert len(kept) == MOST_FOLDERS
+    assert last in kept
+    assert f"{0:020}" not in kept
+
+
+@pytest.fixture
+def no_user_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user whose cache cannot be written to; returns the folder for temporary files."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_without_a_user_cache_a_private_temporary_folder_is_used(no_user_cache: Path) -> None:
+    with pytest.warns(UserWarning, match="NUMBA_CACHE_DIR"):
+        folder = cache_folder("0" * 20)
+    assert folder is not None
+    assert folder.is_relative_to(no_user_cache)
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("trap", ["writable by others", "a link"])
+def test_a_temporary_folder_of_others_is_not_used(no_user_cache: Path, trap: str) -> None:
+    place = no_user_cache / f"transcf-kernels-{os.getuid()}"
+    if trap == "a link":
+        place.symlink_to(no_user_cache, target_is_directory=True)
+    else:
+        place.mkdir()
+        place.chmod(0o777)
+    with pytest.warns(UserWarning, match="every process"):
+        assert cache_folder("0" * 20) is None
 
 
 @pytest.fixture
@@ -104,9 +131,14 @@ def library(tmp_path: Path) -> Path:
 
 
 def run(script: str, *folders: Path) -> str:
+    """Run a script with kernels in a folder `kept` beside the first of the folders."""
     paths = os.pathsep.join(map(str, folders))
     command = [sys.executable, "-B", "-c", script]
-    environment = os.environ | {"PYTHONPATH": paths, "NUMBA_OPT": "0"}  # quick to compile
+    environment = os.environ | {
+        "PYTHONPATH": paths,
+        "NUMBA_CACHE_DIR": str(folders[0].parent / "kept"),
+        "NUMBA_OPT": "0",  # quick to compile
+    }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return done.stdout
 
@@ -124,6 +156,38 @@ assert dict(os.environ) == given
 """
     run(script, library)
     assert sorted(library.rglob("*")) == before
+
+
+def test_another_installation_of_the_same_version_finds_what_was_compiled(library: Path) -> None:
+    """As after `pip install transcf[serve]`, which installs the same files again."""
+    assert run(LOAD, library).strip() == "compiled"
+    moved = library.rename(library.with_name("moved"))
+    for path in moved.rglob("*.py"):
+        os.utime(path, ns=(10**18, 10**18))
+    assert run(LOAD, moved).strip() == "loaded"
+    assert not list(moved.rglob("*.nb?")), "the installation is not written to"
+    (moved / "transcf" / "kernels" / "rng.py").open("a").write("\n")
+    assert run(LOAD, moved).strip() == "compiled"
+
+
+def test_a_user_without_a_cache_compiles_once_and_is_warned(library: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(library), "NUMBA_OPT": "0"}
+    environment |= {"HOME": "/dev/null/home", "NUMBA_CACHE_DIR": "", "TMPDIR": str(tmp_path)}
+    environment.pop("XDG_CACHE_HOME", None)
+    for expected in ("compiled", "loaded"):
+        done = subprocess.run(
+            [sys.executable, "-c", LOAD], env=environment, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
+        assert "NUMBA_CACHE_DIR" in done.stderr
+
+
+def test_a_damaged_file_is_compiled_again(library: Path) -> None:
+    run(LOAD, library)
+    for path in (library.parent / "kept").rglob("*.nbi"):
+        path.write_bytes(b"damaged")
+    assert run(LOAD, library).strip() == "compiled"
+    assert run(LOAD, library).strip() == "loaded"
 
 
 def test_kernels_follow_a_form_of_another_module(library: Path, tmp_path: Path) -> None:

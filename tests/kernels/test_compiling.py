@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import numba
+import logging
+from time import perf_counter, sleep
 
-from transcf.kernels.compiling import on_compile
+import numba
+import pytest
+
+from transcf import Interactions, Popularity
+from transcf.kernels.compiling import clock, on_compile
 
 
 def test_compiling_is_told_once_and_only_inside_the_block() -> None:
@@ -42,3 +47,51 @@ def test_functions_from_disk_do_not_count(tmp_path, monkeypatch) -> None:
         assert told == [True, False]
         importlib.reload(kept_on_disk).double(1.0)
         assert told == [True, False]
+
+
+def test_the_clock_of_fits_stands_still_while_kernels_are_compiled() -> None:
+    @numba.njit
+    def double(x: float) -> float:
+        return 2 * x
+
+    started, before = perf_counter(), clock()
+    with on_compile(lambda is_compiling: sleep(0.2)):
+        double(1.0)
+    assert perf_counter() - started > 0.4
+    assert clock() - before < perf_counter() - started - 0.2
+    before = clock()
+    sleep(0.05)
+    assert clock() - before >= 0.05
+
+
+def test_compiling_is_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @numba.njit
+    def double(x: float) -> float:
+        return 2 * x
+
+    monkeypatch.setattr(clock.__self__, "_is_logged", False)
+    with caplog.at_level(logging.INFO, logger="transcf.kernels"):
+        double(1.0)
+        double(1)
+    assert len(caplog.messages) == 1
+    assert "compiling" in caplog.messages[0]
+
+
+def test_the_seconds_of_a_fit_are_without_compilation(
+    random_log: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = Popularity._learn
+
+    def compile_and_learn(self: Popularity, fit: object) -> object:
+        double = numba.njit(lambda x: 2 * x)
+        with on_compile(lambda is_compiling: sleep(1.0)):
+            double(1.0)
+        return learn(self, fit)
+
+    Popularity().fit(random_log)  # loads what a fit needs
+    monkeypatch.setattr(Popularity, "_learn", compile_and_learn)
+    started = perf_counter()
+    seconds = Popularity().fit(random_log).report_["seconds"]
+    assert seconds < perf_counter() - started - 1.0

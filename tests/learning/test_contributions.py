@@ -152,11 +152,11 @@ def test_effects_by_distance_follow_the_formula(log: Interactions) -> None:
         assert effect == pytest.approx(lead(y[HISTORY]) - lead(replaced), abs=1e-5)
 
 
-@pytest.mark.parametrize("form", ["translation", "alt", "dot", "still"])
+@pytest.mark.parametrize("form", ["translation", "alt", "dot", "none"])
 def test_effects_of_transcf_follow_the_formula(
     log: Interactions, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = TransCF(form=form, dim=8, epochs=3).fit(log)
+    model = TransCF(variant=form, dim=8, epochs=3).fit(log)
     learned, p = model.learned_, log.by_item.counts / len(log)
     b = model.item_vectors_.astype(np.float64)
     n = learned.item_side.n.astype(np.float64)

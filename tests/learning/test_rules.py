@@ -7,10 +7,12 @@ from fractions import Fraction
 
 import pytest
 
+from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
 from transcf.learning.families import IterationSettings
 from transcf.learning.rules import Choice, Flag, Number, Rule, Text, parse
 from transcf.learning.settings import rules_of
+from transcf.models.registry import create
 
 
 def shout(text: str) -> None:
@@ -69,3 +71,16 @@ def test_numbers_that_no_array_takes() -> None:
     assert not Number(whole=True).allows(2**63)
     assert Number(whole=True).allows(2**63 - 1)
     assert Number().allows(1e300)
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("lightgcn", {"regularization": 1e300}),
+        ("bpr", {"samples_per_user": 2**63 - 1}),
+        ("fism", {"samples_per_user": 2**63 - 1}),
+    ],
+)
+def test_values_beyond_the_arithmetic_are_refused_in_a_sentence(name: str, params: dict) -> None:
+    with pytest.raises(ParameterError, match=f"{next(iter(params))}.*at most"):
+        create(name, **params).fit(synthesize(users=30, items=20, interactions=200, seed=0))

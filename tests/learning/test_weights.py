@@ -228,7 +228,7 @@ def test_recent_popularity_counts_events_by_age(log: Interactions) -> None:
     np.testing.assert_allclose(model.item_scores_, wanted, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["ease", "bpr", "ials", "transcf"])
+@pytest.mark.parametrize("name", ["ease", "bpr", "ials", "transcf-mixture"])
 def test_trend_adds_recent_popularity_in_units_of_the_scores(
     name: str, log: Interactions, tmp_path
 ) -> None:

@@ -26,15 +26,13 @@ class Oracle:
     stand_for: float = 1.0
     weights: Array | None = None
     tied: bool = False
-    lifts: Array | None = None
 
     def score(self, user: int, history: list[int], weights: Array, item: int) -> float:
-        """c_i + log sum_k w_k exp(-tau |p_k - b_i|^2 - beta |a_u - b_i|^2), and what is beneath."""
+        """c_i + log sum_k w_k exp(-tau |p_k - b_i|^2 - beta |a_u - b_i|^2)."""
         p = (self.items if self.tied else self.history)[history]
         b, a = self.items[item], self.users[user]
         near = -self.tau * ((p - b) ** 2).sum(axis=1) - self.beta * ((a - b) ** 2).sum()
-        lift = 0.0 if self.lifts is None else self.lifts[user, item]
-        return float(lift + self.bias[item] + np.log((weights * np.exp(near)).sum()))
+        return float(self.bias[item] + np.log((weights * np.exp(near)).sum()))
 
     def loss(self) -> float:
         """Softmax of every event of everybody over it and the negatives that are not theirs."""

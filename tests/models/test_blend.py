@@ -15,7 +15,7 @@ from transcf import (
     EASE,
     Blend,
     ItemKNN,
-    TransCF,
+    TransCFMixture,
     Validation,
     evaluate,
     leave_one_out,
@@ -114,7 +114,7 @@ def test_a_part_with_all_the_weight_ranks_as_it_does_alone(
 
 def test_a_mixture_inside_keeps_what_scores_many(split: Split) -> None:
     """Whatever the other part is: inner products, or whole blocks."""
-    mixture = TransCF(form="mixture", dim=6, epochs=2).fit(split.train)
+    mixture = TransCFMixture(dim=6, epochs=2).fit(split.train)
     for other in (BPR(dim=4, epochs=2), EASE()):
         model = with_weights([mixture, other.fit(split.train)], [0.6, 0.4])
         rows = everybody(model)
@@ -325,8 +325,8 @@ def test_an_interruption_is_passed_on_and_resumed(split: Split, tmp_path: Path) 
 def test_a_part_that_diverges_leaves_the_blend_as_it_was(split: Split) -> None:
     model = Blend(parts="itemknn + popularity").fit(split.train)
     before = all_scores(model)
-    model.set_params(parts="itemknn + transcf(dim=4, epochs=3, learning_rate=1e30)")
-    with pytest.raises(DivergenceError, match="Part 2 of the blend: TransCF diverged"):
+    model.set_params(parts="itemknn + transcf-mixture(dim=4, epochs=3, learning_rate=1e30)")
+    with pytest.raises(DivergenceError, match="Part 2 of the blend: TransCF-mixture diverged"):
         model.fit(split.train)
     assert all_scores(model).tobytes() == before.tobytes()
 
@@ -356,33 +356,6 @@ def test_models_fitted_before_are_saved_and_served_as_one(
     assert loaded.recommend_for(history).equals(model.recommend_for(history))
     blended_again = loaded.refit(split.before_test)
     np.testing.assert_array_equal(blended_again.weights_, model.weights_)
-
-
-@pytest.mark.parametrize("form", ["translation", "mixture"])
-def test_placed_items_are_ranked_where_all_parts_have_placed_them(
-    form: str, tmp_path: Path
-) -> None:
-    log = synthesize(users=150, items=60, interactions=1800)
-    idle = log.items.rows(["i05", "i10"])
-    train = log.select(~np.isin(log.item_rows, idle))
-    ease, placing, other = (
-        EASE().fit(train),
-        TransCF(form=form, dim=8, epochs=1).fit(train).add_items(log.categories),
-        TransCF(dim=4, epochs=1).fit(train).add_items(log.categories),
-    )
-    for models, placed in (
-        ([placing, ease], False),
-        ([ease, placing], False),
-        ([placing, other], True),
-    ):
-        blend = Blend.of(models)
-        again = transcf.load(blend.save(tmp_path / "model", overwrite=True))
-        for model in (blend, again):
-            assert model.rankable[idle].tolist() == [placed, placed]
-            assert model.report_["items"] == model.rankable.sum()
-            guest = model.recommend_for(["i01", "i02"], k=60)["item_id"]
-            assert guest.is_in(["i05", "i10"]).sum() == 2 * placed
-        assert again.recommend(k=60).equals(blend.recommend(k=60))
 
 
 def test_set_params_of_a_model_after_its_fit_does_not_count(split: Split, tmp_path: Path) -> None:
@@ -455,7 +428,6 @@ def test_every_model_with_any_parameters_is_written_and_read_again() -> None:
         ("ease + bpr(colour='red')", "no parameter 'colour'"),
         ("ease + EASE", "ease is there twice"),
         ("ease + blend", "cannot be part of a blend"),
-        ("ease + transcf(form='auto')", "chooses its form when it is fitted"),
         ("ease + bpr(dim=open('x'))", "not understood"),
         ("ease + bpr(" + "dim=[" * 500 + ")", "not understood"),
     ],
@@ -474,66 +446,10 @@ def test_similar_things_need_a_part_that_has_some(split: Split) -> None:
 
 
 def test_steps_train_newcomers_in_the_parts_that_can(split: Split) -> None:
-    model = Blend(parts="itemknn + transcf-translation(dim=8, epochs=3)").fit(split.train)
+    model = Blend(parts="itemknn + transcf(dim=8, epochs=3)").fit(split.train)
     history = model.items_.series[:4]
     plain, trained = model.recommend_for(history), model.recommend_for(history, steps=5)
     assert plain["score"].to_list() != trained["score"].to_list()
     said = model.explain_for(history, model.items_.series[9])
     assert "What each part adds to the score: itemknn" in str(said)
     assert sum(said.details["parts"].values()) == pytest.approx(said.score, abs=1e-5)
-
-
-# -- parts on top of EASE ----------------------------------------------------------------------
-
-LAYERS = "ease(regularization=20.0) + transcf(dim=8, epochs=4)"
-
-
-def test_a_mixture_on_top_of_ease_learns_something_else(split: Split) -> None:
-    apart = Blend(parts=LAYERS).fit(split.train, split.validation)
-    layered = Blend(parts=LAYERS, beneath=5.0).fit(split.train, split.validation)
-    np.testing.assert_array_equal(apart.parts_[0].weights, layered.parts_[0].weights)
-    assert not np.allclose(apart.parts_[1].items, layered.parts_[1].items, atol=1e-3)
-    assert layered.report_["best_epochs"] == {str(layered._parts()[1]): 4}
-    assert layered.weights_.sum() == pytest.approx(1)
-
-
-def test_layers_are_the_same_for_any_threads_and_after_a_kill(split: Split, tmp_path: Path) -> None:
-    model = Blend(parts=LAYERS, beneath=5.0)
-    whole = all_scores(model.fit(split.train, split.validation, FitOptions(threads=1)))
-    model.fit(split.train, split.validation, FitOptions(threads=2))
-    np.testing.assert_array_equal(all_scores(model), whole)
-
-    def stop(epoch: Epoch) -> None:
-        if epoch.number == 2:
-            raise RuntimeError("killed")
-
-    options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0, on_epoch=stop)
-    with pytest.raises(RuntimeError, match="killed"):
-        model.fit(split.train, split.validation, options)
-    model.fit(split.train, split.validation, FitOptions(checkpoint=tmp_path, resume=True))
-    np.testing.assert_array_equal(all_scores(model), whole)
-
-
-def test_layers_are_saved_and_fitted_anew(split: Split, tmp_path: Path) -> None:
-    model = Blend(parts=LAYERS, beneath=5.0).fit(split.train, split.validation)
-    again = transcf.load(model.save(tmp_path / "layers"))
-    np.testing.assert_array_equal(all_scores(again), all_scores(model))
-    weights = model.weights_
-    model.refit(split.before_test)
-    np.testing.assert_array_equal(model.weights_, weights)
-    with pytest.raises(ParameterError, match="chosen for beneath=5"):
-        model.set_params(beneath=0.0).refit(split.before_test)
-
-
-@pytest.mark.parametrize(
-    ("parts", "words"),
-    [
-        ("itemknn + transcf", "there is itemknn"),
-        ("ease + bpr", "there is bpr"),
-        ("ease + transcf + transcf-translation", "there is transcf-translation"),
-        ("ease(half_life=3.0) + transcf", "half_life=3.0"),
-    ],
-)
-def test_what_cannot_be_layered_is_refused(split: Split, parts: str, words: str) -> None:
-    with pytest.raises(ParameterError, match=words):
-        Blend(parts=parts, beneath=5.0).fit(split.train)

@@ -347,3 +347,10 @@ def test_events_that_weigh_the_same_are_all_taken_once(log: Interactions) -> Non
         ratings=np.full(len(log), 3.0, np.float32),
     )  # fmt: skip
     assert not len(Training(rated, made(confidence="ratings", recency=1.0))._visits(1).places)
+
+
+@pytest.mark.parametrize("alpha", [0, 1])
+def test_whole_numbers_are_allowed_for_alpha(alpha: int) -> None:
+    log = synthesize(users=30, items=20, interactions=200, seed=0)
+    fits = [FISM(dim=4, epochs=2, alpha=value).fit(log) for value in (alpha, float(alpha))]
+    np.testing.assert_array_equal(*(model.item_vectors_ for model in fits))

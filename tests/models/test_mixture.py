@@ -7,16 +7,15 @@ import polars as pl
 import pytest
 from tests.models.mixture_oracle import Oracle
 
-from transcf import Interactions, TransCF, leave_one_out, read_interactions, synthesize
+from transcf import Interactions, TransCFMixture, leave_one_out, read_interactions, synthesize
 from transcf.data.histories import Histories
-from transcf.errors import ParameterError
 from transcf.evaluation import full_ranks
-from transcf.models.transcf.mixture import best, people
-from transcf.models.transcf.mixture.learned import Mixture
+from transcf.models.mixture import bounded_search, user_scorer
+from transcf.models.mixture.learned import Mixture
 from transcf.retrieval import tiles, top_k
 from transcf.threads import use_threads
 
-SMALL = {"form": "mixture", "dim": 12, "epochs": 4}
+SMALL = {"dim": 12, "epochs": 4}
 
 
 @pytest.fixture(scope="module")
@@ -25,22 +24,22 @@ def log() -> Interactions:
 
 
 @pytest.fixture(scope="module")
-def model(log: Interactions) -> TransCF:
-    return TransCF(**SMALL).fit(log)
+def model(log: Interactions) -> TransCFMixture:
+    return TransCFMixture(**SMALL).fit(log)
 
 
-def learned_by(model: TransCF) -> Mixture:
+def learned_by(model: TransCFMixture) -> Mixture:
     learned = model.learned_
     assert isinstance(learned, Mixture)
     return learned
 
 
-def oracle_of(model: TransCF) -> Oracle:
+def oracle_of(model: TransCFMixture) -> Oracle:
     learned = learned_by(model)
     arrays = (learned.users, learned.items, learned.history, learned.bias)
     return Oracle(
         *(array.astype(np.float64) for array in arrays), histories=[], negatives=np.arange(0),
-        tau=model.tau, beta=model.beta, tied=model.tied,
+        tau=model.tau, beta=model.beta, tied=model.tie_item_vectors,
     )  # fmt: skip
 
 
@@ -48,14 +47,16 @@ def weights(length: int, rho: float) -> np.ndarray:
     return np.arange(length, 0, -1.0) ** -rho
 
 
-@pytest.mark.parametrize("changes", [{}, {"tied": True}, {"item_bias": False}, {"tau": 10.0}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"tie_item_vectors": True}, {"item_bias": False}, {"tau": 10.0}]
+)
 def test_scores_are_those_of_the_formula(log: Interactions, changes: dict) -> None:
-    model = TransCF(**SMALL, **changes).fit(log)
+    model = TransCFMixture(**SMALL, **changes).fit(log)
     oracle, users = oracle_of(model), np.array([0, 7, 50], np.int32)
     block = model.score_block(users)
     for row, user in enumerate(users):
         history = model.histories_[user].tolist()
-        by_place = weights(len(history), model.rho)
+        by_place = weights(len(history), model.history_decay)
         expected = [oracle.score(user, history, by_place, item) for item in range(log.n_items)]
         np.testing.assert_allclose(block[row], expected, rtol=2e-5, atol=2e-5)
         pairs = model.score_pairs(np.full(5, user, np.int32), np.arange(5, dtype=np.int32))
@@ -64,13 +65,13 @@ def test_scores_are_those_of_the_formula(log: Interactions, changes: dict) -> No
 
 def test_without_times_no_place_counts_more(log: Interactions) -> None:
     pairs = read_interactions(log.to_frame().select("user_id", "item_id"))
-    faded, even = (TransCF(**SMALL, rho=rho).fit(pairs) for rho in (3.0, 0.0))
+    faded, even = (TransCFMixture(**SMALL, history_decay=rho).fit(pairs) for rho in (3.0, 0.0))
     everybody = np.arange(pairs.n_users, dtype=np.int32)
     np.testing.assert_array_equal(faded.score_block(everybody), even.score_block(everybody))
 
 
 def test_without_tau_histories_say_nothing(log: Interactions) -> None:
-    model = TransCF(**SMALL, tau=0.0).fit(log)
+    model = TransCFMixture(**SMALL, tau=0.0).fit(log)
     learned = learned_by(model)
     away = ((learned.users[:, None] - learned.items[None]) ** 2).sum(axis=2)
     expected = learned.bias - model.beta * away
@@ -85,27 +86,31 @@ def test_debias_takes_popularity_out_of_scores(item_bias: bool) -> None:
     everybody, popularity = np.arange(log.n_users), np.log(log.by_item.counts)
 
     def slope(debias: float) -> float:
-        model = TransCF(dim=4, epochs=30, item_bias=item_bias, debias=debias).fit(log)
+        model = TransCFMixture(
+            dim=4, epochs=30, item_bias=item_bias, popularity_correction=debias
+        ).fit(log)
         scores = model.score_block(everybody.astype(np.int32)).mean(axis=0)
         return float(np.polyfit(popularity, scores, 1)[0])
 
     assert slope(0.0) - slope(1.0) == pytest.approx(1.0, abs=0.2)
 
 
-def test_leaving_an_item_out_changes_the_score_by_what_its_share_says(model: TransCF) -> None:
+def test_leaving_an_item_out_changes_the_score_by_what_its_share_says(
+    model: TransCFMixture,
+) -> None:
     learned, oracle = learned_by(model), oracle_of(model)
     for user, item in ((0, 3), (5, 11), (17, 40)):
         history = model.histories_[user]
         found = learned.contributions(history, item)
         assert found.effects.sum() == pytest.approx(1)
         assert (found.effects >= 0).all()
-        by_place, top = weights(len(history), model.rho), int(found.effects.argmax())
+        by_place, top = weights(len(history), model.history_decay), int(found.effects.argmax())
         whole = oracle.score(user, history.tolist(), by_place, item)
         less = oracle.score(user, np.delete(history, top).tolist(), np.delete(by_place, top), item)
         assert less - whole == pytest.approx(np.log1p(-found.effects[top]), abs=1e-5)
 
 
-def test_explanations_say_so(model: TransCF) -> None:
+def test_explanations_say_so(model: TransCFMixture) -> None:
     user = model.users_.series[0]
     item = model.recommend(user, k=1)["item_id"][0]
     text = str(model.explain(user, item))
@@ -113,14 +118,14 @@ def test_explanations_say_so(model: TransCF) -> None:
     assert "share in the score" in text
 
 
-def test_order_counts_for_somebody_new(model: TransCF) -> None:
+def test_order_counts_for_somebody_new(model: TransCFMixture) -> None:
     ids = model.items_.series[:4].to_list()
     there, back = (model.recommend_for(history, k=10) for history in (ids, ids[::-1]))
     assert not there.equals(back)
 
 
 def test_additions_are_heard_at_once(log: Interactions) -> None:
-    model = TransCF(**SMALL).fit(log)
+    model = TransCFMixture(**SMALL).fit(log)
     before = learned_by(model)
     user, items = log.users.series[0], log.items.series
     own = set(model.histories_[0].tolist())
@@ -143,7 +148,7 @@ def test_additions_are_heard_at_once(log: Interactions) -> None:
     assert np.isfinite(after.items).all()
 
 
-def test_translations_go_from_the_user_toward_the_history(model: TransCF) -> None:
+def test_translations_go_from_the_user_toward_the_history(model: TransCFMixture) -> None:
     learned = learned_by(model)
     user, item = 4, 9
     history = model.histories_[user]
@@ -155,24 +160,15 @@ def test_translations_go_from_the_user_toward_the_history(model: TransCF) -> Non
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_the_form_brings_its_own_defaults() -> None:
-    assert TransCF(form="still").learning_rate != TransCF().learning_rate
-    assert TransCF(form="still", learning_rate=0.5).learning_rate == 0.5
-    there = TransCF(form="dot", dim=8).set_params(form="mixture")
-    assert there.get_params() == TransCF(dim=8).get_params()
-    assert there.set_params(form="still").get_params() == TransCF(form="still", dim=8).get_params()
-    assert TransCF(form="alt", epochs=3).set_params(form="mixture").epochs == 3
-
-
-def test_points_stay_in_the_ball(model: TransCF) -> None:
+def test_points_stay_in_the_ball(model: TransCFMixture) -> None:
     learned = learned_by(model)
     for points in (learned.users, learned.items, learned.history):
         assert np.linalg.norm(points, axis=1).max() <= 1 + 1e-6
 
 
-@pytest.mark.parametrize("changes", [{}, {"tied": True, "beta": 0.5}, {"trend": 1.0}])
+@pytest.mark.parametrize("changes", [{}, {"tie_item_vectors": True, "beta": 0.5}, {"trend": 1.0}])
 def test_many_are_scored_as_one_by_one(log: Interactions, changes: dict) -> None:
-    model = TransCF(**SMALL, **changes).fit(log)
+    model = TransCFMixture(**SMALL, **changes).fit(log)
     everybody = np.arange(log.n_users, dtype=np.int32)
     many = model.for_many(everybody)
     assert many is not model.learned_, "a table pays here, and is made"
@@ -180,12 +176,12 @@ def test_many_are_scored_as_one_by_one(log: Interactions, changes: dict) -> None
     np.testing.assert_allclose(many.score_block(everybody), one_by_one, rtol=1e-5, atol=1e-5)
 
 
-def test_lists_for_everybody_are_those_of_the_formula(model: TransCF) -> None:
+def test_lists_for_everybody_are_those_of_the_formula(model: TransCFMixture) -> None:
     oracle = oracle_of(model)
     lists = model.recommend(model.users_.series, k=5)
     for user in range(0, len(model.users_), 11):
         history = model.histories_[user].tolist()
-        by_place = weights(len(history), model.rho)
+        by_place = weights(len(history), model.history_decay)
         scores = np.array([oracle.score(user, history, by_place, i) for i in range(50)])
         scores[history] = -np.inf
         expected = model.items_.ids(np.argsort(-scores)[:5].astype(np.int32)).to_list()
@@ -200,7 +196,7 @@ def test_many_are_ranked_as_pairs_are_scored(
 ) -> None:
     """Whatever tiles say, lists and ranks are those of the scores of pairs."""
     split = leave_one_out(log)
-    model = TransCF(**SMALL, **changes).fit(split.before_test)
+    model = TransCFMixture(**SMALL, **changes).fit(split.before_test)
     monkeypatch.setattr(tiles, "TILE_BYTES", 4 * 16)
     monkeypatch.setattr(tiles, "STRETCH", 16)
     known, held_out = split.before_test.by_user, split.test.by_user
@@ -217,7 +213,7 @@ def test_many_are_ranked_as_pairs_are_scored(
         np.testing.assert_array_equal(found.lists[place], best)
 
 
-def test_equal_items_tie_in_tiles(log: Interactions, model: TransCF) -> None:
+def test_equal_items_tie_in_tiles(log: Interactions, model: TransCFMixture) -> None:
     """Items with the same points score alike to the bit, and go by row."""
     learned = learned_by(model)
     twins = {
@@ -230,11 +226,11 @@ def test_equal_items_tie_in_tiles(log: Interactions, model: TransCF) -> None:
     np.testing.assert_array_equal(scores[:, 0::2], scores[:, 1::2])
 
 
-def test_few_people_need_no_table(model: TransCF) -> None:
+def test_few_people_need_no_table(model: TransCFMixture) -> None:
     assert model.for_many(np.arange(2, dtype=np.int32)) is model.learned_
 
 
-def test_nobody_asked_for_gets_nothing(model: TransCF) -> None:
+def test_nobody_asked_for_gets_nothing(model: TransCFMixture) -> None:
     assert model.score_block(np.empty(0, np.int32)).shape == (0, 50)
     assert model.recommend([], k=3).shape == (0, 4)
 
@@ -242,7 +238,9 @@ def test_nobody_asked_for_gets_nothing(model: TransCF) -> None:
 def test_users_of_one_event_stand_where_somebody_new_would(log: Interactions) -> None:
     table = log.to_frame().select("user_id", "item_id", "timestamp")
     alone = pl.DataFrame({"user_id": ["alone"], "item_id": ["rarity"], "timestamp": [5]})
-    model = TransCF(**SMALL).fit(read_interactions(pl.concat([table, alone.cast(table.schema)])))
+    model = TransCFMixture(**SMALL).fit(
+        read_interactions(pl.concat([table, alone.cast(table.schema)]))
+    )
     learned = learned_by(model)
     row = int(model.users_.rows(pl.Series(["alone"]))[0])
     item = int(model.items_.rows(pl.Series(["rarity"]))[0])
@@ -253,7 +251,7 @@ def test_users_of_one_event_stand_where_somebody_new_would(log: Interactions) ->
 def test_items_known_by_name_alone_are_placed_when_they_come(log: Interactions) -> None:
     late = log.item_rows == log.item_rows.max()
     train, rest = log.select(~late), log.select(late)
-    model = TransCF(**SMALL).fit(train)
+    model = TransCFMixture(**SMALL).fit(train)
     model.partial_fit(rest)
     learned, row = learned_by(model), int(log.item_rows.max())
     np.testing.assert_array_equal(learned.history[row], learned.items[row])
@@ -261,29 +259,14 @@ def test_items_known_by_name_alone_are_placed_when_they_come(log: Interactions) 
 
 
 def test_points_beyond_the_ball_need_no_table(log: Interactions) -> None:
-    model = TransCF(**SMALL, bound="none").fit(log)
+    model = TransCFMixture(**SMALL, norm_constraint="none").fit(log)
     learned = learned_by(model)
     far = learned._changed(items=50 * learned.items)
     everybody = np.arange(log.n_users, dtype=np.int32)
     assert far.for_many(everybody) is far
 
 
-@pytest.mark.parametrize(
-    ("params", "name"),
-    [
-        ({"form": "mixture", "margin": 5.0}, "margin"),
-        ({"form": "mixture", "refresh": 2}, "refresh"),
-        ({"form": "translation", "tau": 9.0}, "tau"),
-    ],
-)
-def test_what_a_form_does_not_look_at_is_refused(
-    log: Interactions, params: dict, name: str
-) -> None:
-    with pytest.raises(ParameterError, match=f"does not look at {name}"):
-        TransCF(**params).fit(log)
-
-
-def test_scores_do_not_depend_on_threads(model: TransCF) -> None:
+def test_scores_do_not_depend_on_threads(model: TransCFMixture) -> None:
     everybody = np.arange(len(model.users_), dtype=np.int32)
     for scorer in (model, model.for_many(everybody)):
         found = []
@@ -295,12 +278,12 @@ def test_scores_do_not_depend_on_threads(model: TransCF) -> None:
 
 @pytest.mark.parametrize("k", [1, 7, 60])
 def test_the_best_found_by_bounds_are_the_best_of_all(
-    model: TransCF, monkeypatch: pytest.MonkeyPatch, k: int
+    model: TransCFMixture, monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
     learned = learned_by(model)
-    monkeypatch.setattr(people, "_MANY_ITEMS", 0)
-    monkeypatch.setattr(best, "_FIRST", 3)
-    monkeypatch.setattr(best, "_FIRST_OF_A_PLACE", 1)
+    monkeypatch.setattr(user_scorer, "_MANY_ITEMS", 0)
+    monkeypatch.setattr(bounded_search, "_FIRST", 3)
+    monkeypatch.setattr(bounded_search, "_FIRST_OF_A_PLACE", 1)
     users = np.flatnonzero(learned.known.active).astype(np.int32)
     allowed = learned.rankable.copy()
     allowed[::5] = False
@@ -318,7 +301,7 @@ def test_the_best_found_by_bounds_are_the_best_of_all(
             assert np.isnan(scores[n, len(order) :]).all()
 
 
-def test_lists_do_not_depend_on_who_else_is_asked_for(model: TransCF) -> None:
+def test_lists_do_not_depend_on_who_else_is_asked_for(model: TransCFMixture) -> None:
     learned = learned_by(model)
     users = np.flatnonzero(learned.known.active).astype(np.int32)
     assert model.for_many(users) is not learned, "a table for all"

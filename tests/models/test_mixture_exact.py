@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transcf import EASE, Interactions, TransCF, synthesize
-from transcf.learning.beneath import Beneath
-from transcf.models.transcf.mixture.batches import Events
-from transcf.models.transcf.mixture.exact import ExactMixtureTraining, Vectors, add_gradient
-from transcf.models.transcf.mixture.training import MixtureTraining, kernel_of
+from transcf import Interactions, TransCFMixture, synthesize
+from transcf.models.mixture.exact import Vectors, add_gradient
+from transcf.models.mixture.training import kernel_of
 
-SMALL: dict[str, Any] = {"form": "mixture", "dim": 6, "epochs": 1, "batch_events": 200}
+SMALL: dict[str, Any] = {"dim": 6, "epochs": 1, "batch_events": 200}
 
 
 @pytest.fixture(scope="module")
@@ -21,15 +19,15 @@ def log() -> Interactions:
     return synthesize(users=60, items=40, interactions=500, seed=1)
 
 
-def vectors_of(model: TransCF) -> list[np.ndarray]:
+def vectors_of(model: TransCFMixture) -> list[np.ndarray]:
     names = ["user_vectors_", "item_vectors_"]
-    names += ["item_bias_"] * model.item_bias + ["history_vectors_"] * (not model.tied)
+    names += ["item_bias_"] * model.item_bias + ["history_vectors_"] * (not model.tie_item_vectors)
     return [getattr(model, name) for name in names]
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:
     rng = np.random.default_rng(0)
-    settings = TransCF(form="mixture", dim=3, tau=2.0, beta=1.5).settings
+    settings = TransCFMixture(dim=3, tau=2.0, beta=1.5).settings
     kernel = kernel_of(settings, timed=True, longest=4)
     points = Vectors(*(0.4 * rng.standard_normal(shape) for shape in [(2, 3), (7, 3), (7, 3), 7]))
     own, weights, active = np.array([3, 1, 6, 2]), np.array([1.0, 0.5, 2.0, 1.0]), np.arange(6)
@@ -52,37 +50,27 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"tied": True, "debias": 0.7}, {"item_bias": False, "bound": "none"}]
+    "changes",
+    [
+        {},
+        {"tie_item_vectors": True, "popularity_correction": 0.7},
+        {"item_bias": False, "norm_constraint": "none"},
+    ],
 )
 def test_with_all_negatives_the_fast_solver_learns_the_same(
     log: Interactions, changes: dict[str, Any]
 ) -> None:
-    fast, exact = (TransCF(**SMALL, **changes, solver=s).fit(log) for s in ("fast", "exact"))
+    fast, exact = (TransCFMixture(**SMALL, **changes, solver=s).fit(log) for s in ("fast", "exact"))
     for ours, theirs in zip(vectors_of(fast), vectors_of(exact), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
-def test_on_top_of_ease_the_fast_solver_learns_the_same_too(log: Interactions) -> None:
-    weights = EASE(regularization=20.0).fit(log).weights_
-    beneath, settings = Beneath(log, weights, 20.0, 8.0), TransCF(**SMALL).settings
-    found = []
-    for kind, below in (
-        (MixtureTraining, beneath), (ExactMixtureTraining, beneath), (MixtureTraining, None),
-    ):  # fmt: skip
-        training = kind(Events.of(log, settings), settings, below)
-        loss = training.run_epoch(1).loss
-        found.append(training.tensors() | {"loss": np.array(loss)})
-    for name, ours in found[0].items():
-        np.testing.assert_allclose(ours, found[1][name], rtol=1e-4, atol=1e-4, err_msg=name)
-    assert np.abs(found[0]["item_vectors"] - found[2]["item_vectors"]).max() > 1e-3
-
-
 def test_with_drawn_negatives_it_comes_nearer_the_more_there_are(log: Interactions) -> None:
     """A softmax over some items is not that over all on average, but approaches it."""
-    exact = vectors_of(TransCF(**SMALL, solver="exact").fit(log))
+    exact = vectors_of(TransCFMixture(**SMALL, solver="exact").fit(log))
     away = []
     for drawn in (5, 20, 40):
-        fast = vectors_of(TransCF(**SMALL, shared_negatives=drawn).fit(log))
+        fast = vectors_of(TransCFMixture(**SMALL, shared_negatives=drawn).fit(log))
         pairs = zip(fast, exact, strict=True)
         away.append(sum(np.abs(ours - theirs).mean() for ours, theirs in pairs))
     assert away[0] > away[1] > away[2]

@@ -13,15 +13,14 @@ from tests.models.mixture_oracle import Oracle
 from transcf.data.histories import Histories
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.adam import FIRST, Moving
-from transcf.kernels.beneath import NO_LAYER, Layer
 from transcf.kernels.mixture import CHUNK, Points
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
-from transcf.models.transcf.mixture.batches import Dealer, Events, Shards
-from transcf.models.transcf.mixture.memory import Memory
-from transcf.models.transcf.mixture.training import kernel_of
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.mixture import MixtureSettings
+from transcf.models.mixture.batches import BatchSampler, Events, Shards
+from transcf.models.mixture.buffers import Buffers
+from transcf.models.mixture.training import kernel_of
 from transcf.threads import use_threads
 
 WORLDS: dict[str, dict[str, Any]] = {
@@ -53,31 +52,15 @@ def world(dim: int = 5, **changes: Any) -> Oracle:
     )
 
 
-def layer_and_lifts() -> tuple[Layer, Array]:
-    """Something beneath the scores of these users, and what it adds to them: (5, 12)."""
-    rng, lengths = np.random.default_rng(3), [len(history) for history in HISTORIES]
-    weights, diagonal = rng.normal(0, 0.4, (12, 12)), rng.uniform(0.1, 0.5, 12)
-    rests, own = rng.uniform(0.3, 1.0, 5), rng.standard_normal(sum(lengths))
-    starts, lifts = np.cumsum([0, *lengths]), np.zeros((5, 12))
-    for user, history in enumerate(HISTORIES):
-        scores = weights[history].sum(axis=0)
-        unseen = scores / (rests[user] + diagonal * scores**2)
-        lifts[user] = np.clip(30 * (1 - 1 / len(history)) * unseen, -25, 25)
-        lifts[user, history] = own[starts[user] : starts[user + 1]]
-    assert (np.abs(lifts) == 25).any(), "some are cut off"
-    single = np.float32
-    return Layer(weights.astype(single), diagonal, rests, starts, own.astype(single), 30.0), lifts
-
-
-def dealer_of(histories: Histories, weights: Array, n_drawn: int, power: float) -> Dealer:
+def dealer_of(histories: Histories, weights: Array, n_drawn: int, power: float) -> BatchSampler:
     """Deals everybody into one batch."""
     counts = np.bincount(histories.items, minlength=histories.n_items)
     events = Events(histories, weights.astype(np.float32), counts, timed=True)
-    return Dealer(events, Shards.of(events, 10_000), n_drawn, power)
+    return BatchSampler(events, Shards.of(events, 10_000), n_drawn, power)
 
 
 def step_on(
-    oracle: Oracle, layer: Layer = NO_LAYER, lay_out: Callable[[Memory], Memory] | None = None
+    oracle: Oracle, lay_out: Callable[[Buffers], Buffers] | None = None
 ) -> tuple[Oracle, float, dict[str, Array]]:
     """A step of no length on one batch of everybody.
 
@@ -93,9 +76,9 @@ def step_on(
     weights = np.ones(len(histories.items)) if oracle.weights is None else oracle.weights
     n_drawn, losses = len(oracle.negatives), np.zeros((1, SHARDS))
     dealer = dealer_of(histories, weights, n_drawn, power=0.0)
-    settings = TransCFSettings(
-        form="mixture", dim=dim, tau=oracle.tau, beta=oracle.beta, rho=oracle.rho,
-        future=oracle.future,
+    settings = MixtureSettings(
+        dim=dim, tau=oracle.tau, beta=oracle.beta, history_decay=oracle.rho,
+        future_weight=oracle.future,
     )  # fmt: skip
     kernel = kernel_of(settings, timed=True, longest=int(histories.counts.max()))
     items, bias = moving(oracle.items), oracle.bias.astype(np.float32)
@@ -103,13 +86,13 @@ def step_on(
     points = Points(moving(oracle.users), items, history, Moving(bias, 0 * bias, 0 * bias))
     stand_for = np.full(n_items, np.log(oracle.stand_for), np.float32)
     log = dealer.log._replace(stand_for=stand_for)
-    memory = Memory.of(len(histories.items), n_drawn, n_items, padded_width(dim))
+    memory = Buffers.of(len(histories.items), n_drawn, n_items, padded_width(dim))
     memory = lay_out(memory) if lay_out else memory
     rules = Rules(n_drawn, oracle.tied, has_bias=True, power=1, user_rate=1.0)
     everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
     reach = np.arange(1, n_items + 1) * (n_drawn / n_items)
     dealt = dealer.deal(seed=0, epoch=1)._replace(candidates=everything, reach=reach)
-    epoch = Epoch(kernel, rules, log, layer, dealt, np.zeros(1), points)
+    epoch = Epoch(kernel, rules, log, dealt, np.zeros(1), points)
     run_batches(epoch, *memory, losses, 0, 1)
     found = {
         name: getattr(points, name).means[..., : getattr(oracle, name).shape[-1]] / (1 - FIRST)
@@ -134,14 +117,6 @@ def test_loss_is_that_of_the_formula(name: str) -> None:
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_gradient_is_that_of_finite_differences(name: str) -> None:
     oracle, _, found = step_on(world(**WORLDS[name]))
-    compare(oracle, found)
-
-
-@pytest.mark.parametrize("name", ["plain", "in time", "drawn"])
-def test_what_lies_beneath_is_added_to_scores(name: str) -> None:
-    layer, lifts = layer_and_lifts()
-    oracle, loss, found = step_on(replace(world(**WORLDS[name]), lifts=lifts), layer)
-    assert loss == pytest.approx(oracle.loss(), rel=1e-5)
     compare(oracle, found)
 
 
@@ -176,7 +151,7 @@ def test_a_history_longer_than_a_chunk() -> None:
         assert (gradient * direction).sum() == pytest.approx(change, rel=2e-3), part
 
 
-def one_after_the_other(memory: Memory) -> Memory:
+def one_after_the_other(memory: Buffers) -> Buffers:
     """Put pairs right behind heights, on the next cache line."""
     heights, pairs = memory.work.heights, memory.work.pairs
     line = -(-heights.size // 16) * 16
@@ -197,19 +172,18 @@ def test_where_memory_lies_changes_no_bit() -> None:
     )
     (_, loss, found), (_, other_loss, other) = (
         step_on(oracle),
-        step_on(oracle, NO_LAYER, one_after_the_other),
+        step_on(oracle, one_after_the_other),
     )
     assert loss == other_loss
     for name, gradient in found.items():
         np.testing.assert_array_equal(gradient, other[name], err_msg=name)
 
 
-@pytest.mark.parametrize("layer", [NO_LAYER, layer_and_lifts()[0]])
-def test_threads_change_no_bit(layer: Layer) -> None:
+def test_threads_change_no_bit() -> None:
     oracle, found = world(rho=1.0), []
     for threads in (1, 3):
         with use_threads(threads):
-            found.append(step_on(oracle, layer)[2])
+            found.append(step_on(oracle)[2])
     for name, gradient in found[0].items():
         np.testing.assert_array_equal(gradient, found[1][name])
 
@@ -229,14 +203,14 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
     np.testing.assert_allclose(
         expected[below] / likely[below], (expected / likely)[below][0], rtol=1e-5
     )
-    kernel = kernel_of(TransCFSettings(dim=4), timed=False, longest=int(histories.counts.max()))
-    memory = Memory.of(len(histories.items), n_drawn, n_items, padded_width(4))
+    kernel = kernel_of(MixtureSettings(dim=4), timed=False, longest=int(histories.counts.max()))
+    memory = Buffers.of(len(histories.items), n_drawn, n_items, padded_width(4))
     none = np.zeros((40, 4))
     points = Points(moving(none), moving(none[:30]), moving(none[:30]), Moving(*np.zeros((3, 30))))
     points = points._replace(bias=Moving(*(part.astype(np.float32) for part in points.bias)))
     rules = Rules(n_drawn, tied=False, has_bias=True, power=0, user_rate=1.0)
     found = np.zeros(n_items)
-    parts = kernel, rules, dealer.log, NO_LAYER
+    parts = kernel, rules, dealer.log
     for epoch in range(draws):
         dealt, losses = dealer.deal(seed=0, epoch=epoch), np.zeros((1, SHARDS))
         run_batches(Epoch(*parts, dealt, np.zeros(1), points), *memory, losses, 0, 1)

@@ -29,8 +29,8 @@ NEURAL = {
     "cdae": {"dim": 6, "batch_size": 32, "dropout": 0.3, "regularization": 1e-3},
     "neumf": {"dim": 4, "batch_size": 256, "pretrain": 3, "regularization": 1e-3},
     "lightgcn": {"dim": 6, "batch_size": 256},
-    "transcf-attention": {"dim": 6, "negatives": 3, "neighbors_at_most": 5},
-    "transcf-map": {"dim": 6, "negatives": 3, "hidden": 3},
+    "transcf-attention": {"dim": 6, "max_neighbors": 5, "batch_size": 256},
+    "transcf-map": {"dim": 6, "hidden": 3, "batch_size": 256},
 }
 EVERY_NEURAL = pytest.mark.parametrize("name", NEURAL)
 

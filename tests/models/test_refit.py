@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transcf import BPR, EASE, TransCF, leave_one_out, load, synthesize
+from transcf import BPR, EASE, TransCF, TransCFMixture, leave_one_out, load, synthesize
 from transcf.data.split import Split
 from transcf.errors import DivergenceError, NotFittedError, ParameterError
 from transcf.models import ease
@@ -33,8 +33,8 @@ def test_refit_keeps_the_schedule_of_the_learning_rate(split: Split) -> None:
     log = synthesize(users=120, items=60, interactions=2000, seed=4)
     kept: dict[int, np.ndarray] = {}
     options = FitOptions(on_epoch=lambda e: kept.update({e.number: e.snapshot.arrays()}))
-    TransCF(dim=8, epochs=5).fit(log, options=options)
-    model = TransCF(dim=8, epochs=5, validate_every=1).fit(split.train, split.validation)
+    TransCFMixture(dim=8, epochs=5).fit(log, options=options)
+    model = TransCFMixture(dim=8, epochs=5, validate_every=1).fit(split.train, split.validation)
     chosen = model.best_epoch_
     model.refit(log)
     for name, array in kept[chosen].items():
@@ -58,14 +58,14 @@ def test_a_failed_fit_keeps_the_model_there_was(
     model = EASE(regularization=50.0).fit(split.train)
     before = model.recommend(k=3)
     model.set_params(regularization=1.0)
-    monkeypatch.setattr(ease, "_invert_upper", lambda gram: False)
+    monkeypatch.setattr(ease, "invert_lower", lambda gram: False)
     with pytest.raises(ParameterError, match="cannot use regularization"):
         model.refit(split.train)
     assert model.recommend(k=3).equals(before)
     assert model.settings_.regularization == 50.0
-    diverging = TransCF(form="translation", dim=8, epochs=2).fit(split.train)
+    diverging = TransCF(dim=8, epochs=2).fit(split.train)
     vectors = diverging.item_vectors_.copy()
-    diverging.set_params(learning_rate=1e4, bound="none")
+    diverging.set_params(learning_rate=1e4, norm_constraint="none")
     with pytest.raises(DivergenceError):
         diverging.fit(split.train)
     np.testing.assert_array_equal(diverging.item_vectors_, vectors)

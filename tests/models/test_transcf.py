@@ -29,7 +29,7 @@ from transcf.models.transcf.parameters import Parameters
 from transcf.training import FitOptions
 from transcf.training.trainable import Epoch
 
-FORMS = ["translation", "dot", "alt", "still", "emb", "swapped"]
+VARIANTS = ["translation", "dot", "alt", "none", "emb"]
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,7 @@ def checksum(folder: Path) -> str:
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize(
-    "settings", [{"form": "translation"}, {"form": "dot"}, preset("TransCF", "paper")]
-)
+@pytest.mark.parametrize("settings", [{}, {"variant": "dot"}, preset("TransCF", "paper")])
 def test_the_saved_tensors_are_the_same_for_one_two_and_three_threads(
     tmp_path: Path, settings: dict
 ) -> None:
@@ -72,7 +70,7 @@ from transcf.models.transcf import TransCF
 from transcf.training import FitOptions
 
 split = leave_one_out(synthesize(users=300, items=150, interactions=5000, seed=3))
-model = TransCF(form="translation", dim=24, epochs=40, random_state=5)
+model = TransCF(dim=24, epochs=40, random_state=5)
 options = FitOptions(checkpoint=Path(sys.argv[1]), resume=True, checkpoint_seconds=0.0)
 model.fit(split.train, split.validation, options)
 model.save(sys.argv[2])
@@ -81,9 +79,7 @@ model.save(sys.argv[2])
 
 def test_a_run_killed_and_resumed_ends_with_the_same_bits(tmp_path: Path) -> None:
     split = leave_one_out(synthesize(users=300, items=150, interactions=5000, seed=3))
-    whole = TransCF(form="translation", dim=24, epochs=40, random_state=5).fit(
-        split.train, split.validation
-    )
+    whole = TransCF(dim=24, epochs=40, random_state=5).fit(split.train, split.validation)
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), str(tmp_path / "resumed")]
     first = subprocess.Popen(command)
     checkpoint = tmp_path / "run" / "checkpoint.safetensors"
@@ -100,9 +96,9 @@ def test_a_run_killed_and_resumed_ends_with_the_same_bits(tmp_path: Path) -> Non
 
 def test_resuming_with_other_settings_is_refused(log: Interactions, tmp_path: Path) -> None:
     options = FitOptions(checkpoint=tmp_path, resume=True)
-    TransCF(form="translation", dim=8, epochs=2).fit(log, options=options)
+    TransCF(dim=8, epochs=2).fit(log, options=options)
     with pytest.raises(ModelFileError, match="other settings or data"):
-        TransCF(form="translation", dim=8, epochs=2, margin=0.5).fit(log, options=options)
+        TransCF(dim=8, epochs=2, margin=0.5).fit(log, options=options)
 
 
 def test_control_c_returns_the_best_model_so_far(log: Interactions) -> None:
@@ -112,7 +108,7 @@ def test_control_c_returns_the_best_model_so_far(log: Interactions) -> None:
         if epoch.number == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
-    model = TransCF(form="translation", dim=8, epochs=50)
+    model = TransCF(dim=8, epochs=50)
     model.fit(split.train, split.validation, FitOptions(on_epoch=press))
     assert model.report_["ending"] == "interrupted"
     assert len(model.history_) == 3
@@ -122,7 +118,7 @@ def test_control_c_returns_the_best_model_so_far(log: Interactions) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_divergence_names_the_cure(log: Interactions) -> None:
-    model = TransCF(form="translation", dim=8, learning_rate=1e4, bound="none", epochs=5)
+    model = TransCF(dim=8, learning_rate=1e4, norm_constraint="none", epochs=5)
     with pytest.raises(DivergenceError, match="lower learning_rate"):
         model.fit(log)
     assert not model.is_fitted  # nothing finite was learned: no answers from random vectors
@@ -131,7 +127,7 @@ def test_divergence_names_the_cure(log: Interactions) -> None:
 def test_later_divergence_keeps_the_finite_model_before_it(
     log: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sound = TransCF(form="translation", dim=8, epochs=4).fit(log)
+    sound = TransCF(dim=8, epochs=4).fit(log)
     whole_epoch = FastSolver.epoch
 
     def poisoned(solver: FastSolver, parameters: Parameters, number: int) -> object:
@@ -141,45 +137,45 @@ def test_later_divergence_keeps_the_finite_model_before_it(
         return after, stats
 
     monkeypatch.setattr(FastSolver, "epoch", poisoned)
-    model = TransCF(form="translation", dim=8, epochs=4)
+    model = TransCF(dim=8, epochs=4)
     with pytest.raises(DivergenceError, match="epoch 3"):
         model.fit(log)
     assert np.isfinite(model.item_vectors_).all()
     assert len(model.recommend(k=3)) == len(sound.recommend(k=3))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_scores_are_the_formula_of_the_form(log: Interactions, form: str) -> None:
-    model = TransCF(form=form, dim=12, epochs=3).fit(log)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_scores_are_the_formula_of_the_variant(log: Interactions, variant: str) -> None:
+    model = TransCF(variant=variant, dim=12, epochs=3).fit(log)
     users, items = np.arange(0, 90, dtype=np.int32), np.arange(30, 120, dtype=np.int32)
     a, q = model.user_vectors_[users].astype(float), model.learned_.q[users].astype(float)
     b, n = model.item_vectors_[items].astype(float), model.learned_.n[items].astype(float)
-    moved = {"alt": a + a * b, "still": a, "swapped": a - q * n}.get(form, a + q * n)
-    expected = (moved * b).sum(1) if form == "dot" else -((moved - b) ** 2).sum(1)
+    moved = {"alt": a + a * b, "none": a}.get(variant, a + q * n)
+    expected = (moved * b).sum(1) if variant == "dot" else -((moved - b) ** 2).sum(1)
     expected += model.item_bias_[items]
     np.testing.assert_allclose(model.score_pairs(users, items), expected, rtol=1e-4, atol=1e-5)
     block = model.score_block(users)
     np.testing.assert_allclose(block[np.arange(90), items], expected, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_translation_vectors_are_those_of_the_form(log: Interactions, form: str) -> None:
-    model = TransCF(form=form, dim=12, epochs=2).fit(log)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_translation_vectors_are_those_of_the_variant(log: Interactions, variant: str) -> None:
+    model = TransCF(variant=variant, dim=12, epochs=2).fit(log)
     pairs = pl.DataFrame({"user_id": log.users.series[:5], "item_id": log.items.series[3:8]})
     rows = np.arange(5)
     a, b = model.user_vectors_[rows], model.item_vectors_[rows + 3]
     expected = {
         "emb": a - b,
         "alt": a * b,
-        "still": np.zeros_like(a),
-    }.get(form, model.learned_.q[rows] * model.learned_.n[rows + 3])
+        "none": np.zeros_like(a),
+    }.get(variant, model.learned_.q[rows] * model.learned_.n[rows + 3])
     found = model.translation(pairs)
     np.testing.assert_array_equal(found["translation"].to_numpy(), expected)
     assert found["user_id"].to_list() == pairs["user_id"].to_list()
 
 
 def test_neighbourhoods_are_the_means(log: Interactions) -> None:
-    model = TransCF(form="translation", dim=8, epochs=2).fit(log)
+    model = TransCF(dim=8, epochs=2).fit(log)
     for row in (0, 7, 100):
         mean = model.item_vectors_[log.by_user.row(row)].mean(axis=0)
         np.testing.assert_allclose(model.user_neighborhoods_[row], mean, rtol=1e-4, atol=1e-6)
@@ -192,7 +188,7 @@ def test_items_without_training_interactions_are_never_ranked_or_scored(log: Int
     cold_row = int(split.train.item_rows[0])
     train = split.train.select(split.train.item_rows != cold_row)
     cold = train.items.series[cold_row]
-    model = TransCF(form="translation", dim=8, epochs=2).fit(train)
+    model = TransCF(dim=8, epochs=2).fit(train)
     assert cold not in model.recommend(k=len(train.items), exclude_seen=False)["item_id"]
     pair = pl.DataFrame({"user_id": [train.users.series[0]], "item_id": [cold]})
     assert model.score(pair)["score"].to_list() == [None]
@@ -241,20 +237,18 @@ def test_the_losses_of_both_solvers_fall_alike(monkeypatch: pytest.MonkeyPatch) 
 
 def test_bounds_keep_vectors_in_the_unit_ball(log: Interactions) -> None:
     for bound in ("norm", "squared"):
-        model = TransCF(form="translation", dim=8, epochs=4, bound=bound, learning_rate=0.2).fit(
-            log
-        )
+        model = TransCF(dim=8, epochs=4, norm_constraint=bound, learning_rate=0.2).fit(log)
         for vectors in vectors_of(model):
             assert np.linalg.norm(vectors, axis=1).max() <= 1 + 1e-5
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("solver", ["fast", "exact"])
-def test_high_rates_do_not_diverge(form: str, solver: Literal["fast", "exact"]) -> None:
+def test_high_rates_do_not_diverge(variant: str, solver: Literal["fast", "exact"]) -> None:
     """Long histories and many triples an epoch: vectors must not leave the ball for good."""
     crowd = synthesize(users=150, items=300, interactions=9000, seed=3)
     model = TransCF.paper(
-        form=form, solver=solver, dim=8, learning_rate=0.1, samples_per_user=300, epochs=2
+        variant=variant, solver=solver, dim=8, learning_rate=0.1, samples_per_user=300, epochs=2
     ).fit(crowd)
     assert np.isfinite(model.history_["loss"].to_numpy()).all()
     assert max(np.linalg.norm(v, axis=1).max() for v in vectors_of(model)) <= 1 + 1e-5
@@ -274,7 +268,7 @@ def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:
 
 
 def test_presets_carry_settings_of_single_datasets(tmp_path: Path) -> None:
-    assert available_presets("TransCF") == ("paper", "paper-mixture")
+    assert available_presets("TransCF") == ("paper",)
     general, own = preset("TransCF", "paper"), preset("TransCF", "paper", "delicious")
     assert general["learning_rate"] != own["learning_rate"]
     assert own["negatives"] == general["negatives"] == 1
@@ -284,7 +278,7 @@ def test_presets_carry_settings_of_single_datasets(tmp_path: Path) -> None:
 
 
 def test_a_saved_model_answers_the_same(log: Interactions, tmp_path: Path) -> None:
-    model = TransCF(dim=8, epochs=2, form="dot").fit(log)
+    model = TransCF(dim=8, epochs=2, variant="dot").fit(log)
     again = load(model.save(tmp_path / "model"))
     assert again.name == "TransCF-dot"
     assert again.recommend(k=5).equals(model.recommend(k=5))

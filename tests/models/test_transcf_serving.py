@@ -12,7 +12,6 @@ from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError
-from transcf.learning.forms import FORMS
 from transcf.models.registry import load
 from transcf.models.transcf import TransCF, TransCFSettings
 from transcf.models.transcf.folding import (
@@ -23,8 +22,9 @@ from transcf.models.transcf.folding import (
     fold_users,
     refine_user,
 )
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 
-DISTANCES = ["translation", "still", "alt", "swapped"]
+DISTANCES = ["translation", "none", "alt"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def log() -> Interactions:
 
 @pytest.fixture(scope="module")
 def model(log: Interactions) -> TransCF:
-    return TransCF(form="translation", dim=16, epochs=10).fit(log)
+    return TransCF(dim=16, epochs=10).fit(log)
 
 
 def vectors(rng: np.random.Generator, n: int, dim: int = 5) -> np.ndarray:
@@ -49,16 +49,16 @@ def test_the_closed_forms_minimise_the_error_of_known_pairs(form: str) -> None:
     neighbors = Neighbors(np.array([0, 7]), rows, weights, 12)
 
     def user_error(a: np.ndarray, q: np.ndarray) -> float:
-        return float(weights @ FORMS[form].pair_cost(a, q, b[rows], n[rows]))
+        return float(weights @ SCORE_FUNCTIONS[form].pair_cost(a, q, b[rows], n[rows]))
 
-    (a,), (q,) = fold_users(FORMS[form], neighbors, ItemSide(b, n, np.zeros(12)), 1.0)
+    (a,), (q,) = fold_users(SCORE_FUNCTIONS[form], neighbors, ItemSide(b, n, np.zeros(12)), 1.0)
     np.testing.assert_allclose(q, b[rows].mean(axis=0))
     users, means = vectors(rng, 12), vectors(rng, 12)
 
     def item_error(b: np.ndarray, n: np.ndarray) -> float:
-        return float(FORMS[form].pair_cost(users[rows], means[rows], b, n).sum())
+        return float(SCORE_FUNCTIONS[form].pair_cost(users[rows], means[rows], b, n).sum())
 
-    (item,), (mean,) = fold_items(FORMS[form], neighbors, users, means)
+    (item,), (mean,) = fold_items(SCORE_FUNCTIONS[form], neighbors, users, means)
     np.testing.assert_allclose(mean, users[rows].mean(axis=0))
     for step in 1e-3 * rng.standard_normal((50, 5)):
         assert user_error(a + step, q) > user_error(a, q)
@@ -70,14 +70,17 @@ def test_steps_lower_the_training_loss() -> None:
     items = ItemSide(vectors(rng, 60), vectors(rng, 60), 0.1 * rng.standard_normal(60))
     rows, pool = np.arange(8), np.arange(8, 60)
     settings = TransCFSettings(
-        form="translation",
+        variant="translation",
         negatives=20,
         margin=1.0,
         learning_rate=0.05,
         reg_distance=0.05,
         reg_neighborhood=0.1,
     )
-    form, neighbors = FORMS["translation"], Neighbors(np.array([0, 8]), rows, np.ones(8), 60)
+    form, neighbors = (
+        SCORE_FUNCTIONS["translation"],
+        Neighbors(np.array([0, 8]), rows, np.ones(8), 60),
+    )
     (a,), (q,) = fold_users(form, neighbors, items, 1.0)
 
     def loss(a: np.ndarray) -> float:
@@ -118,15 +121,15 @@ def test_guests_are_scored_by_the_formula(model: TransCF) -> None:
 
 def test_without_timestamps_the_order_of_a_history_does_not_count(log: Interactions) -> None:
     timeless = read_interactions(log.to_frame().select("user_id", "item_id"))
-    model = TransCF(form="translation", dim=8, epochs=2).fit(timeless)
+    model = TransCF(dim=8, epochs=2).fit(timeless)
     history = model.items_.series.to_list()[:4]
     forward, backward = model.recommend_for(history), model.recommend_for(history[::-1])
     assert forward["item_id"].to_list() == backward["item_id"].to_list()
 
 
-@pytest.mark.parametrize("form", ["translation", "dot", "alt", "still", "emb"])
+@pytest.mark.parametrize("form", ["translation", "dot", "alt", "none", "emb"])
 def test_guests_resemble_the_users_they_were(log: Interactions, form: str) -> None:
-    model = TransCF(form=form, dim=16, epochs=10).fit(log)
+    model = TransCF(variant=form, dim=16, epochs=10).fit(log)
     shared = 0
     for user in range(40):
         own = log.by_user.row(user)
@@ -145,9 +148,9 @@ def new_events() -> pl.DataFrame:
     return pl.DataFrame(pairs, schema=["user_id", "item_id"], orient="row")
 
 
-@pytest.mark.parametrize("form", ["translation", "dot", "alt", "still"])
+@pytest.mark.parametrize("form", ["translation", "dot", "alt", "none"])
 def test_a_model_grows_and_keeps_what_it_knew(log: Interactions, form: str, tmp_path: Path) -> None:
-    model = TransCF(form=form, dim=16, epochs=3).fit(log)
+    model = TransCF(variant=form, dim=16, epochs=3).fit(log)
     before = load(model.save(tmp_path / "before"))
     added = read_interactions(new_events())
     assert model.partial_fit(added) is model
@@ -185,7 +188,7 @@ def test_a_model_grows_and_keeps_what_it_knew(log: Interactions, form: str, tmp_
 
 
 def test_a_new_user_grows_to_where_a_guest_stands(log: Interactions) -> None:
-    model = TransCF(form="translation", dim=16, epochs=3).fit(log)
+    model = TransCF(dim=16, epochs=3).fit(log)
     history = ["i09", "i01", "i05"]
     expected = model.recommend_for(history, k=1000)
     times = {"timestamp": [1, 2, 3]}
@@ -218,11 +221,11 @@ def test_lengths_and_biases_of_new_items_follow_popularity() -> None:
     np.testing.assert_allclose(by_count(np.array([0.5]), np.array([3]), np.array([9])), 0.5)
 
 
-@pytest.mark.parametrize("form", ["translation", "alt", "still", "emb"])
+@pytest.mark.parametrize("form", ["translation", "alt", "none", "emb"])
 def test_explanations_tell_distances_and_neighbors(log: Interactions, form: str) -> None:
-    model = TransCF(form=form, dim=16, epochs=5).fit(log)
+    model = TransCF(variant=form, dim=16, epochs=5).fit(log)
     a, b = model.user_vectors_.astype(np.float64), model.item_vectors_.astype(np.float64)
-    n, cost = model.learned_.n.astype(np.float64), FORMS[form].pair_cost
+    n, cost = model.learned_.n.astype(np.float64), SCORE_FUNCTIONS[form].pair_cost
     for user, item in ((0, 7), (11, 3), (150, 60)):
         own = log.by_user.row(user)
         pair = log.users.series[user], log.items.series[item]
@@ -254,6 +257,8 @@ def test_notes_of_explanations_are_in_the_text(model: TransCF) -> None:
 
 
 def test_products_have_no_distances_to_tell(log: Interactions) -> None:
-    found = TransCF(form="dot", dim=4, epochs=1).fit(log).explain("u010", "i07", include_seen=True)
+    found = (
+        TransCF(variant="dot", dim=4, epochs=1).fit(log).explain("u010", "i07", include_seen=True)
+    )
     assert (found.notes, found.details) == ((), {})
     assert found.effects

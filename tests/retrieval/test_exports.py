@@ -94,7 +94,7 @@ def log(text_ids: bool) -> Interactions:
 def _transcf() -> Recommender:
     reason = "TransCF cannot be imported"
     module = pytest.importorskip("transcf.models.transcf", reason=reason, exc_type=ImportError)
-    return module.TransCF(form="translation", dim=8, epochs=3, samples_per_user=10)
+    return module.TransCF(dim=8, epochs=3, samples_per_user=10)
 
 
 @pytest.fixture(scope="module", params=["factors, text", "factors, integers", "TransCF"])
@@ -282,7 +282,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     app = Typer()
     app.command()(export)
-    monkeypatch.setattr("transcf.models.registry.load", lambda _: Factors().fit(log(True)))
+    monkeypatch.setattr("transcf.cli.export.open_model", lambda _: Factors().fit(log(True)))
     target = str(tmp_path / "out")
     ask = ["folder", "--to", "parquet", "--out", target]
     done = CliRunner().invoke(app, [*ask, "--json"])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transcf import Interactions, TransCF, synthesize
+from transcf import BPR, Interactions, TransCFMixture, synthesize
 from transcf.data.csr import Csr
 from transcf.models.recommender import Recommender
 from transcf.retrieval.exports import export_index, export_lancedb, export_parquet, export_pgvector
@@ -112,16 +112,16 @@ def log() -> Interactions:
 
 
 @pytest.fixture(scope="module", params=["mixture", "trend without a bias"])
-def model(request: pytest.FixtureRequest, log: Interactions) -> TransCF:
+def model(request: pytest.FixtureRequest, log: Interactions) -> TransCFMixture:
     more = {} if request.param == "mixture" else {"trend": 1.0, "item_bias": False}
-    return TransCF(form="mixture", dim=10, epochs=3, **more).fit(log)
+    return TransCFMixture(dim=10, epochs=3, **more).fit(log)
 
 
 def ours(model: Recommender, user: Any) -> list[Any]:
     return model.recommend(user, 10, exclude_seen=False)["item_id"].to_list()
 
 
-def test_the_form_scores_as_the_model(model: TransCF) -> None:
+def test_the_form_scores_as_the_model(model: TransCFMixture) -> None:
     form = model.sum_form()
     assert form is not None
     for user in (0, 9, 33):
@@ -134,7 +134,7 @@ def test_the_form_scores_as_the_model(model: TransCF) -> None:
 
 
 def test_models_with_another_score_have_no_such_form(log: Interactions) -> None:
-    assert TransCF(form="still", dim=4, epochs=1).fit(log).sum_form() is None
+    assert BPR(dim=4, epochs=1).fit(log).sum_form() is None
 
 
 def merged(users: pl.DataFrame, items: pl.DataFrame, user: Any) -> list[Any]:
@@ -145,7 +145,7 @@ def merged(users: pl.DataFrame, items: pl.DataFrame, user: Any) -> list[Any]:
     return items["item_id"].gather(np.argsort(-scores)[:10]).to_list()
 
 
-def test_parquet_files_rank_as_the_model(model: TransCF, tmp_path: Path) -> None:
+def test_parquet_files_rank_as_the_model(model: TransCFMixture, tmp_path: Path) -> None:
     done = export_parquet(model, tmp_path / "out")
     users, items = (pl.read_parquet(tmp_path / "out" / f"{side}.parquet") for side in SIDES)
     assert users.columns == ["user_id", "past_item_id", "vector", "constant"]
@@ -161,7 +161,7 @@ def test_parquet_files_rank_as_the_model(model: TransCF, tmp_path: Path) -> None
 SIDES = ("users", "items")
 
 
-def test_lancedb_ranks_as_the_model(model: TransCF, tmp_path: Path) -> None:
+def test_lancedb_ranks_as_the_model(model: TransCFMixture, tmp_path: Path) -> None:
     lancedb = pytest.importorskip("lancedb", reason="lancedb is not installed")
     export_lancedb(model, tmp_path / "store")
     store = lancedb.connect(str(tmp_path / "store"))
@@ -169,7 +169,7 @@ def test_lancedb_ranks_as_the_model(model: TransCF, tmp_path: Path) -> None:
     assert merged(users, items, model.users_.series[3]) == ours(model, model.users_.series[3])
 
 
-def test_postgres_ranks_as_the_model(model: TransCF, database: str) -> None:
+def test_postgres_ranks_as_the_model(model: TransCFMixture, database: str) -> None:
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     pytest.importorskip("pgvector", reason="pgvector is not installed")
     export_pgvector(model, database)
@@ -183,7 +183,7 @@ def test_postgres_ranks_as_the_model(model: TransCF, database: str) -> None:
             assert [item for (item,) in rows] == ours(model, user)
 
 
-def test_index_file_answers_as_the_model(model: TransCF, tmp_path: Path) -> None:
+def test_index_file_answers_as_the_model(model: TransCFMixture, tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="faiss is not installed")
     from transcf.retrieval.index import ItemIndex
 

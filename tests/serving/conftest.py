@@ -36,7 +36,7 @@ def log() -> Interactions:
 def trained(log: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a fitted model, `shop`, and a table of its items, `items.csv`."""
     place = tmp_path_factory.mktemp("shop")
-    create("transcf", dim=8, epochs=2).fit(log).save(place / "shop")
+    create("transcf-mixture", dim=8, epochs=2).fit(log).save(place / "shop")
     assert log.categories is not None
     item_table(log.categories).write_csv(place / "items.csv")
     return place

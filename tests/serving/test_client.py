@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NotRequired, get_origin, get_type_hints
 
 import httpx
 import pytest
@@ -27,9 +27,9 @@ def url(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 def fits(answer: Any, kind: type) -> bool:
     """Whether an answer has the fields that its type has, no more, and none is missing."""
-    hints = set(get_type_hints(kind))
-    optional: frozenset[str] = getattr(kind, "__optional_keys__", frozenset())
-    return hints - optional <= set(answer) <= hints
+    hints = get_type_hints(kind, include_extras=True)
+    optional = {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
+    return set(hints) - optional <= set(answer) <= set(hints)
 
 
 def test_every_method_gives_what_its_type_says(url: str) -> None:

@@ -59,6 +59,16 @@ def test_filters_leave_what_brute_force_leaves(client: TestClient, model: Any) -
     assert client.post("/v1/recommendations", json=none).json()["answers"][0]["items"] == []
 
 
+def test_unknown_ids_in_filters_are_counted(client: TestClient, model: Any) -> None:
+    item = model.items_.series[0]
+    body = {"users": ["u005"], "exclude": [item, "odd"], "items": ["odd", "strange", item]}
+    assert client.post("/v1/recommendations", json=body).json()["ignored"] == 3
+    session = {"session": [item], "exclude": ["odd", "odd 2"]}
+    assert client.post("/v1/session", json=session).json()["ignored"] == 2
+    assert client.get("/v1/recommendations/u005?exclude=odd").json()["ignored"] == 1
+    assert "ignored" not in client.get(f"/v1/recommendations/u005?exclude={item}").json()
+
+
 def test_strangers_get_what_is_popular(client: TestClient, log: Interactions) -> None:
     found = client.get("/v1/recommendations/..%2Fno%20body%F0%9F%8D%B5?k=5").json()
     assert (found["source"], found["user"]) == ("popular", "../no body🍵")

@@ -54,7 +54,7 @@ def test_the_mixture_moves_people_once_for_each_past_item(client: TestClient, sh
     history = model.histories_[int(model.users_.rows([user])[0])]
     p = getattr(model, "history_vectors_", model.item_vectors_)[history].astype(np.float64)
     ages = np.arange(len(history), 0, -1.0)
-    weights = ages**-settings.rho if model.learned_.known.timed else np.ones(len(history))
+    weights = ages**-settings.history_decay if model.learned_.known.timed else np.ones(len(history))
     pull = weights * np.exp(-settings.tau * ((p - b) ** 2).sum(axis=1))
     shares = dict(zip(model.items_.ids(history), pull / pull.sum(), strict=True))
     moved = a + settings.tau / (settings.tau + settings.beta) * (p - a)
@@ -71,7 +71,7 @@ def test_the_mixture_moves_people_once_for_each_past_item(client: TestClient, sh
 def test_the_published_form_moves_people_by_the_product_of_means(
     log: Interactions, tmp_path: Path, open_client: Callable[..., TestClient]
 ) -> None:
-    model = create("transcf", form="translation", dim=6, epochs=1).fit(log)
+    model = create("transcf", dim=6, epochs=1).fit(log)
     model.save(tmp_path / "paper")
     client = open_client(tmp_path / "paper")
     answer = client.get("/v1/map").json()

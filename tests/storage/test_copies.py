@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from transcf import EALS, EASE, TransCF, load
+from transcf import EALS, EASE, load
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError, TransCFError
+from transcf.models.mixture import TransCFMixture
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create
 from transcf.training.options import FitOptions
@@ -102,19 +103,19 @@ def _with_new_user(log: Interactions) -> Interactions:
 
 
 def test_set_params_checks_names_and_values() -> None:
-    model = TransCF()
+    model = TransCFMixture()
     for values, expected in (
         ({"dim": 0}, "dim=0 is not allowed"),
         ({"dim": "many"}, "dim='many' is not allowed"),
-        ({"dim": 8, "form": "sideways"}, "form='sideways' is not allowed"),
+        ({"dim": 8, "solver": "sideways"}, "solver='sideways' is not allowed"),
         ({"dims": 8}, "has no parameter 'dims'"),
     ):
         with pytest.raises(ParameterError, match=expected):
             model.set_params(**values)
-        assert model.get_params() == TransCF().get_params(), "nothing is changed"
+        assert model.get_params() == TransCFMixture().get_params(), "nothing is changed"
     with pytest.raises(ParameterError, match="dim=0"):
         model.dim = 0
-    wrong = TransCF(dim=0, epochs=-1)
+    wrong = TransCFMixture(dim=0, epochs=-1)
     assert wrong.set_params(dim=8).dim == 8, "others are left to fit"
 
 
@@ -129,15 +130,16 @@ def test_notebooks_show_parameters(name: str, fitted: Callable[[str], Recommende
 
 
 def test_checkpoints_of_other_runs_are_kept(log: Interactions, tmp_path: Path) -> None:
-    TransCF(dim=4, epochs=2).fit(log, options=FitOptions(tmp_path))
+    TransCFMixture(dim=4, epochs=2).fit(log, options=FitOptions(tmp_path))
     file = tmp_path / "checkpoint.safetensors"
     before = file.read_bytes()
-    other = TransCF(dim=5, epochs=1)
+    other = TransCFMixture(dim=5, epochs=1)
     for options in (FitOptions(tmp_path), FitOptions(tmp_path, resume=True)):
         with pytest.raises(ModelFileError, match=r"another folder.*fresh=True"):
             other.fit(log, options=options)
         assert file.read_bytes() == before
-    TransCF(dim=4, epochs=2).fit(log, options=FitOptions(tmp_path))  # the same run begun again
+    # The same run, started again.
+    TransCFMixture(dim=4, epochs=2).fit(log, options=FitOptions(tmp_path))
     other.fit(log, options=FitOptions(tmp_path, fresh=True))
     assert other.fit(log, options=FitOptions(tmp_path, resume=True)).is_fitted
     file.write_bytes(before[:100])

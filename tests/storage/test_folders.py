@@ -16,14 +16,15 @@ import transcf
 from transcf.data import atomic
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
-from transcf.errors import ModelFileError, ParameterError
+from transcf.errors import ModelFileError, ParameterError, WriteError
 from transcf.models.ease import EASE
 from transcf.models.itemknn import ItemKNN
+from transcf.models.mixture import TransCFMixture
 from transcf.models.popularity import Popularity
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create
-from transcf.models.transcf import TransCF
 from transcf.storage import checksums, folders
+from transcf.training.options import FitOptions
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_the_folder_holds_what_is_promised(folder: Path, model: ItemKNN) -> None
         "users.parquet",
     }  # fmt: skip
     about = json.loads((folder / "model.json").read_text())
-    assert about["version"] == 2
+    assert about["version"] == 3
     assert about["class"] == "ItemKNN"
     assert about["params"] == model.get_params()
     for name, entry in about["files"].items():
@@ -149,11 +150,11 @@ def test_each_kind_of_damage_has_its_own_sentence(folder: Path, tmp_path: Path) 
         (message(edit(about, lambda b: b"{}")), "does not describe a model"),
         (message(edit(about, lambda b: b.replace(b'"n_neighbors": 5', b'"n_neighbors": 6'))),
          "was altered"),
-        (message(edit(about, lambda b: b.replace(b'"version": 2', b'"version": 3'))),
+        (message(edit(about, lambda b: b.replace(b'"version": 3', b'"version": 4'))),
          "install a newer transcf"),
-        (message(edit(about, lambda b: b.replace(b'"version": 2', b'"version": 1'))),
-         "by an older transcf and this one reads format 2: fit again"),
-        (message(edit(about, lambda b: b.replace(b'"version": 2', b'"version": 0'))),
+        (message(edit(about, lambda b: b.replace(b'"version": 3', b'"version": 1'))),
+         "by an older transcf and this one reads format 2 and later: fit again"),
+        (message(edit(about, lambda b: b.replace(b'"version": 3', b'"version": 0'))),
          "was altered"),
     ]  # fmt: skip
     for text, expected in messages:
@@ -218,7 +219,7 @@ def test_forged_tensors_are_refused(log: Interactions, tmp_path: Path) -> None:
     rewrite(folder, lambda about: None)
     with pytest.raises(ModelFileError, match="cannot be read as safetensors"):
         transcf.load(folder)
-    folder = TransCF(dim=4, epochs=1).fit(log).save(tmp_path / "transcf")
+    folder = TransCFMixture(dim=4, epochs=1).fit(log).save(tmp_path / "transcf")
     arrays = load_file(folder / "model.safetensors")
     arrays["item_vectors"] = arrays["item_vectors"][:, :3].copy()
     save_file(arrays, folder / "model.safetensors")
@@ -319,3 +320,36 @@ def test_numbers_of_numpy_are_saved_as_plain_ones(log: Interactions, tmp_path: P
     assert {name: loaded.get_params()[name] for name in params} == {
         "n_neighbors": 7, "shrinkage": 0.5,
     }  # fmt: skip
+
+
+def test_a_tilde_is_the_home_folder(
+    model: ItemKNN, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert model.save("~/models/x") == tmp_path / "home" / "models" / "x"
+    assert answers(transcf.load("~/models/x")) == answers(model)
+    assert answers(ItemKNN.load("~/models/x")) == answers(model)
+    model.recommend_all("~/lists.csv", 3)
+    assert FitOptions(checkpoint=Path("~/kept")).checkpoint == tmp_path / "home" / "kept"
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    with pytest.raises(ParameterError, match="cannot be used as a path"):
+        model.save("~no-such-user/model")
+
+
+@pytest.mark.parametrize("odd", [5, None, 1.5, b"model", ["model"]])
+def test_what_is_no_path_is_refused(model: ItemKNN, odd: object) -> None:
+    for use in (transcf.load, ItemKNN.load, model.save, model.recommend_all):
+        with pytest.raises(ParameterError, match="is not a path"):
+            use(odd)  # type: ignore[arg-type]
+
+
+def test_names_that_are_too_long_are_refused(model: ItemKNN, tmp_path: Path) -> None:
+    assert answers(transcf.load(model.save(tmp_path / ("x" * 250)))) == answers(model)
+    for name in ("x" * 300, "x" * 5000, "x/" * 3000):
+        with pytest.raises((WriteError, ModelFileError), match="too long"):
+            model.save(tmp_path / name)
+        with pytest.raises(ModelFileError, match="too long"):
+            transcf.load(tmp_path / name)
+    with pytest.raises(WriteError, match="NUL"):
+        model.save(tmp_path / "a\0b")

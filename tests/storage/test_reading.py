@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transcf import EASE, Popularity, TransCF, load
+from transcf import EASE, Popularity, load
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError
+from transcf.models.mixture import TransCFMixture
 from transcf.storage import folders, tensors
 
 LOADS = 2000
@@ -57,7 +58,7 @@ def test_loading_while_another_program_saves_finds_one_model_or_the_other(
 
 def test_files_that_change_after_loading_do_not_matter(log: Interactions, tmp_path: Path) -> None:
     """A program of its own: a mapped file that is cut off would end it."""
-    folder = TransCF(dim=8, epochs=1).fit(log).save(tmp_path / "model")
+    folder = TransCFMixture(dim=8, epochs=1).fit(log).save(tmp_path / "model")
     program = """
         import sys
         from pathlib import Path

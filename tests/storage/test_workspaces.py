@@ -178,3 +178,38 @@ def test_what_the_system_refuses_is_one_sentence(tmp_path: Path, number: int) ->
 def test_errors_about_other_files_stay_as_they_are(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), whole_file(tmp_path / "file"):
         Path("/nowhere/at/all").read_text()
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path, umask: int) -> None:
+    target = tmp_path / "table.csv"
+    before = os.umask(umask)
+    try:
+        for mode in (0o640, 0o600, 0o664):
+            target.write_text("old")
+            target.chmod(mode)
+            with whole_file(target) as path:
+                path.write_text("new")
+            assert (target.read_text(), stat.S_IMODE(target.stat().st_mode)) == ("new", mode)
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_files_are_written_through_symbolic_links(tmp_path: Path, exists: bool) -> None:
+    (tmp_path / "there").mkdir()
+    real, link, chain = tmp_path / "there" / "real.csv", tmp_path / "link.csv", tmp_path / "chain"
+    if exists:
+        real.write_text("old")
+    link.symlink_to("there/real.csv")
+    chain.symlink_to(link)
+    with whole_file(chain) as path:
+        path.write_text("new")
+    assert chain.is_symlink()
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["real.csv"]
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(WriteError, match="loop"), whole_file(loop):
+        pass

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import pytest
 
 from transcf.training.progress import ProgressBar
@@ -19,6 +22,17 @@ def test_nothing_is_drawn_without_a_terminal(capsys: pytest.CaptureFixture[str])
         bar.note("compiling kernels")
         bar.update(1, 0.5, None, 1e6)
     assert capsys.readouterr().err == ""
+
+
+def test_a_notebook_gets_a_bar_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    with ProgressBar("model", 3, "epochs") as bar:
+        bar.update(3, 0.5, None, 1e6)
+    shown = capsys.readouterr().err
+    assert "3/3 epochs" in shown
+    assert "\r" in shown
 
 
 def test_the_unit_stands_beside_the_count(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from transcf.tuning import BUDGETS, Budget, settings_to_try
 from transcf.tuning.spaces import Range, grid_of, space_of
 
 #: Models without choices.
-WITHOUT = {"popularity", "inverse-popularity", "random"}
+WITHOUT = {"popularity", "inverse-popularity", "random", "blend"}
 
 
 @pytest.mark.parametrize("name", available())
@@ -79,7 +79,7 @@ def test_budgets_are_words_numbers_and_tables() -> None:
 
 
 def test_the_grid_of_the_paper_is_that_of_the_paper() -> None:
-    ours = space_of("transcf-translation", space="paper")
+    ours = space_of("transcf", space="paper")
     assert math.prod(map(len, ours.values())) == 5 * 6 * 8 * 4 * 4
     assert set(space_of("cml", space="paper")) == {
         "dim",

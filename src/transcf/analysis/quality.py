@@ -32,7 +32,7 @@ class Quality:
 
     Attributes:
         model: Of the model, or of its twin.
-        floor: Of what recommends the same popular items to everybody.
+        floor: Of popularity or, where it ranks better, of recent popularity.
         split: What was held out.
         is_twin: Whether a twin was judged: the model's settings, fitted without held-out events.
     """
@@ -110,6 +110,8 @@ def group_edges(values: Floats, number: int) -> Floats:
 def judged(model: Recommender[Any], split: Split, *, held_out: bool) -> Quality:
     """Judge a model and the floor on the test part of a split.
 
+    The floor is the better one of popularity and, where there are times, recent popularity.
+
     Args:
         model: A fitted one; it is left as it is.
         split: Of its data.
@@ -119,14 +121,15 @@ def judged(model: Recommender[Any], split: Split, *, held_out: bool) -> Quality:
     judged_one = model if held_out else copy(model).refit(split.before_test, FitOptions())
     found = evaluate(judged_one, split, at=[LENGTH], beyond=True)
     known = split.train if found.protocol.endswith("no-refit") else split.before_test
-    has_times = known.timestamps is not None
-    floor: Recommender[Any] = RecentPopularity() if has_times else Popularity()
-    return Quality(
-        found,
-        evaluate(floor.fit(known), split, found.protocol, at=[LENGTH], beyond=True),
-        split,
-        not held_out,
-    )
+    floors: list[Recommender[Any]] = [Popularity()]
+    if known.timestamps is not None:
+        floors.append(RecentPopularity())
+    ranked = [
+        evaluate(floor.fit(known), split, found.protocol, at=[LENGTH], beyond=True)
+        for floor in floors
+    ]
+    best = max(ranked, key=lambda one: one.metrics[METRICS[0]].mean)
+    return Quality(found, best, split, not held_out)
 
 
 def _figures(found: Evaluation) -> dict[str, float]:

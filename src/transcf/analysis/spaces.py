@@ -21,9 +21,9 @@ from transcf.kernels import Array
 from transcf.learning.factors import Factors
 from transcf.learning.known import Known
 from transcf.learning.shifted import Shifted
+from transcf.models.mixture.learned import Mixture
 from transcf.models.recommender import Recommender
 from transcf.models.transcf.learned import Translated
-from transcf.models.transcf.mixture.learned import Mixture
 
 #: Translations of pairs of rows, (n, dim).
 Translate: TypeAlias = Callable[[Rows, Rows], Array]
@@ -42,7 +42,6 @@ class Space:
         users: a, (n_users, dim) float32.
         items: b, (n_items, dim) float32.
         translate: r of pairs of rows; None where users stay where they are.
-        moves_items: Whether it is the item that is moved, as in the form "swapped".
     """
 
     name: str
@@ -50,7 +49,6 @@ class Space:
     users: Array
     items: Array
     translate: Translate | None = None
-    moves_items: bool = False
 
     @property
     def has_translations(self) -> bool:
@@ -92,7 +90,7 @@ class Space:
             moves: r of the same pairs, (n, dim).
         """
         apart, moves = apart.astype(np.float64), moves.astype(np.float64)
-        moved = apart - moves if self.moves_items else apart + moves
+        moved = apart + moves
         return np.square(apart).sum(axis=1), np.square(moved).sum(axis=1)
 
     def nearness(self, users: Rows, items: Rows) -> Array:
@@ -119,7 +117,7 @@ def space_of(model: Recommender[Any]) -> Space:
     """Return where a fitted model has its users and items, and how it moves them.
 
     Args:
-        model: Any form of TransCF, or a model with a vector for every user and every item.
+        model: TransCF, TransCFMixture, or a model with a vector for every user and every item.
 
     Raises:
         UnsupportedError: The model has no such vectors.
@@ -142,14 +140,13 @@ def space_of(model: Recommender[Any]) -> Space:
             moves = inner.translations if inner.settings.tau else None
             return Space(model.name, known, inner.users, inner.items, moves)
         case Translated():
-            own, form = inner.parameters, inner.form.name
-            # "emb" is the published form under another name: what it calls a translation is a - b.
-            moves = None if form in ("still", "emb") else inner.translations
-            swapped = form == "swapped"
-            return Space(model.name, known, own.users, own.items, moves, swapped)
+            own, variant = inner.parameters, inner.form.name
+            # "emb" scores as the published variant; its translation is a - b.
+            moves = None if variant in ("none", "emb") else inner.translations
+            return Space(model.name, known, own.users, own.items, moves)
         case Factors():
             return Space(model.name, known, inner.users, inner.items)
     raise UnsupportedError(
         f"{model.name} has no vector for every user and every item, so that there is nothing to "
-        "analyse: take a form of TransCF, CML or another model of factors."
+        "analyse: take TransCF, TransCFMixture, CML or another model of factors."
     )

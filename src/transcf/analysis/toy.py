@@ -15,8 +15,8 @@ from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.kernels import Array
 from transcf.models.cml import CML
-from transcf.models.transcf import TransCF
-from transcf.models.transcf.mixture.learned import Mixture
+from transcf.models.mixture import TransCFMixture
+from transcf.models.mixture.learned import Mixture
 from transcf.pages import Drawing
 
 #: The categories, and which two of them each kind of user likes.
@@ -41,10 +41,10 @@ def toy_log(seed: int = 0) -> Interactions:
 
 
 def toy(*, random_state: int = 0) -> Analysis:
-    """Fit CML and TransCF in two dimensions, and draw where a user of two tastes is.
+    """Fit CML and TransCFMixture in two dimensions, and draw where a user of two tastes is.
 
     The table has the mean distance of that user, over the items of each of the two tastes, from
-    where CML has them, where TransCF has them, and where TransCF moves them for the item.
+    where CML has them, where the mixture has them, and where it moves them for the item.
 
     Args:
         random_state: Of the log and of both models.
@@ -54,13 +54,13 @@ def toy(*, random_state: int = 0) -> Analysis:
         dim=2, epochs=300, learning_rate=0.1, negatives=1, rank_weighting=False,
         random_state=random_state,
     ).fit(log)  # fmt: skip
-    transcf = TransCF(
+    mixture = TransCFMixture(
         dim=2, epochs=200, learning_rate=0.02, shared_negatives=100, random_state=random_state
     ).fit(log)
-    learned = transcf.learned_
-    assert isinstance(learned, Mixture), "the default form"
+    learned = mixture.learned_
+    assert isinstance(learned, Mixture), "it learns nothing else"
     user = f"{CATEGORIES[0]} + {CATEGORIES[1]} 0"
-    row = int(transcf.users_.rows([user])[0])
+    row = int(mixture.users_.rows([user])[0])
     kinds = [str(item).partition(" ")[0] for item in log.items.series.to_list()]
     history = learned.known.histories[row]
     own = learned.users[row]
@@ -76,8 +76,8 @@ def toy(*, random_state: int = 0) -> Analysis:
                 "taste": taste,
                 "has": int(np.isin(history, items).sum()),
                 "CML": _mean_distance(cml.user_vectors_[row], cml.item_vectors_[items]),
-                "TransCF_before": _mean_distance(own, learned.items[items]),
-                "TransCF_moved": _mean_distance(own + r, learned.items[items]),
+                "mixture_before": _mean_distance(own, learned.items[items]),
+                "mixture_moved": _mean_distance(own + r, learned.items[items]),
             }
         )
 
@@ -86,12 +86,14 @@ def toy(*, random_state: int = 0) -> Analysis:
         moving = Plane(learned.items, kinds, own, moved, history)
         return [
             plane(still, CATEGORIES, title="CML: one point between both tastes"),
-            plane(moving, CATEGORIES, title="TransCF: moved toward each item of the history"),
+            plane(
+                moving, CATEGORIES, title="TransCFMixture: moved toward each item of the history"
+            ),
         ]
 
     notes = (
-        "Mean distance from the items of a category. The user has items of the first two. TransCF "
-        "is the mixture: the published translation is too short to be seen.",
+        "Mean distance from the items of a category. The user has items of the first two. The "
+        "published translation is too short to be seen.",
     )
     title = f"A user with two tastes ({CATEGORIES[0]}, {CATEGORIES[1]}) in two dimensions"
     return Analysis("toy", title, pl.DataFrame(rows), draw, {"user_id": user}, notes)

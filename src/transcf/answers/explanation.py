@@ -11,9 +11,10 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.ids import Id, Rows
-from transcf.errors import ParameterError, UnknownIdError
+from transcf.errors import ParameterError, UnknownIdError, shown
 from transcf.learning.contributions import Effects
 from transcf.learning.learned import Learned
+from transcf.pages.tables import Table
 from transcf.retrieval.scorer import Scorer
 
 #: Items that the sentence names, at most: those that drew, and those that pushed away.
@@ -119,6 +120,11 @@ class Explanation:
             shown.append((f"({self.others:,} more)", both, ""))
         return shown
 
+    def _repr_html_(self) -> str:
+        """Show it as a table in notebooks."""
+        notes = (self.sentence, self.reading, *self.notes)
+        return Table(self.title, ("past item", "share", "effect"), self.rows, notes)._repr_html_()
+
     def __str__(self) -> str:
         """Say it in a few lines."""
         widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
@@ -153,11 +159,11 @@ def explanation(
     """
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:
         raise ParameterError(
-            f"top={top!r} is not allowed; it must be a whole number of at least 1."
+            f"top={shown(top)} is not allowed; it must be a whole number of at least 1."
         )
     if not isinstance(include_seen, bool | np.bool_):
         raise ParameterError(
-            f"include_seen={include_seen!r} is not allowed; it must be True or False."
+            f"include_seen={shown(include_seen)} is not allowed; it must be True or False."
         )
     known = learned.known
     target = int(known.items.require([item], "item")[0])
@@ -171,10 +177,10 @@ def explanation(
         )
     found, row = learned.contributions(history, target), 0 if user is None else user[0]
     score = scorer.score_pairs(np.array([row], np.int32), np.array([target], np.int32))
-    shown = _strongest(found.effects, int(top))
-    rest = np.delete(found.shares, shown)
-    past = known.items.ids(found.history[shown]).to_list()
-    effects = (found.effects[shown].tolist(), found.shares[shown].tolist())
+    strongest = _strongest(found.effects, int(top))
+    rest = np.delete(found.shares, strongest)
+    past = known.items.ids(found.history[strongest]).to_list()
+    effects = (found.effects[strongest].tolist(), found.shares[strongest].tolist())
     notes: tuple[str, ...] = ()
     if len(found.history) < len(history):
         latest = f"the latest {len(found.history):,} were looked at"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -24,20 +25,25 @@ Fallback: TypeAlias = Literal["raise", "skip", "popular"]
 _CELLS = 2**24
 
 
+#: Item rows for all users, or by user id.
+Lists: TypeAlias = Rows | Mapping[Id, Rows]
+_NO_ROWS: Rows = np.empty(0, dtype=np.int32)
+
+
 @dataclass(frozen=True)
 class Filters:
-    """What a request leaves out; see `Answers.recommend`.
+    """Which items a request leaves out; see `Answers.recommend`.
 
     Attributes:
         exclude_seen: Whether a user's own items are left out.
-        items: Ids to choose from: for everybody, by user id, or None for all.
-        exclude: Ids to leave out, in the same forms.
-        on_unknown: "raise", "skip" or "popular"; for items, the last two are the same.
+        items: The only items to choose from; None for all.
+        exclude: Items that are left out; None for none.
+        on_unknown: What to do about unknown users: "raise", "skip" or "popular".
     """
 
     exclude_seen: bool = True
-    items: Any = None
-    exclude: Any = None
+    items: Lists | None = None
+    exclude: Lists | None = None
     on_unknown: Fallback = "raise"
 
     def __post_init__(self) -> None:
@@ -46,6 +52,24 @@ class Filters:
             raise ParameterError(
                 f"exclude_seen={shown(self.exclude_seen)} is not allowed; it must be True or False."
             )
+
+    @classmethod
+    def of(
+        cls,
+        catalogue: IdMap,
+        *,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: Fallback = "raise",
+    ) -> Filters:
+        """Look up item ids: a list for all users, or a mapping from user ids to lists.
+
+        Unknown items are skipped. A warning says how many.
+        """
+        allowed = _rows_of_lists(catalogue, items, "items")
+        denied = _rows_of_lists(catalogue, exclude, "exclude")
+        return cls(exclude_seen, allowed, denied, on_unknown)
 
     @property
     def by_user(self) -> bool:
@@ -61,23 +85,44 @@ class Filters:
             )
 
 
+def _rows_of_lists(catalogue: IdMap, wanted: Any, name: str) -> Lists | None:
+    """Return the rows of the known ids; `name` is the parameter for the warning."""
+    if wanted is None:
+        return None
+    by_user = isinstance(wanted, Mapping)
+    lists = [list(as_ids(one, "item")) for one in (wanted.values() if by_user else [wanted])]
+    rows = catalogue.rows([item for one in lists for item in one])
+    unknown = int(np.count_nonzero(rows == UNKNOWN))
+    if unknown:
+        warnings.warn(
+            f"{unknown:,} of {len(rows):,} item ids in {name} are unknown to the model and were "
+            "skipped.",
+            stacklevel=4,  # the caller of the method that recommends
+        )
+    found = [
+        part[part != UNKNOWN]
+        for part in np.split(rows, np.cumsum([len(one) for one in lists])[:-1])
+    ]
+    return dict(zip(wanted, found, strict=False)) if by_user else found[0]
+
+
 def best_items(
-    scorer: Scorer, rows: Rows, k: int, seen: Csr, users: IdMap, items: IdMap, filters: Filters
+    scorer: Scorer, rows: Rows, k: int, seen: Csr, users: IdMap, n_items: int, filters: Filters
 ) -> tuple[Rows, Scores]:
     """Find the best k items that the filters leave to each user row; shapes as in `top_k`."""
     allowed = scorer.rankable
     for listed, is_allowed in ((filters.items, True), (filters.exclude, False)):
         if listed is not None and not isinstance(listed, Mapping):
-            named = np.zeros(len(items), dtype=bool)
-            named[known_rows(items, listed, "item", filters.on_unknown)] = True
+            named = np.zeros(n_items, dtype=bool)
+            named[listed] = True
             allowed = allowed & (named if is_allowed else ~named)
     hidden = seen if filters.exclude_seen else None
     if isinstance(filters.exclude, Mapping):
-        denied = _lists(filters.exclude, rows, users, items, filters.on_unknown)
+        denied = _lists(filters.exclude, rows, users, n_items)
         hidden = denied if hidden is None else _union(hidden, denied, rows)
     if not isinstance(filters.items, Mapping):
         return top_k(scorer, rows, k, seen=hidden, allowed=allowed)
-    chosen = _lists(filters.items, rows, users, items, filters.on_unknown)
+    chosen = _lists(filters.items, rows, users, n_items)
     return _top_k_of_lists(scorer, rows, k, hidden, allowed, chosen)
 
 
@@ -114,9 +159,9 @@ def check_policy(on_unknown: str) -> None:
 
 def check_fallback(on_unknown: str) -> None:
     """Raise a `ParameterError` unless it is the name of a policy for lists."""
-    if not isinstance(on_unknown, str) or on_unknown not in ("raise", "skip", "popular"):
+    if not is_word(on_unknown, ("raise", "skip", "popular")):
         raise ParameterError(
-            f"on_unknown={on_unknown!r} is not allowed; use 'raise', 'skip' or 'popular'."
+            f"on_unknown={shown(on_unknown)} is not allowed; use 'raise', 'skip' or 'popular'."
         )
 
 
@@ -129,20 +174,11 @@ def check_length(k: Any, most: int) -> int:
     return min(int(k), most)
 
 
-def _lists(
-    by_user: Mapping[Id, Any], rows: Rows, users: IdMap, items: IdMap, on_unknown: Fallback
-) -> Csr:
+def _lists(by_user: Mapping[Id, Rows], rows: Rows, users: IdMap, n_items: int) -> Csr:
     """The listed items of some user rows; all other rows are empty."""
-    wanted: list[Id] = []
-    lengths = np.zeros(len(rows), dtype=np.int64)
-    for place, user in enumerate(users.ids(rows).to_list()):
-        before = len(wanted)
-        wanted.extend(as_ids(by_user.get(user, ()), "item"))
-        lengths[place] = len(wanted) - before
-    owners = np.repeat(rows, lengths)
-    found = items.require(wanted, "item") if on_unknown == "raise" else items.rows(wanted)
-    known = found != UNKNOWN
-    return _from_pairs(owners[known], found[known], len(users), len(items))
+    chosen = [by_user.get(user, _NO_ROWS) for user in users.ids(rows).to_list()]
+    owners = np.repeat(rows, [len(one) for one in chosen])
+    return _from_pairs(owners, np.concatenate([_NO_ROWS, *chosen]), len(users), n_items)
 
 
 def _from_pairs(

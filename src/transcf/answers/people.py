@@ -12,7 +12,7 @@ from transcf.answers.filters import Filters, as_ids, best_items, check_fallback,
 from transcf.answers.tables import listed, row_recommendations, user_rows
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, shown
 from transcf.learning.learned import Learned
 from transcf.retrieval.scorer import Scores
 from transcf.retrieval.views import BlockView
@@ -74,11 +74,11 @@ def people_recommendations(
     is_known = people.rows != UNKNOWN
     if is_known.any():
         rows = people.rows[is_known]
-        lists = best_items(learned, rows, k, known.seen, known.users, known.items, filters)
+        lists = best_items(learned, rows, k, known.seen, known.users, len(known.items), filters)
         found[is_known], scores[is_known] = lists
     if not is_known.all():
         strangers = [people.ids[place] for place in np.flatnonzero(~is_known)]
-        found[~is_known], scores[~is_known] = _popular(learned, strangers, k, filters)
+        found[~is_known], scores[~is_known] = popular_items(learned, strangers, k, filters)
     lengths = (found != UNKNOWN).sum(axis=1)
     kind = pl.String if known.users.is_text else pl.Int64
     owners = pl.Series("user_id", people.ids, dtype=kind).gather(
@@ -89,20 +89,12 @@ def people_recommendations(
     return with_source(table, np.repeat(names, lengths).tolist())
 
 
-def popular_recommendations(learned: Learned, k: int, filters: Filters) -> pl.DataFrame:
-    """Build the table of `recommend_for` for somebody without any usable item."""
-    length = check_length(k, len(learned.known.items))
-    found, scores = _popular(learned, [""], length, filters)
-    table = listed(learned.known.items, "item_id", found, scores)
-    return with_source(table, [POPULARITY] * len(table))
-
-
 def with_source(table: pl.DataFrame, source: list[str]) -> pl.DataFrame:
     """Add the column that says where a row comes from."""
     return table.insert_column(table.width, pl.Series("source", source, dtype=pl.String))
 
 
-def _popular(
+def popular_items(
     learned: Learned, strangers: list[Id], k: int, filters: Filters
 ) -> tuple[Rows, Scores]:
     """The items with most users that the filters leave; scores are the numbers of these users."""
@@ -114,7 +106,7 @@ def _popular(
     nothing = Csr(np.zeros(len(some) + 1, np.int64), np.empty(0, np.int32), len(known.items))
     rows = np.arange(len(some), dtype=np.int32)
     found, scores = best_items(
-        scorer, rows, k, nothing, IdMap(pl.Series(some)), known.items, filters
+        scorer, rows, k, nothing, IdMap(pl.Series(some)), len(known.items), filters
     )
     places = np.zeros(len(strangers), np.int64)
     if filters.by_user:
@@ -135,7 +127,7 @@ def _checked(ids: IdMap, user: Any) -> Id:
     if not fits:
         kinds = "text in UTF-8" if ids.is_text else "integers of 64 bits"
         raise ParameterError(
-            f"user {user!r} cannot stand in a table with the others: user ids are {kinds}."
+            f"user {shown(user)} cannot stand in a table with the others: user ids are {kinds}."
         )
     checked: Id = value
     return checked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ import polars as pl
 from transcf.answers import people, tables
 from transcf.answers.explanation import Explanation, explanation
 from transcf.answers.filters import Fallback, Filters, OnUnknown, check_policy
+from transcf.answers.sessions import session_recommendations
 from transcf.data.histories import Histories
 from transcf.data.ids import Id
-from transcf.errors import NotFittedError, ParameterError, shown
+from transcf.data.paths import path_of
+from transcf.errors import NotFittedError
 from transcf.learning.learned import Learned
 
 
@@ -55,10 +57,11 @@ class Answers:
                 mapping from user ids to ids. Users that a mapping does not name have an empty
                 list, so they get nothing.
             exclude: Items never to choose, in the same forms.
-            on_unknown: What to do about unknown items and about users without training
-                interactions: "raise" an error, "skip" them, or recommend what is "popular" to
-                such users (and skip unknown items); of what they have nothing is known, so
-                nothing of it is left out.
+            on_unknown: What to do about users without training interactions: "raise" an error,
+                "skip" them, or recommend what is "popular" to them; of what they have nothing is
+                known, so nothing of it is left out.
+
+        Unknown ids in `items` and `exclude` are skipped; a warning says how many.
 
         Returns:
             Table `user_id, item_id, score, rank`, best first. Equal scores are ordered by item
@@ -79,8 +82,15 @@ class Answers:
             >>> model.recommend(["bob", "zoe"], k=1, on_unknown="popular").rows()
             [('bob', 'y', 0.0033112582750618458, 1, 'model'), ('zoe', 'x', 2.0, 1, 'popularity')]
         """
-        filters = Filters(exclude_seen, items, exclude, on_unknown)
-        return people.recommendations(self._fitted(), users, k, filters)
+        learned = self._fitted()
+        filters = Filters.of(
+            learned.known.items,
+            exclude_seen=exclude_seen,
+            items=items,
+            exclude=exclude,
+            on_unknown=on_unknown,
+        )
+        return people.recommendations(learned, users, k, filters)
 
     def recommend_all(
         self,
@@ -114,13 +124,20 @@ class Answers:
         """
         from transcf.answers.streams import write_recommendations
 
-        filters = Filters(exclude_seen, items, exclude, on_unknown)
-        write_recommendations(self._fitted(), Path(path), users, k, filters)
-        return Path(path)
+        learned, target = self._fitted(), path_of(path)
+        filters = Filters.of(
+            learned.known.items,
+            exclude_seen=exclude_seen,
+            items=items,
+            exclude=exclude,
+            on_unknown=on_unknown,
+        )
+        write_recommendations(learned, target, users, k, filters)
+        return target
 
     def recommend_for(
         self,
-        history: Iterable[Id],
+        history: Iterable[Id] | Iterable[Iterable[Id]] | Mapping[Id, Iterable[Id]],
         k: int = 10,
         *,
         steps: int = 0,
@@ -129,46 +146,47 @@ class Answers:
         exclude: Any = None,
         on_unknown: Fallback = "raise",
     ) -> pl.DataFrame:
-        """Recommend items to somebody the model was not fitted on.
+        """Recommend items to users that the model was not fitted on, by their item histories.
 
         Args:
-            history: Their item ids, oldest first; of an item given twice the last place counts.
+            history: Item ids, oldest first; of an item given twice the last place counts. Several
+                sessions at once are a mapping from session ids to such lists, or a list of lists,
+                whose session ids are 0, 1 and so on.
             k: Longest list; shorter where fewer items are left.
-            steps: Steps of training for the newcomer alone, after the quick placement; for models
-                that can (TransCF).
+            steps: Training steps for each session after it is folded in; for models that support
+                it (TransCF).
             exclude_seen: Whether to leave out the items of the history.
             items: The only items to choose from (ids), or None for all.
             exclude: Items never to choose (ids).
-            on_unknown: What to do about items that are unknown or have no training interactions:
-                "raise" an error or "skip" them. A history without any usable item is an error,
-                unless what is "popular" will do then.
+            on_unknown: What to do about items of a history that are unknown or have no training
+                interactions: "raise" an error or "skip" them. A history without any usable item
+                is an error, unless "popular" asks for popular items in that case.
+
+        Unknown ids in `items` and `exclude` are skipped; a warning says how many.
 
         Returns:
             Table `item_id, score, rank`, ordered as in `recommend`, and with the column `source`
-            if that is so there.
+            if `recommend` has it. Several sessions have a column `session_id` before these.
 
         Example:
             >>> from transcf import EASE, synthesize
             >>> model = EASE().fit(synthesize())
-            >>> model.recommend_for(model.items_.series[:2].to_list(), k=3).shape
+            >>> first, second, third = model.items_.series[:3].to_list()
+            >>> model.recommend_for([first, second], k=3).shape
             (3, 3)
+            >>> carts = {"cart-7": [first, second], "cart-9": [third]}
+            >>> model.recommend_for(carts, k=2)["session_id"].to_list()
+            ['cart-7', 'cart-7', 'cart-9', 'cart-9']
         """
         learned = self._fitted()
-        rows = tables.history_rows(learned, history, on_unknown)
-        histories = Histories.of([rows], len(learned.known.items))
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-            raise ParameterError(
-                f"steps={shown(steps)} is not allowed; it must be a whole number of at least 0."
-            )
-        filters = Filters(exclude_seen, items, exclude, on_unknown)
-        filters.refuse_by_user()
-        if not len(rows):
-            return people.popular_recommendations(learned, k, filters)
-        guest = learned.trained_guests(histories, steps) if steps else learned.guests(histories)
-        table = tables.guest_recommendations(learned, guest, rows, k, filters)
-        if on_unknown != "popular":
-            return table
-        return people.with_source(table, [people.MODEL] * len(table))
+        filters = Filters.of(
+            learned.known.items,
+            exclude_seen=exclude_seen,
+            items=items,
+            exclude=exclude,
+            on_unknown=on_unknown,
+        )
+        return session_recommendations(learned, history, k, steps, filters)
 
     def explain(
         self, user: Id, item: Id, top: int = 5, *, include_seen: bool = False

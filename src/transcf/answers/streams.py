@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +13,7 @@ from transcf.answers.filters import Filters, check_length
 from transcf.answers.people import People, people_recommendations
 from transcf.data.writing import check_file, write_pieces
 from transcf.learning.learned import Learned
+from transcf.training.progress import is_watched, progress_console
 
 #: Rows of the table that are held at once.
 PIECE_ROWS = 2**20
@@ -66,10 +66,9 @@ def recommendation_pieces(
 
 
 def _shown(starts: range, name: str) -> Iterable[int]:
-    """The same numbers, with a progress bar where there is a terminal and more than one piece."""
-    if len(starts) == 1 or not sys.stderr.isatty():
+    """The same numbers, with a progress bar if it is watched and there is more than one piece."""
+    if len(starts) == 1 or not is_watched():
         return starts
-    from rich.console import Console
     from rich.progress import track
 
-    return track(starts, f"{name} recommends", console=Console(stderr=True))
+    return track(starts, f"{name} recommends", console=progress_console())

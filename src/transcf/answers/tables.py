@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from transcf.answers.filters import (
     check_policy,
     known_rows,
 )
-from transcf.data.histories import Histories
 from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import DataError, UnknownIdError
@@ -29,21 +29,10 @@ from transcf.retrieval.scorer import Scorer, Scores
 def row_recommendations(learned: Learned, rows: Rows, k: int, filters: Filters) -> pl.DataFrame:
     """Build the table of `recommend` for user rows."""
     known = learned.known
-    found, scores = best_items(learned, rows, k, known.seen, known.users, known.items, filters)
+    found, scores = best_items(learned, rows, k, known.seen, known.users, len(known.items), filters)
     owners = known.users.ids(np.repeat(rows, (found != UNKNOWN).sum(axis=1)))
     table = listed(known.items, "item_id", found, scores)
     return table.insert_column(0, owners.alias("user_id"))
-
-
-def guest_recommendations(
-    learned: Learned, guest: Scorer, history: Rows, k: int, filters: Filters
-) -> pl.DataFrame:
-    """Build the table of `recommend_for`; row 0 of `guest` is the person with the history."""
-    length = check_length(k, len(learned.known.items))
-    known, rows = learned.known, np.zeros(1, dtype=np.int32)
-    seen = Histories.of([history], len(known.items)).matrix
-    found, scores = best_items(guest, rows, length, seen, known.users, known.items, filters)
-    return listed(known.items, "item_id", found, scores)
 
 
 def similar(
@@ -61,21 +50,23 @@ def similar(
     return listed(ids, "neighbor_id", found, scores).insert_column(0, owners.alias(f"{what}_id"))
 
 
-def history_rows(learned: Learned, history: Any, on_unknown: Fallback) -> Rows:
+def history_rows(
+    learned: Learned, history: Any, on_unknown: Fallback, name: str = "the history"
+) -> Rows:
     """Item rows of a history in its order, each once at its last place; at least one.
 
-    If what is popular is good enough, there need not be any.
+    With "popular" there need not be any. Errors call the history by its `name`.
     """
     check_fallback(on_unknown)
     wanted = list(as_ids(history, "item"))
     if not wanted and on_unknown != "popular":
-        raise DataError("The history is empty: give at least one item id.")
+        raise DataError(f"{name[0].upper()}{name[1:]} is empty: give at least one item id.")
     rows = learned.known.items.rows(wanted)
     usable = (rows != UNKNOWN) & learned.rankable[rows]
     if not usable.any() and on_unknown == "skip":
         raise UnknownIdError(
-            f"None of the {len(wanted)} items of the history is known from training: give at "
-            "least one that is."
+            f"None of the {len(wanted)} items of {name} is known from training: give at least one "
+            "that is."
         )
     rows = _usable_rows(
         learned.known.items, wanted, "item", learned.rankable, on_unknown, distinct=False
@@ -119,6 +110,17 @@ def pair_rows(
     known = (users != UNKNOWN) & (items != UNKNOWN)
     kept = pl.Series(known)
     return user_ids.filter(kept), item_ids.filter(kept), users[known], items[known]
+
+
+def translation_table(
+    learned: Learned, pairs: Any, translations: Callable[[Rows, Rows], Scores]
+) -> pl.DataFrame:
+    """Return the table `user_id, item_id, translation` of some pairs, in their order."""
+    user_ids, item_ids, users, items = pair_rows(learned, pairs)
+    vectors = translations(users, items)
+    kind = pl.Array(pl.Float32, vectors.shape[1])
+    columns = {"user_id": user_ids, "item_id": item_ids}
+    return pl.DataFrame(columns | {"translation": pl.Series(vectors, dtype=kind)})
 
 
 def user_rows(learned: Learned, users: Any, on_unknown: OnUnknown) -> Rows:

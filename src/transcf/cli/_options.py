@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 
 import typer
 
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, did_you_mean
 from transcf.protocols import PROTOCOLS, help_on_protocols
 
 if TYPE_CHECKING:
     from transcf.cluster import Cluster
-    from transcf.data.readers import Reading
     from transcf.evaluation.protocols import Part as EvaluationPart
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.judging import Judging
     from transcf.experiments.store import Store
+    from transcf.models.recommender import Recommender
 
-#: How a program ends that was interrupted from the keyboard.
-INTERRUPTED = 130
-
+#: Keywords of `open_data`.
+ReadingOptions: TypeAlias = dict[str, Any]
 #: DATA of every command.
 Data: TypeAlias = Annotated[
     str,
@@ -53,6 +54,16 @@ MinRating: TypeAlias = Annotated[
         "left out of files (and counted); -inf keeps all.",
     ),
 ]
+FilterName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        metavar="none|paper|N-core",
+        help="5-core (any number) keeps users and items with at least 5 events, repeated until it "
+        "holds; paper is the one-pass filter of the TransCF paper.",
+        show_default="none",
+    ),
+]
 NoHeader: TypeAlias = Annotated[
     bool,
     typer.Option(
@@ -67,12 +78,6 @@ Separator: TypeAlias = Annotated[
 ]
 Encoding: TypeAlias = Annotated[
     str | None, typer.Option(help="Encoding of a file, such as latin-1; utf-8 unless given.")
-]
-Links: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE", help="Which users of a file are linked: user_id and friend_id in any table."
-    ),
 ]
 Categories: TypeAlias = Annotated[
     str | None,
@@ -205,31 +210,43 @@ def parse_cluster(workers: int | None, address: str | None) -> Cluster | None:
     return Cluster(workers=workers or 2, address=address)
 
 
-def parse_core(filter_name: str) -> int | None:
-    """Read `--filter`: the number of a "5-core"; None for none and paper."""
-    number, core, rest = filter_name.partition("-core")
-    is_core = bool(core) and not rest and number.isdigit()
-    if filter_name not in ("none", "paper") and not is_core:
-        raise ParameterError(
-            f"--filter {filter_name} is not understood: use none, paper, or a number with -core."
-        )
-    return int(number) if is_core else None
+def reading_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of reading a log to a command, which takes them as `reading`."""
+    own = inspect.signature(command, eval_str=True)
+    options = inspect.signature(_parse_reading, eval_str=True).parameters
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        given = {name: values.pop(name) for name in options}
+        command(**values, reading=_parse_reading(**given))
+
+    parameters = [
+        parameter
+        for name, one in own.parameters.items()
+        for parameter in (options.values() if name == "reading" else [one])
+    ]
+    # Everything is given by name, so that the order of kinds and defaults is of no meaning.
+    named = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    setattr(run, "__signature__", own.replace(parameters=named))  # noqa: B010
+    run.__annotations__ = {one.name: one.annotation for one in named}
+    return run
 
 
-def parse_reading(
-    columns: list[str] | None,
-    ratings: str | None,
-    min_rating: float | None = None,
-    no_header: bool = False,
-    separator: str | None = None,
-    encoding: str | None = None,
-    links: str | None = None,
-    categories: str | None = None,
-) -> Reading:
-    """Read `--column ROLE=NAME` and the other options of reading, as `open_data` takes them."""
+def _parse_reading(
+    columns: Columns = None,
+    ratings: Ratings = None,
+    min_rating: MinRating = None,
+    filter_name: FilterName = None,
+    no_header: NoHeader = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
+    categories: Categories = None,
+) -> ReadingOptions:
+    """Turn the options of reading into the keywords of `open_data`."""
     from transcf.data.columns import ROLES
+    from transcf.data.paths import path_of
 
-    reading: dict[str, Any] = {}
+    reading: ReadingOptions = {}
     for column in columns or ():
         role, equals, name = column.partition("=")
         if not equals or role not in ROLES:
@@ -240,19 +257,16 @@ def parse_reading(
         reading[role] = name
     if no_header:
         reading["header"] = False
-    if separator in ("tab", "\\t"):
-        separator = "\t"
     given = {
         "ratings": ratings,
         "min_rating": min_rating,
-        "separator": separator,
+        "filter": None if filter_name == "none" else filter_name,
+        "separator": "\t" if separator in ("tab", "\\t") else separator,
         "encoding": encoding,
-        # The same file from any folder: a fitted model remembers how its data was read.
-        "links": links and str(Path(links).expanduser().resolve()),
-        "categories": categories and str(Path(categories).expanduser().resolve()),
+        # The same file from any folder: a fitted model stores how its data was read.
+        "categories": categories and str(path_of(categories).resolve()),
     }
-    reading |= {name: value for name, value in given.items() if value is not None}
-    return cast("Reading", reading)  # `read_interactions` checks the values
+    return reading | {name: value for name, value in given.items() if value is not None}
 
 
 def read_preset(name: str, preset_name: str | None, data: str) -> dict[str, Any]:
@@ -279,23 +293,31 @@ def read_model(
         raise ParameterError(
             "--model is missing: `transcf models` lists the names; --config FILE has one, too."
         )
+    name, values = read_values(name, settings)
     params = read_preset(name, preset_name, data) | dict({} if stored is None else stored.params)
-    return name, params | read_params(name, settings)
+    return name, params | values
 
 
 def read_params(name: str, settings: list[str] | None) -> dict[str, Any]:
     """Read `--set NAME=VALUE` by the rules of a model."""
-    from transcf.learning.rules import parse
-    from transcf.models.registry import model_class
+    return read_values(name, settings)[1]
 
-    kind = model_class(name)
-    params: dict[str, Any] = {}
+
+def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, Any]]:
+    """Read `--set NAME=VALUE`; return the model's name, old names replaced, and the values."""
+    from transcf.learning.rules import parse
+    from transcf.models.registry import current, model_class
+
+    texts: dict[str, str] = {}
     for setting in settings or ():
         key, equals, text = setting.partition("=")
         if not equals:
             raise ParameterError(f"--set {setting} is not understood: write NAME=VALUE.")
-        params[key.strip()] = parse(kind.__name__, key.strip(), text.strip(), kind.rules())
-    return params
+        texts[key.strip()] = text.strip()
+    name, texts = current(name, texts)
+    kind = model_class(name)
+    rules = kind.rules()
+    return name, {key: parse(kind.__name__, key, text, rules) for key, text in texts.items()}
 
 
 def read_judging(
@@ -313,6 +335,7 @@ def read_judging(
         if word not in allowed:
             raise ParameterError(
                 f"--{option} {word} is not understood: use {', '.join(filter(None, allowed))}."
+                f"{did_you_mean(word, filter(None, allowed))}"
             )
     lengths = [length.strip() for length in at.split(",")]
     if not all(length.isdecimal() and int(length) for length in lengths):
@@ -364,6 +387,21 @@ def command_line(context: typer.Context, *, leave_out: Collection[str] = ()) -> 
     return shlex.join(words)
 
 
+def open_model(folder: str | Path) -> Recommender[Any]:
+    """Load the current version of a saved model; name it on stderr if there are several."""
+    from transcf.data.paths import path_of
+    from transcf.models.registry import load_version
+    from transcf.serving.versions import Versions
+
+    versions = Versions(path_of(folder))
+    current = versions.current()
+    model = load_version(versions.folder(current))
+    if len(known := versions.all()) > 1:
+        listed = ", ".join(map(str, known))
+        typer.echo(f"transcf: note: using version {current} of {folder} (of {listed}).", err=True)
+    return model
+
+
 def dataset_name(data: str) -> str:
     """Return the catalog name of DATA if it is one or a folder called so, else DATA."""
     from transcf.data.catalog import names
@@ -375,5 +413,6 @@ def dataset_name(data: str) -> str:
 def absolute_name(data: str) -> str:
     """Write DATA such that it means the same from any folder."""
     from transcf.data.locations import is_name
+    from transcf.data.paths import path_of
 
-    return data if is_name(data) else str(Path(data).expanduser().resolve())
+    return data if is_name(data) else str(path_of(data).resolve())

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 if TYPE_CHECKING:
-    from transcf.data.report import Report
+    from transcf.data.interactions import Interactions
+    from transcf.data.parted.log import PartedLog
     from transcf.experiments.results import Results
     from transcf.models.recommender import Recommender
 
@@ -51,13 +52,12 @@ def print_table(
         console.print(note)
 
 
-def say_left_out(report: Report) -> None:
-    """Say which events were left out of DATA for their ratings, if any, beside the output."""
-    from transcf.data.liking import left_out
+def say_reading(log: Interactions | PartedLog) -> None:
+    """Print on stderr what of DATA is not used, and how its ratings are used."""
+    from transcf.data.notes import reading_notes
 
-    said = left_out(report)
-    if said:
-        typer.echo(f"transcf: {said} (--min-rating).", err=True)
+    for note in reading_notes(log):
+        typer.echo(f"transcf: note: {note}.", err=True)
 
 
 def write_results(results: Results, report: Path | None, file: Path | None) -> None:

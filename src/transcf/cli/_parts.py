@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import typer
 
-from transcf.cli._options import parse_core
+from transcf.cli._options import ReadingOptions
 from transcf.cli._output import print_facts, print_json
 from transcf.cli._progress import show_steps
 from transcf.errors import ParameterError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
     from transcf.data.parted.log import PartedLog
     from transcf.data.parted.running import Run
-    from transcf.data.readers import Reading
     from transcf.data.split import Split
     from transcf.data.splits import Order
     from transcf.evaluation import Validation
@@ -35,19 +34,19 @@ _READING = ("user", "item", "rating", "timestamp", "category", "ratings", "min_r
 def prepare_in_parts(
     data: str,
     out: Path,
-    filter_name: str,
     split_name: str,
     seed: int,
     partitions: int,
     cluster: Cluster | None,
-    reading: Reading,
+    reading: ReadingOptions,
     as_json: bool,
 ) -> None:
     """Prepare Parquet files by partitions of users, and print what came of it."""
+    from transcf.data.filters import filter_of
     from transcf.data.parted.preparing import prepare_parts
     from transcf.data.parted.running import one_by_one
 
-    least = parse_core(filter_name)
+    least, is_paper = filter_of(reading.pop("filter", "none"))
     if split_name not in _ORDERS:
         raise ParameterError(
             f"--split {split_name} looks at all events at once: with --partitions use "
@@ -65,7 +64,7 @@ def prepare_in_parts(
             out,
             partitions=partitions,
             k_core=least,
-            paper_filter=filter_name == "paper",
+            paper_filter=is_paper,
             by=cast("Order", split_name),
             seed=seed,
             run=_shown(run),
@@ -89,7 +88,7 @@ def prepare_in_parts(
 
 
 def open_for_fit(
-    data: str, protocol: str | None, seed: int, reading: Reading, is_spread: bool
+    data: str, protocol: str | None, seed: int, reading: ReadingOptions, is_spread: bool
 ) -> tuple[Interactions | PartedLog, Split | PartedLog, Validation | PartedLog, str]:
     """Open all events, the split of them, how to judge epochs by it, and the protocol of that.
 

@@ -1,10 +1,13 @@
-"""One line at a terminal that says what a long command is at; nothing elsewhere."""
+"""Progress of long commands on stderr: a bar at a terminal, else a line for each finished part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TypeVar
+
+import typer
 
 T = TypeVar("T")
 
@@ -14,11 +17,13 @@ class Steps:
 
     Args:
         show: Called with (parts done, text) whenever one of them changes.
+        names_parts: Whether the text after a part is its name, and not what was done last.
     """
 
-    def __init__(self, show: Callable[[int, str], None]) -> None:
+    def __init__(self, show: Callable[[int, str], None], names_parts: bool = False) -> None:
         """Start with nothing done."""
         self._show, self._done, self._text = show, 0, ""
+        self._names_parts = names_parts
 
     def report(self, text: str) -> None:
         """Show what is being done now."""
@@ -35,12 +40,36 @@ class Steps:
         for part in parts:
             yield part
             self._done += 1
-            self._show(self._done, self._text)
+            name = str(getattr(part, "name", part))
+            self._show(self._done, name if self._names_parts else self._text)
+
+
+class _Lines:
+    """Prints a line for every finished part.
+
+    Args:
+        total: How many parts there are.
+        unit: What they are, in the plural.
+    """
+
+    def __init__(self, total: int, unit: str) -> None:
+        """Start the clock."""
+        self._total, self._unit, self._shown, self._started = total, unit, 0, monotonic()
+
+    def show(self, done: int, text: str) -> None:
+        """Print a line if a part was finished."""
+        if done > self._shown:
+            self._shown, seconds = done, monotonic() - self._started
+            about = f": {text}" if text else ""
+            line = f"transcf: {done}/{self._total} {self._unit} done in {seconds:.0f} s{about}"
+            typer.echo(line, err=True)
 
 
 @contextmanager
 def show_steps(total: int, unit: str) -> Iterator[Steps]:
-    """Show a bar for so many parts on stderr if that is a terminal, and take it away at the end.
+    """Show a bar for so many parts on stderr if that is a terminal, and remove it at the end.
+
+    Elsewhere every finished part is one line, so that the output of a pipe shows how far it is.
 
     Args:
         total: How many parts there are.
@@ -51,7 +80,7 @@ def show_steps(total: int, unit: str) -> Iterator[Steps]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Steps(lambda done, text: None)
+        yield Steps(_Lines(total, unit).show, names_parts=True)
         return
     text_column = TextColumn("{task.description}", markup=False)
     count_column = TextColumn(f"{{task.completed}}/{{task.total}} {unit}")

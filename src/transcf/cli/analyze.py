@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
-    Categories,
-    Columns,
-    Encoding,
-    MinRating,
-    NoHeader,
-    Ratings,
-    Separator,
+    ReadingOptions,
     Threads,
-    parse_reading,
+    open_model,
+    reading_options,
 )
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli._progress import show_steps
@@ -28,7 +23,6 @@ if TYPE_CHECKING:
 
     from transcf.analysis import Analysis
     from transcf.data.interactions import Interactions
-    from transcf.data.readers import Reading
     from transcf.models.recommender import Recommender
 
 #: Below the options in `--help`; a test compares it with what there is.
@@ -46,6 +40,7 @@ OfModel = Annotated[
 ]
 
 
+@reading_options
 def analyze(
     folder: Folder,
     data: OfModel = None,
@@ -64,13 +59,8 @@ def analyze(
         Path | None,
         typer.Option(metavar="FOLDER", help="Write tables (JSON, CSV) and figures (SVG) here."),
     ] = None,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    categories: Categories = None,
+    *,
+    reading: ReadingOptions,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all draws.")] = 0,
     threads: Threads = None,
     as_json: JsonFlag = False,
@@ -83,12 +73,8 @@ def analyze(
     if out is not None and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is a file: name a folder.")
     from transcf.evaluation.results import number_repeats
-    from transcf.models.registry import load
 
-    models = [load(place) for place in (folder, *(beside or ()))]
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, None, categories
-    )
+    models = [open_model(place) for place in (folder, *(beside or ()))]
     log = data_of(models[0], folder, data, reading)
     named = number_repeats(model.name for model in models)
     who = None if user is None else models[0].users_.parse(user)
@@ -115,7 +101,7 @@ def analyze(
 
 
 def data_of(
-    model: Recommender[Any], folder: Path, data: str | None, reading: Reading
+    model: Recommender[Any], folder: Path, data: str | None, reading: ReadingOptions
 ) -> Interactions:
     """Open the data that a saved model notes, or other data that is named."""
     from transcf.data.sources import open_data

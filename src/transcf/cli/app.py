@@ -7,10 +7,11 @@ answers at once.
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from transcf import __version__
 from transcf.cli import (
@@ -35,8 +36,8 @@ from transcf.cli import (
     study,
     tune,
 )
-from transcf.cli._options import INTERRUPTED
 from transcf.errors import TransCFError, brief
+from transcf.interrupts import INTERRUPTED, wait_if_ending
 from transcf.legend import ERROR, help_text
 
 
@@ -51,6 +52,7 @@ class _PoliteGroup(TyperGroup):
         except (TransCFError, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
+            wait_if_ending()
             typer.echo(f"transcf: {_in_options(_sentence(error))}", err=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
@@ -58,11 +60,28 @@ class _PoliteGroup(TyperGroup):
             raise typer.Exit(INTERRUPTED) from error
 
 
+class _PathCommand(TyperCommand):
+    """Writes out `~` in paths: shells leave it alone in `--out=~/model`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        ctx.params = {name: _expanded(value) for name, value in ctx.params.items()}
+        return super().invoke(ctx)
+
+
+def _expanded(value: Any) -> Any:
+    from transcf.data.paths import path_of
+
+    if isinstance(value, list | tuple):
+        return type(value)(map(_expanded, value))
+    return path_of(value) if isinstance(value, Path) else value
+
+
 #: What errors advise in Python, and how commands have it.
 _OPTIONS = {
     "on_unknown='skip'": "--on-unknown skip",
     "include_seen=True": "--with-seen",
     "name a folder for it (store=FOLDER)": "leave --no-store out",
+    "split by leave_one_out(log), or cut it earlier": "use --protocol strict",
 }
 
 
@@ -85,9 +104,9 @@ def _show_notes() -> None:
     show_others, shown = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, UserWarning):
+        if issubclass(category, UserWarning | FutureWarning):
             if str(message) not in shown:
-                typer.echo(f"transcf: note: {message}", err=True)
+                typer.echo(f"transcf: note: {_in_options(str(message))}", err=True)
             shown.add(str(message))
         else:
             show_others(message, category, *place, **more)
@@ -136,6 +155,9 @@ for command in (
     demo.demo,
 ):
     app.command(epilog=_EPILOGS.get(command))(command)
+for group in (app, data.app, runs.app):
+    for registered in group.registered_commands:
+        registered.cls = _PathCommand
 
 
 def _show_version(asked: bool) -> None:

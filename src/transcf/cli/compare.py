@@ -9,25 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
-    INTERRUPTED,
     Beyond,
-    Categories,
     ClusterAddress,
-    Columns,
     Data,
-    Encoding,
     Lengths,
-    Links,
-    MinRating,
-    NoHeader,
     NoStore,
     Part,
     Protocol,
-    Ratings,
+    ReadingOptions,
     ReportFile,
     Seed,
     Seeds,
-    Separator,
     StorePath,
     Threads,
     Ties,
@@ -35,21 +27,22 @@ from transcf.cli._options import (
     command_line,
     open_store_unless,
     parse_cluster,
-    parse_reading,
     read_judging,
     read_params,
+    reading_options,
 )
 from transcf.cli._output import (
     JsonFlag,
     print_json,
     print_table,
-    say_left_out,
+    say_reading,
     say_written,
     write_results,
 )
 from transcf.cli._progress import show_steps
 from transcf.cli._sharing import RunWorkers
 from transcf.errors import ParameterError
+from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
@@ -61,6 +54,7 @@ _BESIDE = (
 )  # fmt: skip
 
 
+@reading_options
 def compare(
     context: typer.Context,
     data: Data,
@@ -104,14 +98,8 @@ def compare(
         typer.Option(help="What the paired test looks at; N@10, or N at the first of other --at."),
     ] = None,
     beyond: Beyond = False,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
+    *,
+    reading: ReadingOptions,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -148,11 +136,8 @@ def compare(
     contenders = _contenders(models, settings, config or [], allowed)
     if files and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
-    )
     split = open_split(data, protocol, seed=seed, **reading)
-    say_left_out(split.train.report)
+    say_reading(split.train)
     contenders = suited_to(split, contenders, allowed)
     numbers = range(seed, seed + seeds)
     kept = open_store_unless(no_store, store)
@@ -164,12 +149,12 @@ def compare(
         print_json(found.to_dict())
     else:
         print_comparison(found)
+    if found.is_interrupted:
+        raise typer.Exit(INTERRUPTED)
     command = command_line(context, leave_out=_BESIDE)
     if files:
         say_written(*write_report(found, out, command))
     write_results(results_of(found, command), report, None)
-    if found.is_interrupted:
-        raise typer.Exit(INTERRUPTED)
     if found.failures:
         missing = listed(list(found.failures))
         typer.echo(f"transcf: {missing} could not be fitted: the notes say why.", err=True)

@@ -9,48 +9,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
-    Categories,
     ClusterAddress,
-    Columns,
     Data,
-    Encoding,
-    Links,
-    MinRating,
-    NoHeader,
-    Ratings,
+    ReadingOptions,
     Seed,
-    Separator,
     parse_cluster,
-    parse_core,
-    parse_reading,
+    reading_options,
 )
 from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.readers import Reading
     from transcf.data.split import Split
 
 app = typer.Typer(help="Look at event logs, prepare, fetch and invent them.", no_args_is_help=True)
 
-FilterName = Annotated[
-    str, typer.Option("--filter", help="none, paper (one pass), or 5-core (any number).")
-]
-
 
 @app.command()
+@reading_options
 def info(
     data: Data,
-    filter_name: FilterName = "none",
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
+    *,
+    reading: ReadingOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Count users, items and interactions, and say what was merged or left out.
@@ -59,27 +40,29 @@ def info(
     """
     from transcf.data import catalog
     from transcf.data.locations import SYNTHETIC, is_name
+    from transcf.data.notes import reading_notes
+    from transcf.data.sources import open_data
 
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
-    )
-    log = _open(data, filter_name, reading)
+    log = open_data(data, **reading)
     is_listed = is_name(data) and data != SYNTHETIC
     about = _entry(catalog.describe(data)) if is_listed else {}
     facts = {**about, **_facts(log)}
     if as_json:
-        print_json({"dataset": data, **facts, "report": log.report.to_list()})
+        notes = reading_notes(log)
+        print_json({"dataset": data, **facts, "report": log.report.to_list(), "notes": notes})
         return
     print_facts(data, facts)
     for step in log.report.steps:
         typer.echo(str(step))
+    for note in reading_notes(log):
+        typer.echo(f"note: {note}")
 
 
 @app.command()
+@reading_options
 def prepare(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the split.")],
-    filter_name: FilterName = "none",
     split_name: Annotated[
         str,
         typer.Option(
@@ -109,24 +92,16 @@ def prepare(
         typer.Option(min=1, help="With --partitions: spread the work over so many processes."),
     ] = None,
     cluster: ClusterAddress = None,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
+    *,
+    reading: ReadingOptions,
     seed: Seed = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Filter and split a log once, and save it for every later command."""
     from transcf.cli._parts import prepare_in_parts
     from transcf.data.candidates import draw_candidates
+    from transcf.data.sources import open_data
 
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
-    )
     if partitions is not None:
         spread = parse_cluster(workers, cluster)
         if candidates:
@@ -134,13 +109,11 @@ def prepare(
                 "--candidates and --partitions cannot be used together: candidates are drawn "
                 "when a protocol asks for them."
             )
-        prepare_in_parts(
-            data, out, filter_name, split_name, seed, partitions, spread, reading, as_json
-        )
+        prepare_in_parts(data, out, split_name, seed, partitions, spread, reading, as_json)
         return
     if workers is not None or cluster is not None:
         raise ParameterError("--workers and --cluster go with --partitions: say how many.")
-    split = _split(_open(data, filter_name, reading), split_name, seed)
+    split = _split(open_data(data, **reading), split_name, seed)
     if candidates != 0:
         split = draw_candidates(split, 99 if candidates is None else candidates, seed)
     split.save(out)
@@ -222,18 +195,6 @@ def synthesize(
         print_json(facts)
     else:
         print_facts(f"Wrote {out}", facts)
-
-
-def _open(data: str, filter_name: str, reading: Reading) -> Interactions:
-    """Open a log and filter it."""
-    from transcf.data.filters import k_core, paper_filter
-    from transcf.data.sources import open_data
-
-    least = parse_core(filter_name)
-    log = open_data(data, **reading)
-    if filter_name == "paper":
-        return paper_filter(log)
-    return log if least is None else k_core(log, least, least)
 
 
 def _split(log: Interactions, name: str, seed: int) -> Split:

@@ -11,7 +11,7 @@ from transcf.cli.compare import print_comparison
 from transcf.cli.recommend import print_lists
 
 #: Models that are shown; the last one serves the recommendations.
-_SHOWN = ("popularity", "inverse-popularity", "random", "itemknn", "ease", "transcf")
+_SHOWN = ("popularity", "inverse-popularity", "random", "itemknn", "ease", "transcf-mixture")
 _METRIC = "N@10"
 #: What real logs have: items that come out and fade, events that follow the one before.
 _DRIFT, _SEQUENCES = 4.0, 0.5

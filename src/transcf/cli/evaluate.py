@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from transcf.cli._options import (
     Beyond,
-    Categories,
     ClusterAddress,
-    Columns,
     Config,
     Data,
-    Encoding,
     Lengths,
-    Links,
-    MinRating,
-    NoHeader,
     NoStore,
     Part,
     Preset,
     Protocol,
-    Ratings,
+    ReadingOptions,
     Seed,
     Seeds,
-    Separator,
     Settings,
     StorePath,
     Threads,
     Ties,
+    open_model,
     open_store_unless,
     parse_cluster,
-    parse_reading,
     read_judging,
     read_model,
+    reading_options,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, say_left_out
+from transcf.cli._output import JsonFlag, print_json, print_table, say_reading
 from transcf.cli._sharing import RunWorkers
 from transcf.errors import DataError, ParameterError
 from transcf.protocols import protocol_named
@@ -57,10 +50,10 @@ _OF_FITTING = {
     "columns": "--column",
     "ratings": "--ratings",
     "min_rating": "--min-rating",
+    "filter_name": "--filter",
     "no_header": "--no-header",
     "separator": "--separator",
     "encoding": "--encoding",
-    "links": "--links",
     "categories": "--categories",
     "seeds": "--seeds",
     "seed": "--seed",
@@ -71,6 +64,7 @@ _OF_FITTING = {
 }
 
 
+@reading_options
 def evaluate(
     context: typer.Context,
     data: Data,
@@ -85,14 +79,8 @@ def evaluate(
     part: Part = "test",
     at: Lengths = "10,20",
     beyond: Beyond = False,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
+    *,
+    reading: ReadingOptions,
     seeds: Seeds = 1,
     seed: Seed = 0,
     threads: Threads = None,
@@ -107,7 +95,9 @@ def evaluate(
     With --workers, processes of a Ray cluster run some of the seeds; they have to reach the folder
     of the store.
     """
-    if (Path(data) / "model.json").is_file():
+    from transcf.data.paths import path_of
+
+    if (path_of(data) / "model.json").is_file():
         _refuse_fitting(context, data)
         dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
     else:
@@ -119,14 +109,11 @@ def evaluate(
 
         model, params = read_model(model, config, settings, preset, data)
         judging = read_judging(protocol, ties, part, at, beyond)
-        reading = parse_reading(
-            columns, ratings, min_rating, no_header, separator, encoding, links, categories
-        )
         split = open_split(data, judging.protocol, seed=seed, **reading)
-        say_left_out(split.train.report)
+        say_reading(split.train)
         numbers = range(seed, seed + seeds)
         kept = open_store_unless(no_store, store)
-        course = Course(split, judging, numbers, None, as_json, kept, data)
+        course = Course(split, judging, numbers, with_validation=False, store=kept, dataset=data)
         contender = Contender(model, model, params)
         spread = parse_cluster(workers, cluster)
         if spread is not None and (seeds == 1 or not contender.takes_seed):
@@ -159,9 +146,8 @@ def _judge_saved(
     from transcf.data.sources import as_split, open_split
     from transcf.experiments.cells import Result
     from transcf.experiments.runs import Run
-    from transcf.models.registry import load
 
-    fitted = load(folder)
+    fitted = open_model(folder)
     origin = fitted.report_
     if not {"dataset", "protocol", "split_seed"} <= origin.keys():
         raise DataError(
@@ -213,7 +199,8 @@ def _print(dataset: str, done: Run) -> None:
     rows = [
         (
             name,
-            *(f"{entry[kind]:.4f}" for kind in ("mean", "se", "sd")),
+            *(f"{entry[kind]:.4f}" for kind in ("mean", "se")),
+            f"{entry['sd']:.4f}" if found["runs"] > 1 else None,
             *([f"{full[name]['mean']:.4f}"] if full else []),  # which has all metrics, and more
         )
         for name, entry in found["metrics"].items()

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from transcf.cli._options import open_model
 from transcf.cli._output import JsonFlag, print_json, print_table
 from transcf.cli.recommend import Folder, parse_ids
 from transcf.errors import ParameterError
@@ -33,16 +34,15 @@ def explain(
     """Say which items of a user (or of a history) drew another one, by the model in DIR."""
     if (user is None) == (history is None):
         raise ParameterError("Say for whom: --user or --history.")
-    from transcf.models.registry import load
 
-    model = load(folder)
+    model = open_model(folder)
     target = model.items_.parse(item)
     if user is not None:
         who = model.users_.parse(user)
         found = model.explain(who, target, top, include_seen=with_seen)
     else:
         assert history is not None, "checked"
-        listed = parse_ids(model, history)
+        listed = parse_ids(model.items_, history, "--history")
         found = model.explain_for(listed, target, top, include_seen=with_seen)
     if as_json:
         print_json(found.to_dict())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from transcf.cli._options import open_model
 from transcf.cli._output import JsonFlag, print_facts, print_json
 from transcf.errors import ParameterError
 
@@ -38,13 +39,12 @@ def export(
 ) -> None:
     """Export the vectors of a model, such that the largest inner products are the best items.
 
-    A mixture (TransCF's default) has a vector for each item of a history: the output says how what
+    A mixture (TransCFMixture) has a vector for each item of a history: the output says how what
     they find is merged.
     """
     _check(to, out, url)
-    from transcf.models.registry import load
 
-    done = _run(load(folder), to, out, url).to_dict()
+    done = _run(open_model(folder), to, out, url).to_dict()
     facts = {"model": str(folder), "to": to, **done}
     if as_json:
         print_json(facts)

@@ -9,33 +9,27 @@ from typing import Annotated
 import typer
 
 from transcf.cli._options import (
-    INTERRUPTED,
-    Categories,
     ClusterAddress,
-    Columns,
     Config,
     Data,
-    Encoding,
-    Links,
-    MinRating,
-    NoHeader,
     Preset,
     Protocol,
-    Ratings,
+    ReadingOptions,
     Seed,
-    Separator,
     Settings,
     Threads,
     Workers,
     absolute_name,
     parse_cluster,
-    parse_reading,
     read_model,
+    reading_options,
 )
-from transcf.cli._output import JsonFlag, say_left_out, show_saved
+from transcf.cli._output import JsonFlag, say_reading, show_saved
+from transcf.interrupts import INTERRUPTED
 from transcf.protocols import protocol_named
 
 
+@reading_options
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
@@ -53,14 +47,8 @@ def fit(
         ),
     ] = False,
     protocol: Protocol = None,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
+    *,
+    reading: ReadingOptions,
     seed: Seed = 0,
     threads: Threads = None,
     workers: Workers = None,
@@ -89,13 +77,10 @@ def fit(
     model, params = read_model(model, config, settings, preset, data)
     made = Contender(model, model, params).make(seed)
     check_replaceable(out.absolute(), overwrite=overwrite)
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
-    )
     spread = parse_cluster(workers, cluster)
     is_spread = spread is not None
     log, split, validation, protocol = open_for_fit(data, protocol, seed, reading, is_spread)
-    say_left_out(log.report)
+    say_reading(log)
     checkpoints = out.with_name(f"{out.name}.checkpoint")
     if resume and not checkpoints.exists():
         typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)

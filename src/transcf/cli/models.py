@@ -53,10 +53,8 @@ def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
     summary = (kind.__doc__ or "").strip().split("\n")[0]
     if name != first:
         changed = ", ".join(f"{key}={value}" for key, value in own.items())
-        same = "; it ranks alike, and 'all' leaves it out" if name in kind.twins else ""
-        if name in kind.asking:
-            same = f"; it asks for {kind.asking[name]}, and 'all' leaves it out"
-        summary = f"As {first}, with {changed}{same}."
+        why = kind.not_in_all.get(name)
+        summary = f"As {first}, with {changed}" + (f" (not part of all: {why})." if why else ".")
     return {
         "name": name,
         "class": kind.__name__,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
-from transcf.cli._options import ClusterAddress, Threads, Workers, parse_cluster
+from transcf.cli._options import ClusterAddress, Threads, Workers, open_model, parse_cluster
 from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 #: DIR of the commands that ask a saved model.
 Folder: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="DIR", help="A saved model.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="DIR",
+        help="A saved model; if `transcf refresh` has added versions, the current one is used.",
+        show_default=False,
+    ),
 ]
 Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Longest list.")]
 Out: TypeAlias = Annotated[
@@ -59,11 +64,33 @@ def recommend(
     with_seen: Annotated[
         bool, typer.Option("--with-seen", help="Recommend known items, too.")
     ] = False,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="An item not to recommend; repeatable."),
+    ] = None,
+    items_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Recommend only items of this file: a table with item_id (.csv, .tsv, .jsonl or "
+            ".parquet), or a text file with one item id a line.",
+        ),
+    ] = None,
+    categories: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--category",
+            metavar="NAME",
+            help="Recommend only items of this category, by the column category of --items-file; "
+            "repeatable.",
+        ),
+    ] = None,
     on_unknown: Annotated[
         str,
         typer.Option(
-            help="Unknown ids: raise (stop), skip (leave them out), or popular (the most popular "
-            "items; a column `source` then says where a row comes from).",
+            help="Unknown users, and unknown items of --history: raise (stop), skip (leave them "
+            "out), or popular (the most popular items; a column `source` then says where a row "
+            "comes from). Unknown items of --exclude and --items-file are skipped and counted.",
         ),
     ] = "raise",
     threads: Threads = None,
@@ -79,32 +106,51 @@ def recommend(
     _check_who(user, users_file, everybody, history, out)
     spread = parse_cluster(workers, cluster)
     if spread is not None:
-        if not everybody or form is not None or out == "-" or on_unknown != "raise":
+        from transcf.data.paths import path_of
+
+        narrowed = exclude or items_file or categories
+        if not everybody or form is not None or out == "-" or on_unknown != "raise" or narrowed:
             raise ParameterError("--workers and --cluster are for --all with --out FOLDER alone.")
-        _recommend_on(spread, folder, Path(str(out)).expanduser(), k, not with_seen, as_json)
+        _recommend_on(spread, folder, path_of(str(out)), k, not with_seen, as_json)
         return
     check_out(out, form, as_json)
     if on_unknown not in _POLICIES:
         raise ParameterError(
             f"--on-unknown {on_unknown} is not understood: use {', '.join(_POLICIES)}."
         )
+    if categories and items_file is None:
+        raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
     from transcf.answers.filters import Filters
     from transcf.answers.streams import recommendation_pieces
-    from transcf.models.registry import load
 
-    model = load(folder)
+    model = open_model(folder)
     policy = cast("Fallback", on_unknown)
+    allowed = None if items_file is None else _items(model.items_, items_file, categories or [])
+    denied = [model.items_.parse(item) for item in exclude or []]
     if history is not None:
-        items = parse_ids(model, history)
+        items = parse_ids(model.items_, history, "--history")
         if policy == "skip":
             _say_skipped(model.items_, items, model.learned_.rankable, "item")
-        table = model.recommend_for(items, k, exclude_seen=not with_seen, on_unknown=policy)
+        table = model.recommend_for(
+            items,
+            k,
+            exclude_seen=not with_seen,
+            items=allowed,
+            exclude=denied,
+            on_unknown=policy,
+        )
         show(f"{model.name} recommends for this history", [table], out, form, as_json)
         return
     who = None if everybody else _users(model, user, users_file)
     if policy == "skip" and who is not None:
         _say_skipped(model.users_, who, model.learned_.known.active, "user")
-    filters = Filters(exclude_seen=not with_seen, on_unknown=policy)
+    filters = Filters.of(
+        model.items_,
+        exclude_seen=not with_seen,
+        items=allowed,
+        exclude=denied,
+        on_unknown=policy,
+    )
     pieces = recommendation_pieces(model.learned_, who, k, filters)
     show(f"{model.name} recommends", pieces, out, form, as_json)
 
@@ -135,9 +181,18 @@ def _say_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> No
         typer.echo(f"transcf: {said} (--on-unknown skip).", err=True)
 
 
-def parse_ids(model: Recommender[Any], text: str) -> list[Id]:
-    """Read item ids separated by commas."""
-    return [model.items_.parse(word.strip()) for word in text.split(",") if word.strip()]
+def parse_ids(ids: IdMap, text: str, option: str) -> list[Id]:
+    """Read ids separated by commas; each part is taken as it is.
+
+    Raises:
+        ParameterError: A part is empty.
+    """
+    parts = text.split(",")
+    if "" in parts:
+        raise ParameterError(
+            f"{option} {text} has an empty id in it: write ids with one comma between them."
+        )
+    return [ids.parse(part) for part in parts]
 
 
 def _check_who(
@@ -158,15 +213,44 @@ def _users(model: Recommender[Any], user: str | None, users_file: Path | None) -
     if user is not None:
         return [model.users_.parse(user)]
     assert users_file is not None, "checked"
+    return _read_ids(model.users_, users_file)
+
+
+def _read_ids(ids: IdMap, path: Path) -> list[Id]:
+    """Read a text file with one id a line; empty lines are left out."""
     try:
-        lines = users_file.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except ValueError as error:
-        raise DataError(f"{users_file} is not a text file in UTF-8: {error}.") from error
-    return [model.users_.parse(line.strip()) for line in lines if line.strip()]
+        raise DataError(f"{path} is not a text file in UTF-8: {error}.") from error
+    return [ids.parse(line) for line in lines if line]
+
+
+def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
+    """Read the items of a file; with categories, those of any of them."""
+    from transcf.serving.facts import is_table, read_facts
+
+    if not is_table(path):
+        if categories:
+            raise ParameterError(f"--category needs a table of items, and {path} is a list of ids.")
+        return _read_ids(ids, path)
+    facts = read_facts(path)
+    known = {name for fact in facts.values() for name in fact.categories}
+    for name in categories:
+        if name not in known:
+            raise ParameterError(
+                f"No item of {path} is of category {name!r}.{did_you_mean(name, known)}"
+            )
+    wanted = set(categories)
+    return [
+        ids.parse(item)
+        for item, fact in facts.items()
+        if not wanted or wanted.intersection(fact.categories)
+    ]
 
 
 def check_out(out: str | None, form: str | None, as_json: bool) -> None:
     """Check where a table should go, before anything is loaded."""
+    from transcf.data.paths import path_of
     from transcf.data.writing import check_file, text_form
 
     if form is not None and out != "-":
@@ -176,7 +260,7 @@ def check_out(out: str | None, form: str | None, as_json: bool) -> None:
             raise ParameterError("--json and --out - contradict each other: use --format jsonl.")
         text_form(form or "csv")
     elif out is not None:
-        check_file(Path(out).expanduser())
+        check_file(path_of(out))
 
 
 def show(
@@ -194,6 +278,7 @@ def show(
         else:
             print_lists(title, tables)
         return
+    from transcf.data.paths import path_of
     from transcf.data.writing import text_writer, write_pieces
 
     if out == "-":
@@ -202,7 +287,7 @@ def show(
             writer.write(piece)
         sys.stdout.buffer.flush()
         return
-    rows = write_pieces(pieces, Path(out).expanduser())
+    rows = write_pieces(pieces, path_of(out))
     facts = {"file": out, "rows": rows}
     if as_json:
         print_json(facts)

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from transcf.cli._options import (
-    INTERRUPTED,
-    Categories,
-    Columns,
     Data,
-    Encoding,
-    Links,
-    MinRating,
-    NoHeader,
-    Ratings,
-    Separator,
+    ReadingOptions,
     Threads,
     absolute_name,
-    parse_reading,
+    open_model,
+    reading_options,
 )
 from transcf.cli._output import JsonFlag, show_saved
-from transcf.errors import ParameterError, UnsupportedError
+from transcf.errors import DataError, ParameterError, UnsupportedError
+from transcf.interrupts import INTERRUPTED
+
+if TYPE_CHECKING:
+    from transcf.data.interactions import Interactions
+    from transcf.models.recommender import Recommender
 
 Model: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="A saved model; if `transcf refresh` has added versions, the current one is used.",
+        show_default=False,
+    ),
 ]
 Out: TypeAlias = Annotated[
     Path | None, typer.Option(help="Folder for the new model; MODEL stays as it is.")
@@ -41,38 +44,44 @@ Overwrite: TypeAlias = Annotated[
 ]
 
 
+@reading_options
 def refit(
     folder: Model,
-    data: Data,
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA...",
+            help="All events: as DATA of `transcf fit`, or several files that are one log.",
+            show_default=False,
+        ),
+    ],
     out: Out = None,
     overwrite: Overwrite = False,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Replace MODEL even if DATA lacks some of its users or items."),
+    ] = False,
+    *,
+    reading: ReadingOptions,
     threads: Threads = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit the settings of MODEL anew on all events of DATA, up to the epoch that was chosen.
+    """Fit the settings of MODEL again on all events of DATA, up to the epoch that was chosen.
 
-    Until the new model is whole, the old one stays. Ctrl-C changes nothing, keeps a checkpoint
-    beside the new folder for --resume, and ends with 130.
+    The new model knows the events of DATA and no others. Until it is whole, the old one stays.
+    Ctrl-C changes nothing, keeps a checkpoint beside the new folder for --resume, and ends with
+    130.
     """
     from transcf.data.sources import open_data
-    from transcf.models.registry import load
     from transcf.training.options import FitOptions
 
     target = _target(folder, out, overwrite)
-    model = load(folder)
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
-    )
-    log, before = open_data(data, **reading), model.report_
+    model = open_model(folder)
+    source = data[0] if len(data) == 1 else data
+    log, before = open_data(source, **reading), model.report_
+    is_replaced = target.resolve() == folder.resolve()
+    _check_loss(model, log, folder if is_replaced and not yes else None)
     checkpoints = target.with_name(f"{target.name}.refit-checkpoint")
     if resume and not checkpoints.exists():
         typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)
@@ -90,7 +99,8 @@ def refit(
     chosen = "" if epoch is None else f", up to epoch {epoch}, which was chosen before"
     model.report_ |= {key: before[key] for key in ("protocol", "split_seed") if key in before}
     model.report_ |= {"fitted_on": f"all {len(log):,} events{chosen}", "held_out": False}
-    model.report_["dataset"] = absolute_name(data)
+    names = [absolute_name(name) for name in data]
+    model.report_["dataset"] = names[0] if len(names) == 1 else names
     if reading:
         model.report_["reading"] = reading
     model.save(target, overwrite=overwrite)
@@ -98,19 +108,14 @@ def refit(
     shutil.rmtree(checkpoints, ignore_errors=True)
 
 
+@reading_options
 def partial_fit(
     folder: Model,
     data: Data,
     out: Out = None,
     overwrite: Overwrite = False,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
+    *,
+    reading: ReadingOptions,
     threads: Threads = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -118,29 +123,17 @@ def partial_fit(
 
     Until the larger model is whole, the old one stays.
     """
-    from transcf.data.delimited import Form
-    from transcf.data.readers import linked
     from transcf.data.sources import open_data
-    from transcf.learning.growth import merged
-    from transcf.models.registry import load
 
     target = _target(folder, out, overwrite)
-    model = load(folder)
+    model = open_model(folder)
     add = getattr(model, "partial_fit", None)
     if add is None:
         raise UnsupportedError(
             f"{type(model).__name__} cannot take in events without learning anew: use `transcf "
             f"refit {folder}` with all events."
         )
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, None, categories
-    )
     log, before = open_data(data, **reading), dict(model.report_)
-    if links is not None:  # also with people whom only the model knows
-        form = Form(
-            reading.get("header", True), reading.get("separator"), reading.get("encoding", "utf-8")
-        )
-        log = linked(log, links, merged(model.users_, log.users, "user"), form)
     add(log)
     fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")
     model.report_["fitted_on"] = f"{fitted_on}; then {absolute_name(data)} was added"
@@ -151,6 +144,36 @@ def partial_fit(
     }
     model.save(target, overwrite=overwrite)
     show_saved(model, target, as_json, {"events": len(log), **added})
+
+
+def _check_loss(model: Recommender[Any], log: Interactions, replaced: Path | None) -> None:
+    """Say which users and items of a model a log lacks.
+
+    Raises:
+        DataError: There are some, and `replaced`, the folder of the model, would be overwritten.
+    """
+    import numpy as np
+
+    from transcf.data.ids import UNKNOWN
+
+    known = model.learned_.known
+    lost = {
+        "users": np.count_nonzero(log.users.rows(known.users.series) == UNKNOWN),
+        "items": np.count_nonzero(log.items.rows(known.items.series) == UNKNOWN),
+    }
+    if not any(lost.values()):
+        return
+    sentence = (
+        f"DATA lacks {lost['users']:,} of the {len(known.users):,} users and {lost['items']:,} of "
+        f"the {len(known.items):,} items of the model, and has {len(log):,} events where the "
+        f"model was fitted on {known.facts()['interactions']:,}"
+    )
+    if replaced is not None:
+        raise DataError(
+            f"{sentence}: name all files with events, add events by `transcf partial-fit`, or "
+            f"replace {replaced} all the same with --yes."
+        )
+    typer.echo(f"transcf: note: {sentence}.", err=True)
 
 
 def _target(folder: Path, out: Path | None, overwrite: bool) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._options import Threads, absolute_name
+from transcf.cli._options import Threads, absolute_name, open_model
 from transcf.cli._output import JsonFlag, print_facts, print_json
 from transcf.cli._progress import Steps, show_steps
 from transcf.cli.analyze import OfModel
@@ -47,9 +47,8 @@ def report(
     form_of(out)
     if out.is_dir():
         raise ParameterError(f"--out {out} is a folder: name a file.")
-    from transcf.models.registry import load
 
-    model = load(folder)
+    model = open_model(folder)
     with show_steps(3, "parts") as steps:
         found = _found(model, data, pairs, seed, steps)
         written = found.page().write(out)

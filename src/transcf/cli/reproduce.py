@@ -9,7 +9,6 @@ import typer
 
 from transcf.cli._analysis import reproduce_analysis
 from transcf.cli._options import (
-    INTERRUPTED,
     ClusterAddress,
     ReportFile,
     ResultsFile,
@@ -22,6 +21,7 @@ from transcf.cli._options import (
 from transcf.cli._output import JsonFlag, print_json, print_table, write_results
 from transcf.cli._progress import show_steps
 from transcf.cli._sharing import Jobs, RunWorkers, parse_sharing
+from transcf.interrupts import INTERRUPTED
 from transcf.legend import ERROR, help_text
 
 if TYPE_CHECKING:

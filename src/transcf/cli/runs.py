@@ -130,20 +130,25 @@ def remove(
 
 
 def _entries(store: Store, model: str | None, dataset: str | None) -> Iterator[Entry]:
-    """Yield the runs of a model on some data, the oldest first; of damaged ones it is said so."""
+    """Yield the runs of a model on some data, the oldest first; damaged ones are counted."""
     from transcf.models.registry import canonical_name
 
     name = None if model is None else canonical_name(model)
     wanted = {"model": name, "dataset": dataset}
-    found = []
+    found: list[Entry] = []
+    damaged: list[str] = []
     for key in store.all_keys():
         try:
             entry = store.read(key)
         except DataError as problem:
-            typer.echo(f"transcf: {problem}", err=True)
+            damaged.append(str(problem))
             continue
         if all(value in (None, entry.about.get(name)) for name, value in wanted.items()):
             found.append(entry)
+    if damaged:
+        what = "stored run is" if len(damaged) == 1 else "stored runs are"
+        first = f"{len(damaged):,} {what} damaged and left out; the first:"
+        typer.echo(f"transcf: {first} {damaged[0]}", err=True)
     yield from sorted(found, key=lambda entry: (entry.written, entry.key))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from transcf.errors import MissingExtraError, ParameterError
+from transcf.interrupts import temporary_folder, unwatch
 
 if TYPE_CHECKING:
     from transcf.serving.server import Address
@@ -67,9 +67,9 @@ def serve(
         return
     from transcf.serving.demo import demo_shop
 
-    with tempfile.TemporaryDirectory(prefix="transcf-demo-") as place:
+    with temporary_folder("transcf-demo-") as place:
         typer.echo("Making up a tea shop and fitting a model to it ...")
-        shop = demo_shop(Path(place))
+        shop = demo_shop(place)
         _run(ServiceSettings(shop.model, events, shop.items, token_file), address)
 
 
@@ -78,4 +78,5 @@ def _run(service: ServiceSettings, address: Address) -> None:
 
     name = f"[{address.host}]" if ":" in address.host else address.host
     words = f"Serving {service.model} at http://{name}:{address.port}/ (Ctrl-C ends it)"
+    unwatch()  # the server answers what has begun, and ends
     server.run(service, address, lambda: typer.echo(words))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from transcf.cli._options import open_model
 from transcf.cli._output import JsonFlag
 from transcf.cli.recommend import Folder, Form, Length, Out, check_out, show
 from transcf.errors import ParameterError
@@ -24,9 +25,8 @@ def similar(
     if (item is None) == (user is None):
         raise ParameterError("Say what to compare with: --item or --user.")
     check_out(out, form, as_json)
-    from transcf.models.registry import load
 
-    model = load(folder)
+    model = open_model(folder)
     if item is not None:
         table = model.similar_items(model.items_.parse(item), k)
     else:

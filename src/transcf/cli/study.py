@@ -45,7 +45,6 @@ STUDIES = (
     "reproduce-performance",
     "reproduce-regularizers",
     "side-information",
-    "sparse",
     "times",
     "translations",
 )
@@ -182,7 +181,7 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
         summary = comparison.summaries[done.name]
         users, runs = done.evaluations[0].users, len(done.evaluations)
         about = [done.name, users, done.tried, round(done.minutes, 1), runs, done.validation]
-        figures = [_figure(summary[metric]) for metric in plan.metrics]
+        figures = [_figure(summary[metric], runs) for metric in plan.metrics]
         full = []
         if done.full_ranking is not None:
             full = [f"{done.full_ranking.metrics[plan.metrics[0]].mean:.4f}"]
@@ -206,5 +205,6 @@ def _print_runs(plan: Study, comparison: Comparison) -> None:
     print_table(title, columns, lines, notes=filter(None, notes))
 
 
-def _figure(metric: dict[str, float]) -> str:
-    return f"{metric['mean']:.4f} ± {metric['sd']:.4f} (± {metric['se']:.4f})"
+def _figure(metric: dict[str, float], runs: int) -> str:
+    spread = f" ± {metric['sd']:.4f}" if runs > 1 else ""  # one seed has none
+    return f"{metric['mean']:.4f}{spread} (± {metric['se']:.4f})"

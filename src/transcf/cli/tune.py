@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,35 +10,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transcf.cli._options import (
-    INTERRUPTED,
-    Categories,
     ClusterAddress,
-    Columns,
     Data,
-    Encoding,
-    Links,
-    MinRating,
-    NoHeader,
     NoStore,
     Protocol,
-    Ratings,
+    ReadingOptions,
     Seed,
-    Separator,
     StorePath,
     Threads,
     open_store_unless,
-    parse_reading,
     read_params,
     read_preset,
+    reading_options,
 )
-from transcf.cli._output import JsonFlag, print_facts, print_json, say_left_out
+from transcf.cli._output import JsonFlag, print_facts, print_json, say_reading
 from transcf.cli._progress import show_steps
 from transcf.cli._sharing import RunWorkers, parse_sharing
+from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.experiments.tuning import Tuning
 
 
+@reading_options
 def tune(
     data: Data,
     model: Annotated[str, typer.Option(help="Name of the model; see `transcf models`.")],
@@ -98,14 +91,8 @@ def tune(
     plots: Annotated[
         Path | None, typer.Option(help="Folder for Optuna's plots: history and importance.")
     ] = None,
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    links: Links = None,
-    categories: Categories = None,
+    *,
+    reading: ReadingOptions,
     seed: Seed = 0,
     threads: Threads = None,
     store: StorePath = None,
@@ -127,12 +114,9 @@ def tune(
     start = read_preset(model, preset, data)
     if plots is not None:
         check_plots(plots)
-    reading = parse_reading(
-        columns, ratings, min_rating, no_header, separator, encoding, links, categories
-    )
     kept = open_store_unless(no_store, store)
     split = open_split(data, protocol, seed=seed, **reading)
-    say_left_out(split.train.report)
+    say_reading(split.train)
     with _show_progress(trials) as on_trial:
         found = run(
             split, model, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
@@ -141,8 +125,7 @@ def tune(
             store=None if kept is None else kept.folder, on_trial=on_trial,
         )  # fmt: skip
     if found.is_interrupted and not found.count("complete"):
-        typer.echo("transcf: interrupted before a trial was complete.", err=True)
-        raise typer.Exit(INTERRUPTED)
+        raise KeyboardInterrupt
     if as_json:
         print_json({"dataset": data, **found.to_dict()})
     else:
@@ -157,21 +140,18 @@ def tune(
 
 @contextmanager
 def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
-    """Show a bar with the best metric on a terminal, else a line per trial on stderr."""
+    """Show the number of trials and the best metric."""
     is_first = True
     with show_steps(total, "trials") as steps:
 
         def report(known: Tuning) -> None:
             nonlocal is_first
-            done, best = len(known.trials), _best(known)
+            done = len(known.trials)
             if is_first and done:
-                typer.echo(
-                    f"transcf: {done} trials are in {known.storage} ({known.study}).", err=True
-                )
-            elif not is_first and not sys.stderr.isatty():
-                typer.echo(f"transcf: {done}/{total} trials, {best}", err=True)
+                found = f"{done} trials are in {known.storage} ({known.study})."
+                typer.echo(f"transcf: {found}", err=True)
             is_first = False
-            steps.reach(done, best)
+            steps.reach(done, _best(known))
 
         yield report
 

@@ -23,9 +23,10 @@ from transcf.data.atomic import whole_file
 from transcf.data.workspace import remove_abandoned
 from transcf.errors import DataError
 from transcf.learning.learned import Learned
-from transcf.models.registry import load
+from transcf.models.registry import load_version
 from transcf.retrieval.scorer import tile_maker
 from transcf.storage.description import NAME
+from transcf.storage.versions import current_folder
 from transcf.threads import thread_count, use_threads
 from transcf.training.progress import ProgressBar
 
@@ -66,8 +67,8 @@ def recommend_all(
     Raises:
         DataError: The folder holds parts of another question.
     """
-    model, out = Path(model).absolute(), Path(out).absolute()
-    learned, signature = load(model).learned_, _signature(model)
+    model, out = current_folder(model).absolute(), Path(out).absolute()
+    learned, signature = load_version(model).learned_, _signature(model)
     users = int(learned.known.active.sum())
     plan = {
         "model": signature,
@@ -217,7 +218,7 @@ def _opened(model: Path, signature: str) -> Learned:
     key = model, signature
     if key not in _LOADED:
         _LOADED.clear()
-        learned = load(model).learned_
+        learned = load_version(model).learned_
         if _signature(model) != signature:
             raise DataError(f"{model} was replaced while lists were made of it: start again.")
         _LOADED[key] = learned

@@ -1,6 +1,6 @@
 """Files and folders that appear whole or not at all.
 
-Both are written in a workspace beside the target and take its name in one step. Files get the
+Both are written in a workspace beside the target and take its name in one step. New files get the
 permissions that the umask gives, whichever library wrote them. What the system refuses (a full
 disk, no permission) is a `WriteError` in one sentence, and leaves the target as it was.
 """
@@ -11,17 +11,21 @@ import ctypes
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from transcf.data.workspace import Workspace, workspace
 from transcf.errors import TransCFError, WriteError
+from transcf.interrupts import uninterrupted
 
 _HERE = -100  # AT_FDCWD: paths are relative to the working directory
 _EXCHANGE = 2  # RENAME_EXCHANGE: both names exist before and after
 
 _FULL = "the disk is full: free some space or choose another place"
+#: Polars reports this, without the system's number, if it cannot write the end of a Parquet file.
+_FOOTER = "Invalid thrift: transport error"
 _FORBIDDEN = "there is no permission to write there: choose another place or ask for it"
 _REASONS = {
     errno.ENOSPC: _FULL,
@@ -41,7 +45,8 @@ _REASONS = {
 def whole_file(target: Path) -> Iterator[Path]:
     """Give a file of the same name to write to, and put it in the target's place at the end.
 
-    If anything fails, the target stays as it was and nothing else is left.
+    A file that is replaced keeps its permissions, and a symbolic link stays: the file that it
+    points to is replaced. If anything fails, the target stays as it was and nothing else is left.
 
     Raises:
         WriteError: The system refuses to write it.
@@ -53,13 +58,16 @@ def whole_file(target: Path) -> Iterator[Path]:
         'a,b'
     """
     with _in_words(target):
-        if _exists(target) and not target.is_file():
+        if _exists(target) and target.is_symlink():
+            target = Path(os.path.realpath(target))
+        mode = stat.S_IMODE(target.stat().st_mode) if _exists(target) else None
+        if mode is not None and not target.is_file():
             raise WriteError(f"{target} is not a file that can be replaced: name another one.")
         target.parent.mkdir(parents=True, exist_ok=True)
         with workspace(target) as work:
             unfinished = work.new / target.name
             yield unfinished
-            _finish(unfinished, work)
+            _finish(unfinished, work.file_mode if mode is None else mode)
             unfinished.replace(target)
 
 
@@ -83,9 +91,19 @@ def whole_folder(target: Path, *, replace: bool = True) -> Iterator[Path]:
         with workspace(target) as work:
             yield work.new
             for path in (*sorted(work.new.rglob("*")), work.new):
-                _finish(path, work)
+                _finish(path, work.file_mode)
             _put_in_place(work, target, replace)
             _flush(target.parent)
+
+
+def is_taken(target: Path) -> bool:
+    """Whether anything is there.
+
+    Raises:
+        WriteError: There cannot be a file or folder of that name.
+    """
+    with _in_words(target):
+        return _exists(target)
 
 
 def _exists(target: Path) -> bool:
@@ -96,6 +114,8 @@ def _exists(target: Path) -> bool:
         target.lstat()
     except FileNotFoundError:
         return False
+    except ValueError as error:  # such as half of a character
+        raise WriteError(f"{str(target)!r} cannot be written: {error}.") from error
     return True
 
 
@@ -113,6 +133,8 @@ def _in_words(target: Path) -> Iterator[None]:
         number = error.errno if isinstance(error, OSError) else None
         if number is None and (found := re.search(r"\(os error (\d+)\)", str(error))):
             number = int(found[1])
+        elif number is None and _FOOTER in str(error):
+            number = errno.ENOSPC
         if number is None or _is_elsewhere(error, target):
             raise
         reason = _REASONS.get(number, f"{os.strerror(number)}: choose another place")
@@ -128,10 +150,10 @@ def _is_elsewhere(error: Exception, target: Path) -> bool:
     return not (path.startswith(folder) or folder.startswith(path))
 
 
-def _finish(path: Path, work: Workspace) -> None:
-    """Give a file the usual permissions, and make sure that it is on disk."""
+def _finish(path: Path, file_mode: int) -> None:
+    """Give a file its permissions, and make sure that it is on disk."""
     if path.is_file() and not path.is_symlink():
-        path.chmod(work.file_mode)
+        path.chmod(file_mode)
     _flush(path)
 
 
@@ -148,12 +170,13 @@ def _put_in_place(work: Workspace, target: Path, replace: bool) -> None:
     if _exchange(work.new, target):
         return
     # No atomic exchange on this system: the name is free for a moment between two renames.
-    target.rename(work.old)
-    try:
-        work.new.rename(target)
-    except OSError:
-        work.old.rename(target)
-        raise
+    with uninterrupted():
+        target.rename(work.old)
+        try:
+            work.new.rename(target)
+        except OSError:
+            work.old.rename(target)
+            raise
 
 
 def _exchange(one: Path, other: Path) -> bool:

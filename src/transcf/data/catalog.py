@@ -8,10 +8,11 @@ from typing import Literal
 from transcf.data.interactions import Interactions
 from transcf.data.locations import download_folder, find_folder, resolve
 from transcf.data.parsers import find_file
+from transcf.data.paths import path_of
 from transcf.data.prepared import is_prepared, read_prepared, read_prepared_split
 from transcf.data.published import CATALOG, Dataset
 from transcf.data.split import Split
-from transcf.errors import DataError
+from transcf.errors import DataError, did_you_mean
 
 Variant = Literal["prepared", "raw"]
 
@@ -24,7 +25,10 @@ def names() -> list[str]:
 def describe(name: str) -> Dataset:
     """Return where a dataset comes from, what to cite and on what terms it is given."""
     if name not in CATALOG:
-        raise DataError(f"There is no dataset {name!r} in the catalog: {', '.join(CATALOG)}.")
+        raise DataError(
+            f"There is no dataset {name!r} in the catalog: {', '.join(CATALOG)}."
+            f"{did_you_mean(name, CATALOG)}"
+        )
     return CATALOG[name]
 
 
@@ -47,7 +51,7 @@ def load(
         Interactions(1,050 users, 1,196 items, 7,698 interactions, density 0.613 %)
     """
     dataset = describe(name)
-    place = Path(folder) if folder is not None else find_folder(name) or download(name)
+    place = path_of(folder) if folder is not None else find_folder(name) or download(name)
     if not place.is_dir():
         raise DataError(f"There is no folder {place} with {dataset.title}: check the path.")
     if variant == "prepared" or (variant is None and is_prepared(place)):
@@ -81,7 +85,7 @@ def download(name: str, folder: str | Path | None = None) -> Path:
     from transcf.data.download import fetch
 
     dataset = describe(name)
-    return fetch(dataset, Path(folder) if folder is not None else download_folder(name))
+    return fetch(dataset, path_of(folder) if folder is not None else download_folder(name))
 
 
 def recognize(folder: Path) -> Dataset | None:

@@ -95,7 +95,7 @@ def _column(names: Sequence[str], wanted: str | int, label: str, has_header: boo
     if isinstance(wanted, int) and not isinstance(wanted, bool) and 1 <= wanted <= len(names):
         return names[wanted - 1]
     if isinstance(wanted, str) and has_header:
-        raise DataError(f"{label} has no column {wanted!r}; its columns are {_list(names)}.")
+        raise DataError(f"{label} has no column {wanted!r}; its columns are {list_names(names)}.")
     raise DataError(f"{label} has no column {wanted!r}; they are counted from 1 to {len(names)}.")
 
 
@@ -103,7 +103,7 @@ def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
     found = [name for name in names if usual_role(name) == role]
     if len(found) > 1:
         raise DataError(
-            f"{label} has several columns that could be the {role} ({_list(found)}): "
+            f"{label} has several columns that could be the {role} ({list_names(found)}): "
             f"{naming(role)}."
         )
     if not found and role in _REQUIRED:
@@ -111,7 +111,7 @@ def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
         unnamed = ", or say header=False (--no-header) if the first line is data" if lost else ""
         raise DataError(
             f"{label} has no {role} column with a usual name such as '{role}_id'; its columns "
-            f"are {_list(names)}: {naming(role)}{unnamed}."
+            f"are {list_names(names)}: {naming(role)}{unnamed}."
         )
     return found[0] if found else None
 
@@ -126,7 +126,7 @@ def _check_distinct(chosen: Roles, label: str) -> None:
         taken[column] = role
 
 
-def _list(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Name at most a dozen columns."""
     shown = ", ".join(repr(name) for name in names[:12])
     return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")

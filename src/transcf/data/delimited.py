@@ -7,16 +7,16 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from transcf.data.columns import Roles
+from transcf.data.columns import Role, Roles
 from transcf.data.tables import Source, by_role
 from transcf.errors import DataError, ParameterError, shown
 
@@ -29,7 +29,10 @@ _STAND_INS = (b"\x1f", b"\x1e", b"\x1d", b"\x1c")
 _BOM = codecs.BOM_UTF8
 #: Lines with nothing but spaces on them; a tab may part columns.
 _BLANK_LINES = re.compile(rb"(?: *\r?\n)+")
-_SAMPLE_ROWS, _SAMPLE_BYTES = 100, 1 << 20
+#: Bytes among which the names of the columns are.
+_HEADER_BYTES = 1 << 20
+#: Types of columns that hold numbers, if all their values are numbers.
+_NUMBERS: Mapping[Role, type[pl.DataType]] = {"rating": pl.Float32, "timestamp": pl.Int64}
 
 
 @dataclass(frozen=True)
@@ -86,19 +89,13 @@ def decode(path: Path, content: Content, encoding: str) -> bytes:
 def delimited_source(path: Path, content: Content, form: Form) -> Source:
     """Open delimited text; `content` is in UTF-8."""
     text = _Text.of(path, content, form)
-    sample = text.sample()
-    if form.header:
-        names = {name: name for name in sample.columns}
-    else:
-        names = {str(place): name for place, name in enumerate(sample.columns, 1)}
+    columns = text.columns()
+    names = {name if form.header else str(n): name for n, name in enumerate(columns, 1)}
 
     def read(roles: Roles) -> pl.DataFrame:
-        kinds: dict[str, type[pl.DataType]] = {}
-        for role, name in roles.items():
-            kinds[names[name]] = pl.Float32 if role == "rating" else pl.String
-            if role == "timestamp" and sample[names[name]].dtype == pl.Int64:
-                kinds[names[name]] = pl.Int64
-        frame = text.read(kinds)
+        frame = text.read(
+            {names[name]: _NUMBERS.get(role, pl.String) for role, name in roles.items()}
+        )
         return by_role(frame, {role: names[name] for role, name in roles.items()})
 
     return Source(
@@ -148,31 +145,24 @@ class _Text:
             text._check_header(first)
         return text
 
-    def sample(self) -> pl.DataFrame:
-        """Read the first rows."""
-        start = start_of(self.content, _SAMPLE_BYTES)
-        # The last line may be cut off, in the midst of a character.
-        whole = start[: start.rfind(b"\n") + 1] if len(start) == _SAMPLE_BYTES else start
+    def columns(self) -> list[str]:
+        """Return the names of the columns, as polars has them."""
         try:
-            return pl.read_csv(
-                whole or start,
-                separator=self.separator,
-                quote_char=self.quote,
-                has_header=self.header,
-                n_rows=_SAMPLE_ROWS,
-                infer_schema_length=_SAMPLE_ROWS,
-            )
+            return self._parse(start_of(self.content, _HEADER_BYTES), n_rows=0).columns
         except (PolarsError, PanicException) as problem:
             raise self._unreadable(problem) from problem
 
-    def read(self, kinds: dict[str, type[pl.DataType]]) -> pl.DataFrame:
-        """Read some columns; lines with nothing on them are none of its rows."""
+    def read(self, kinds: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+        """Read some columns, as the given types if all values allow it, else all as text.
+
+        Blank lines are skipped.
+        """
+        chosen = {"columns": list(kinds)}
         try:
-            frame = self._parse(kinds)
+            frame = self._parse(self.content, **chosen, schema_overrides=kinds)
         except (PolarsError, PanicException):
-            # A number that is none: as text, the row with it can be found and named.
             try:
-                frame = self._parse(dict.fromkeys(kinds, pl.String))
+                frame = self._parse(self.content, **chosen)
             except (PolarsError, PanicException) as problem:
                 raise self._unreadable(problem) from problem
         # Of a blank line there is nothing in any column, but maybe blanks in the first.
@@ -193,14 +183,16 @@ class _Text:
             pass  # fields beyond what the module takes: the row has to do
         return f"{self.path}: row {row + 1:,}"
 
-    def _parse(self, kinds: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+    def _parse(self, content: Content, **options: Any) -> pl.DataFrame:
+        """Parse delimited text; types are never inferred, and a path is never a pattern."""
         return pl.read_csv(
-            self.content,
+            content,
             separator=self.separator,
             quote_char=self.quote,
             has_header=self.header,
-            columns=list(kinds),
-            schema_overrides=kinds,
+            infer_schema=False,
+            glob=False,
+            **options,
         )
 
     def _with_stand_in(self) -> _Text:
@@ -267,6 +259,11 @@ class _Text:
             raw.decode()
         except UnicodeDecodeError as odd:
             return _undecodable(self.path, raw, "utf-8", odd, self.skipped)
+        if self.quote is not None and (opened := _open_quote(raw)):
+            return DataError(
+                f'{self.path}: line {opened + self.skipped:,} opens a quote (") that is never '
+                "closed; close it, or write the quote twice inside a quoted field."
+            )
         try:
             records = self._records()
             _, first = next(records)
@@ -298,6 +295,15 @@ def _first_line(start: bytes, *, quoted: bool) -> str:
         many += 1
     whole = many if many < len(lines) else 1  # a quote that is never closed is no quote
     return b"\n".join(lines[:whole]).decode("utf-8", "replace").rstrip("\r")
+
+
+def _open_quote(raw: bytes) -> int | None:
+    """Return the line, counted from 1, of a quote that is never closed."""
+    opened = None
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if line.count(b'"') % 2:
+            opened = None if opened else number
+    return opened
 
 
 def _bytes(content: Content) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from transcf.data.published import Dataset, Remote
 from transcf.errors import DataError
+from transcf.interrupts import temporary_folder
 
 _CHUNK = 1 << 18
 _PATIENCE = 30.0
@@ -26,15 +26,15 @@ def fetch(dataset: Dataset, folder: Path) -> Path:
     if not dataset.remotes:
         raise DataError(f"{dataset.name} has to be asked for at {dataset.home}.")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+    with temporary_folder(f".{folder.name}.", folder.parent) as scratch:
         fetched: dict[str, Path] = {}
         ready: list[tuple[Path, str]] = []
         for number, remote in enumerate(dataset.remotes):
             if remote.url not in fetched:
-                fetched[remote.url] = _download(remote.url, Path(scratch) / f"{number}.part")
+                fetched[remote.url] = _download(remote.url, scratch / f"{number}.part")
             file = fetched[remote.url]
             if remote.url.endswith(".zip"):
-                file = _extract(file, remote, Path(scratch) / f"{number}.member")
+                file = _extract(file, remote, scratch / f"{number}.member")
             _check_sum(file, remote)
             ready.append((file, remote.name))
         folder.mkdir(exist_ok=True)

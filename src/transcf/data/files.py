@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import json
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, islice
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
@@ -57,6 +60,10 @@ def file_source(path: Path, form: Form | None = None) -> Source:
         raise DataError(f"There is no file {path}: check the path.")
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a file: name the file inside.")
+    if not path.is_file():
+        raise DataError(
+            f"{path} is a pipe or a device, not a regular file: save the data to a file first."
+        )
     if not path.stat().st_size:
         raise DataError(f"{path} is empty: it has 0 bytes.")
     ending = ending_of(path)
@@ -126,7 +133,15 @@ def _together(
         elif _odd_one(kinds) is not None:
             # As text, a value of the other kind can be found and named.
             frames = [frame.with_columns(pl.col(role).cast(pl.String)) for frame in frames]
+        if isinstance(kinds[0], pl.Datetime) and len(set(kinds)) > 1:
+            frames = [frame.with_columns(_microseconds(frame[role])) for frame in frames]
     return pl.concat(frames, how="vertical_relaxed")
+
+
+def _microseconds(moments: pl.Series) -> pl.Series:
+    """Return moments of any unit and time zone in microseconds and UTC; null beyond their range."""
+    is_zoned = getattr(moments.dtype, "time_zone", None) is not None
+    return moments.cast(pl.Datetime("us", "UTC" if is_zoned else None), strict=False)
 
 
 def check_names(sources: Sequence[Source], roles: Roles) -> None:
@@ -157,7 +172,14 @@ def _odd_one(kinds: Sequence[pl.DataType]) -> int | None:
 def _kind(dtype: pl.DataType) -> str:
     if dtype.is_numeric():
         return "number"
+    if isinstance(dtype, pl.Datetime):
+        return "moment" if dtype.time_zone is None else "moment with a time zone"
     return "text" if isinstance(dtype, pl.Categorical | pl.Enum) else str(dtype.base_type())
+
+
+def parquet_schema(file: io.BytesIO | Path) -> pl.Schema:
+    """Return the columns of a Parquet file with their types."""
+    return pl.scan_parquet(file, glob=False).collect_schema()
 
 
 def _parquet_source(path: Path, content: Content) -> Source:
@@ -168,13 +190,15 @@ def _parquet_source(path: Path, content: Content) -> Source:
     if damage is not None:
         raise DataError(f"{path} is damaged ({damage}): fetch or write it again.")
     try:
-        names = tuple(pl.read_parquet_schema(packed()))
+        names = tuple(parquet_schema(packed()))
     except (PolarsError, PanicException, OSError) as problem:
         raise unreadable(path, "Parquet", problem) from problem
 
     def read(roles: Roles) -> pl.DataFrame:
         try:
-            return by_role(pl.read_parquet(packed(), columns=list(roles.values())), roles)
+            return by_role(
+                pl.read_parquet(packed(), columns=list(roles.values()), glob=False), roles
+            )
         except (PolarsError, PanicException, OSError) as problem:
             raise unreadable(path, "Parquet", problem) from problem
 
@@ -183,12 +207,15 @@ def _parquet_source(path: Path, content: Content) -> Source:
 
 def _json_source(path: Path, content: Content) -> Source:
     text = content if isinstance(content, bytes) else content.read_bytes()
+    text = text.removeprefix(codecs.BOM_UTF8)
     try:
         frame = pl.read_ndjson(text, infer_schema_length=None)
     except (PolarsError, PanicException) as problem:
         raise _bad_json(path, text) or unreadable(path, "JSON Lines", problem) from problem
 
     def read(roles: Roles) -> pl.DataFrame:
+        for column in roles.values():
+            _check_unique(path, text, column)
         for role in ("user", "item"):
             if role in roles and frame[roles[role]].dtype == pl.String:
                 _check_unmixed(path, text, roles[role])
@@ -201,21 +228,36 @@ def _json_source(path: Path, content: Content) -> Source:
     return Source(str(path), tuple(frame.columns), read, locate=locate)
 
 
+def _check_unique(path: Path, text: bytes, column: str) -> None:
+    """Refuse a line that has a key twice: the JSON reader takes the first value without notice."""
+    name = re.escape(json.dumps(column, ensure_ascii=False).encode())
+    if not re.search(name + rb"\s*:[^\n]*" + name + rb"\s*:", text):
+        return
+    for number, pairs in _json_values(text, object_pairs_hook=list):
+        if [key for key, _ in pairs].count(column) > 1:
+            raise DataError(f"{path}: line {number:,} has the key {column!r} twice; keep one.")
+
+
 def _check_unmixed(path: Path, text: bytes, column: str) -> None:
     """Refuse numbers, lists and the like among text ids: the JSON reader turns them into text."""
     name = json.dumps(column, ensure_ascii=False).encode()
     if not re.search(re.escape(name) + rb'\s*:\s*[^\s"n]', text):
         return  # text and null alone, as is usual
-    for number, line in enumerate(text.split(b"\n"), 1):
-        try:
-            value = json.loads(line).get(column) if line.strip() else None
-        except (ValueError, AttributeError, RecursionError):
-            continue  # polars could read it, or has said what is wrong
+    for number, found in _json_values(text):
+        value = found.get(column) if isinstance(found, dict) else None
         if value is not None and not isinstance(value, str):
             raise DataError(
                 f"{path}: column {column!r} mixes text and other things (line {number:,} has "
                 f"{json.dumps(value)[:60]}); make the ids all integers or all text."
             )
+
+
+def _json_values(text: bytes, **options: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value of each line, without those that Python cannot parse."""
+    for number, line in enumerate(text.split(b"\n"), 1):
+        if line.strip():
+            with suppress(ValueError, RecursionError):  # polars accepts it, or has refused it
+                yield number, json.loads(line, **options)
 
 
 def _bad_json(path: Path, text: bytes) -> DataError | None:

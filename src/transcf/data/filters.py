@@ -7,8 +7,36 @@ from typing import Any
 import numpy as np
 
 from transcf.data.interactions import Interactions, Mask
-from transcf.data.logs import as_interactions
-from transcf.errors import DataError, ParameterError, shown
+from transcf.errors import DataError, ParameterError, is_word, shown
+
+
+def filter_of(name: str) -> tuple[int | None, bool]:
+    """Read the name of a filter.
+
+    Args:
+        name: "none", "paper", or a number with "-core".
+
+    Returns:
+        The number of a k-core, None for the others, and whether it is `paper_filter`.
+
+    Example:
+        >>> filter_of("5-core"), filter_of("paper"), filter_of("none")
+        ((5, False), (None, True), (None, False))
+    """
+    number, core, rest = name.partition("-core") if isinstance(name, str) else ("", "", "")
+    if core and not rest and number.isascii() and number.isdigit():
+        return int(number), False
+    if not is_word(name, ("none", "paper")):
+        raise ParameterError(f"filter={shown(name)} is not known: use none, paper, or 5-core.")
+    return None, name == "paper"
+
+
+def filtered(log: Interactions, name: str) -> Interactions:
+    """Return a log after the filter of a name, see `filter_of`."""
+    least, is_paper = filter_of(name)
+    if is_paper:
+        return paper_filter(log)
+    return log if least is None else k_core(log, least, least)
 
 
 def k_core(log: Any, users: int = 5, items: int = 5) -> Interactions:
@@ -27,6 +55,8 @@ def k_core(log: Any, users: int = 5, items: int = 5) -> Interactions:
         >>> bool(log.by_user.counts.min() >= 5 and log.by_item.counts.min() >= 5)
         True
     """
+    from transcf.data.logs import as_interactions
+
     log = as_interactions(log)
     check_core("users", users)
     check_core("items", items)
@@ -55,6 +85,8 @@ def paper_filter(log: Any) -> Interactions:
     Args:
         log: A log, or whatever `as_interactions` takes.
     """
+    from transcf.data.logs import as_interactions
+
     log = as_interactions(log)
     all_users, all_items = np.ones(log.n_users, dtype=bool), np.ones(log.n_items, dtype=bool)
     users = _enough_by_user(log, all_users, all_items, 5)

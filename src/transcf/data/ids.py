@@ -127,13 +127,16 @@ class IdMap:
         return rows
 
     def parse(self, text: str) -> Id:
-        """Turn text from a command line into an id of this map's kind (unchanged if it cannot)."""
-        if self.is_text:
-            return text
-        try:
-            return int(text)
-        except ValueError:
-            return text
+        """Return the id whose text is exactly this one.
+
+        If ids are integers, other texts such as "007", "+7" or "1_0" are no ids and stay text.
+
+        Example:
+            >>> users = IdMap(pl.Series([7, 9]))
+            >>> users.parse("7"), users.parse("007")
+            (7, '007')
+        """
+        return int(text) if not self.is_text and _INTEGER_TEXT.fullmatch(text) else text
 
     def _column(self, ids: Iterable[Id]) -> pl.Series:
         """Make a column of Python objects, null where one is of another kind than the ids."""
@@ -167,6 +170,8 @@ class IdMap:
 _PIECE = 1 << 18
 #: Integers as people write them, within 64 bits.
 _PLAIN_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+#: The same for ids that were integers from the start, of up to 19 digits.
+_INTEGER_TEXT = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 def _number(column: pl.Series) -> tuple[pl.Series, Rows]:

@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+#: More levels than any file of this library has.
+_DEEPEST = 50
+#: Integers up to here fit into 64 bits.
+_LARGEST = 2**63 - 1
 
 
 def to_json(value: Any, *, compact: bool = False) -> str:
@@ -38,3 +53,108 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def from_json(text: str | bytes) -> Any:
+    """Parse a JSON file of this library.
+
+    Raises:
+        ValueError: It is not JSON, has NaN, infinity or lone surrogates in it, or is nested too
+            deeply to be used.
+
+    Example:
+        >>> from_json('{"a": [1, 2]}')
+        {'a': [1, 2]}
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    level: list[Any] = [[value]]
+    depth = 0
+    while level and depth <= _DEEPEST:
+        objects = [entry.values() if isinstance(entry, dict) else entry for entry in level]
+        level = [part for entry in objects for part in entry if isinstance(part, dict | list)]
+        depth += 1
+    if level:
+        raise ValueError("it is nested too deeply")
+    json.dumps(value, ensure_ascii=False).encode()  # raises for text that is not Unicode
+    return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def misfit(value: Any, kind: Any, name: str = "") -> str | None:
+    """Return the name of the first part of a JSON value that is not of a type; None if all are.
+
+    Args:
+        value: What `from_json` returned.
+        kind: `str`, `int` (of 64 bits), `float` (finite), `bool`, `None`, `Any`, a literal or a
+            union of them, a list or dict of them, or an object by its keys: a `TypedDict`, which
+            allows no other keys, or a plain dict of types, which does.
+        name: What to call the value itself.
+
+    Example:
+        >>> kind = {"epoch": int, "figures": dict[str, float]}
+        >>> misfit({"epoch": 3, "figures": {"loss": 0.5}}, kind)
+        >>> misfit({"epoch": 3, "figures": {"loss": "none"}}, kind)
+        'figures.loss'
+    """
+    origin, parts = _origin(kind), get_args(kind)
+    if isinstance(kind, dict) or is_typeddict(kind):
+        return _misfit_in_object(value, kind, name)
+    if origin is NotRequired:
+        return misfit(value, parts[0], name)
+    if origin in (Union, UnionType):
+        found = [misfit(value, part, name) for part in parts]
+        return None if None in found else found[0]
+    if origin in (dict, Mapping):
+        keyed = value.items() if isinstance(value, dict) else None
+        return _first_misfit(keyed, parts[1], name)
+    if origin in (list, Sequence):
+        return _first_misfit(enumerate(value) if isinstance(value, list) else None, parts[0], name)
+    return None if _is_of(value, origin, parts) else name
+
+
+def _misfit_in_object(value: Any, kind: Any, name: str) -> str | None:
+    hints = kind if isinstance(kind, dict) else get_type_hints(kind)
+    optional = getattr(kind, "__optional_keys__", ())
+    if not isinstance(value, dict):
+        return name
+    for key, hint in hints.items():
+        is_optional = _origin(hint) is NotRequired or key in optional
+        if key not in value and not is_optional:
+            return _joined(name, key)
+        wrong = misfit(value[key], hint, _joined(name, key)) if key in value else None
+        if wrong is not None:
+            return wrong
+    others = value.keys() - hints.keys() if is_typeddict(kind) else ()
+    return _joined(name, min(others)) if others else None
+
+
+def _first_misfit(entries: Any, kind: Any, name: str) -> str | None:
+    if entries is None:
+        return name
+    found = (misfit(entry, kind, _joined(name, key)) for key, entry in entries)
+    return next((wrong for wrong in found if wrong is not None), None)
+
+
+def _is_of(value: Any, kind: Any, literals: tuple[Any, ...]) -> bool:
+    """Whether a value is of a type that has no parts."""
+    if kind is Literal:
+        return isinstance(value, str) and value in literals
+    if kind is float and type(value) is float:
+        return math.isfinite(value)
+    if kind in (int, float):
+        return type(value) is int and abs(value) <= _LARGEST
+    return kind is Any or type(value) is (NoneType if kind is None else kind)
+
+
+def _origin(kind: Any) -> Any:
+    return get_origin(kind) or kind
+
+
+def _joined(name: str, key: object) -> str:
+    return f"{name}.{key}" if name else str(key)

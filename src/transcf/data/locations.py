@@ -9,6 +9,7 @@ from pathlib import Path
 
 from transcf.data.paths import user_path
 from transcf.data.published import CATALOG
+from transcf.user_cache import user_cache
 
 #: The name of the built-in data.
 SYNTHETIC = "synthetic"
@@ -70,9 +71,3 @@ def _is_its_folder(path: Path, name: str) -> bool:
     """Tell whether the path is where the dataset is found anyway."""
     folder = find_folder(name)
     return folder is not None and folder.samefile(path)
-
-
-def user_cache() -> Path:
-    """Return the user's cache: $XDG_CACHE_HOME/transcf, or ~/.cache/transcf."""
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "transcf"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
 from transcf.data.catalog import load, recognize
+from transcf.data.filters import filtered
 from transcf.data.interactions import Interactions
 from transcf.data.liking import liked
 from transcf.data.locations import SYNTHETIC, dataset_names, resolve
@@ -17,7 +19,7 @@ from transcf.data.readers import Reading, read_interactions
 from transcf.data.split import Split
 from transcf.data.storage import is_saved_split, load_saved_split
 from transcf.data.synthetic import synthesize
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError, ParameterError, did_you_mean
 
 
 def as_interactions(data: Any) -> Interactions:
@@ -61,7 +63,9 @@ def as_parted(data: Any) -> PartedLog | None:
     return open_parts(source) if isinstance(source, Path) and is_parted(source) else None
 
 
-def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interactions:
+def open_data(
+    spec: str | PathLike[str] | Sequence[str | PathLike[str]], **reading: Unpack[Reading]
+) -> Interactions:
     """Open a log.
 
     Args:
@@ -69,10 +73,10 @@ def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interact
             that the authors prepared, a folder that `Split.save` or `prepare_parts` wrote (all
             parts together), a folder with the published files of a dataset, or a folder of Parquet
             or other files. A path that exists wins over a name of the same spelling, with a
-            warning; `./name` is always a path.
+            warning; `./name` is always a path. A list of files is one log.
         reading: Columns and forms, as for `read_interactions`; for files only, except for
-            `min_rating`. Unless that is given, datasets of the catalog keep all events, as
-            their published counts do.
+            `min_rating` and `filter`. Unless `min_rating` is given, datasets of the catalog keep
+            all events, as their published counts do.
 
     Example:
         >>> import polars as pl
@@ -80,10 +84,13 @@ def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interact
         >>> open_data("events.csv", user="who", item="what")
         Interactions(2 users, 2 items, 2 interactions, density 50 %)
     """
+    if isinstance(spec, list | tuple):
+        return read_interactions(list(spec), **reading)
+    assert isinstance(spec, str | PathLike)
     source = resolve(spec)
     if isinstance(source, Path) and not (source.is_dir() and _is_dataset(source)):
         return _read(source, reading)
-    bar = reading.pop("min_rating", None)
+    bar, name = reading.pop("min_rating", None), reading.pop("filter", "none")
     if reading:
         raise ParameterError(
             f"{spec} is no file: how to read it ({', '.join(reading)}) can only be said of a file."
@@ -92,7 +99,7 @@ def open_data(spec: str | PathLike[str], **reading: Unpack[Reading]) -> Interact
         log = _open_dataset(source)
     else:
         log = synthesize() if source == SYNTHETIC else load(source)
-    return log if bar is None else liked(log, bar)
+    return filtered(log if bar is None else liked(log, bar), name)
 
 
 def _is_dataset(folder: Path) -> bool:
@@ -118,6 +125,6 @@ def _read(path: Path, reading: Reading) -> Interactions:
     if not path.exists() and not path.suffix and not glob.has_magic(str(path)):
         raise DataError(
             f"{path} is neither a file, nor a folder, nor a name of the catalog: "
-            f"{', '.join(dataset_names())}."
+            f"{', '.join(dataset_names())}.{did_you_mean(path.name, dataset_names())}"
         )
     return read_interactions(path, **reading)

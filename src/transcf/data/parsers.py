@@ -88,12 +88,11 @@ def table_log(frame: pl.DataFrame) -> Interactions:
 
 
 def with_genres(log: Interactions, genres: pl.DataFrame, path: Path) -> Interactions:
-    """Add categories from a file's table `item, genres`, with genres parted by "|"."""
+    """Add categories from a file's table `item, genres`, with genres separated by "|"."""
     with as_published(path):
         items = genres["item"] if log.items.is_text else genres["item"].cast(pl.Int64)
-    table = pl.DataFrame({"item_id": items, "category": genres["genres"].str.split("|")})
-    table = table.explode("category").filter(~pl.col("category").is_in(["", "(no genres listed)"]))
-    return with_categories(log, table)
+    table = pl.DataFrame({"item_id": items, "category": genres["genres"]})
+    return with_categories(log, table.filter(pl.col("category") != "(no genres listed)"))
 
 
 def with_categories(log: Interactions, table: pl.DataFrame) -> Interactions:
@@ -274,6 +273,6 @@ def parse_movielens(folder: Path) -> Interactions:
     log = read_interactions(require_file(folder, "ratings.csv"), min_rating=ANY_RATING)
     path = require_file(folder, "movies.csv")
     with as_published(path):
-        movies = pl.read_csv(path)
-        genres = movies.select(item=pl.col("movieId").cast(pl.String), genres="genres")
+        movies = pl.read_csv(path, infer_schema=False, glob=False)
+        genres = movies.select(item="movieId", genres="genres")
     return with_genres(log, genres, path)

@@ -9,7 +9,7 @@ from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 
-from transcf.errors import DataError
+from transcf.errors import DataError, ParameterError, shown
 
 #: What the name of a file may end in, by the kind of its content.
 DELIMITED = (".csv", ".tsv", ".dat", ".data", ".txt")
@@ -20,6 +20,24 @@ _MOST_FILES = 100_000
 ENDINGS = (*DELIMITED, *JSON_LINES, *PARQUET)
 
 
+def path_of(value: str | PathLike[str]) -> Path:
+    """Return a path that a caller gave, with `~` written out; for files and folders of any kind.
+
+    Raises:
+        ParameterError: It is not a path, or the home folder that it names does not exist.
+
+    Example:
+        >>> path_of("~/model") == Path.home() / "model"
+        True
+    """
+    if not isinstance(value, str | PathLike):
+        raise ParameterError(f"{shown(value)} is not a path: give text or a pathlib.Path.")
+    try:
+        return Path(value).expanduser()
+    except (TypeError, RuntimeError) as error:
+        raise ParameterError(f"{shown(value)} cannot be used as a path: {error}") from error
+
+
 def user_path(spec: str | PathLike[str]) -> Path:
     """Return a path that can be asked for, with `~` written out.
 
@@ -27,14 +45,15 @@ def user_path(spec: str | PathLike[str]) -> Path:
         >>> user_path("~/events.csv") == Path.home() / "events.csv"
         True
     """
+    if not isinstance(spec, str | PathLike):
+        raise ParameterError(f"{shown(spec)} is not a path: give text or a pathlib.Path.")
     text = fspath(spec)
     try:
         path = Path(text).expanduser()
         path.exists()
     except (OSError, ValueError, RuntimeError) as problem:
-        shown = text if len(text) <= 60 else f"{text[:60]}..."
         reason = getattr(problem, "strerror", None) or str(problem)
-        raise DataError(f"{shown!r} is no path that can be read: {reason}.") from problem
+        raise DataError(f"{shown(text)} is no path that can be read: {reason}.") from problem
     return path
 
 

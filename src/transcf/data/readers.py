@@ -14,9 +14,11 @@ import polars as pl
 from transcf.data.columns import ROLES, Column, Role, Roles, find_columns, naming
 from transcf.data.delimited import Form
 from transcf.data.files import files_source
+from transcf.data.filters import filter_of, filtered
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.liking import check_bar, liked
+from transcf.data.notes import with_unused_columns
 from transcf.data.paths import are_paths, files_of
 from transcf.data.report import Report
 from transcf.data.side import read_categories, read_links
@@ -46,6 +48,7 @@ class Reading(TypedDict, total=False):
     category: Column
     ratings: RatingRule
     min_rating: float | None
+    filter: str
     links: Any
     categories: Any
     header: bool
@@ -63,6 +66,7 @@ def read_interactions(
     category: Column = None,
     ratings: RatingRule = "any",
     min_rating: float | None = None,
+    filter: str = "none",
     links: Any = None,
     categories: Any = None,
     header: bool = True,
@@ -93,15 +97,18 @@ def read_interactions(
         rating: Column of ratings; there may be none.
         timestamp: Column of times; there may be none.
         category: Column of item categories; there may be none.
-        ratings: What ratings have to be: "any", "present" (none missing or NaN) or
-            "nonnegative" (present, finite, and none below zero).
+        ratings: What ratings have to be: "any" (finite or missing), "present" (none missing or
+            NaN) or "nonnegative" (present, and none below zero).
         min_rating: The lowest rating of events that stay; see `transcf.data.liking.liked`. None
             leaves out ratings of 0 and below, `-inf` nothing.
+        filter: "5-core" (or another number) keeps users and items with at least 5 events, repeated
+            until it holds (`k_core`); "paper" is `paper_filter`.
         links: Which users are linked: a table `user_id, friend_id` in any form that `source` has.
             Links hold both ways. Ids that are not users of the log are left out and counted. A file
             of text is taken to be written as the log is (header, separator, encoding).
-        categories: Which categories items have: a table `item_id, category` with a line (or, in
-            typed tables, a list) for each, in place of a column of the log. Items that are not in
+        categories: Which categories items have: a table `item_id, category`, in place of a column
+            of the log. An item has a line for each category, or one line with all of them,
+            separated by "|" or, in typed tables, in a list. Items that are not in
             the log are left out and counted. Files as for `links`.
         header: Whether the first line of a text file names the columns. If not, they are called
             by their numbers, and users are in the first and items in the second unless given.
@@ -123,6 +130,7 @@ def read_interactions(
         "category": category,
     }
     check_bar(min_rating)
+    filter_of(filter)
     if category is not None and categories is not None:
         raise ParameterError(
             "Categories come from a column of the log or from a table of their own: give either "
@@ -135,7 +143,7 @@ def read_interactions(
     if categories is not None:
         table, report = read_categories(_open_beside(categories, form), log.items, log.report)
         log = log.with_categories(table).with_report(report)
-    return liked(log, min_rating)
+    return filtered(liked(log, min_rating), filter)
 
 
 def read_source(
@@ -148,8 +156,7 @@ def read_source(
     frame = source.read(roles)
     if not len(frame):
         raise DataError(f"{source.label} is empty: it has columns but no rows.")
-    places = _places(roles, source)
-    return _build(frame, places, source, ratings)
+    return _build(frame, roles, source, ratings)
 
 
 def check_rule(ratings: RatingRule, roles: Roles, label: str) -> None:
@@ -247,9 +254,8 @@ def _pair_ids(
         return number("user"), items.result()
 
 
-def _build(
-    frame: pl.DataFrame, places: dict[Role, Place], source: Source, rule: RatingRule
-) -> Interactions:
+def _build(frame: pl.DataFrame, roles: Roles, source: Source, rule: RatingRule) -> Interactions:
+    places = _places(roles, source)
     (users, user_rows), (items, item_rows) = _pair_ids(frame, places, source)
     ratings: npt.NDArray[np.float32] | None = None
     timestamps: npt.NDArray[np.int64] | None = None
@@ -272,5 +278,5 @@ def _build(
         timestamps=timestamps,
         times_are_dates=times_are_dates,
         categories=categories,
-        report=Report().then("read", **counts),
+        report=with_unused_columns(Report().then("read", **counts), source.columns, roles),
     )

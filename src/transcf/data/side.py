@@ -63,18 +63,8 @@ def read_categories(source: Source, items: IdMap, report: Report) -> tuple[pl.Da
     return kept.sort("item_id", "category"), report.then("categories", **counts)
 
 
-def category_table(source: Source, items: IdMap) -> pl.DataFrame:
-    """Read `item_id, category` of any items, one line for each.
-
-    Args:
-        source: As for `read_categories`.
-        items: Known ones; where they are integers, so is text without a type, if all of it can be.
-    """
-    return _category_table(source, items)[0]
-
-
 def _category_table(source: Source, items: IdMap) -> tuple[pl.DataFrame, int]:
-    """Do the same, and count the rows without a category."""
+    """Return `item_id, category` of any items, and the number of rows without a category."""
     frame, places = _read(source, ("item", "category"), items)
     ids = _ids(frame["item"], places["item"], source)
     if source.is_text and not items.is_text and ids.dtype == pl.String:

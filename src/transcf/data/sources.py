@@ -27,7 +27,7 @@ from transcf.errors import DataError, EvaluationError, ParameterError
 from transcf.protocols import Protocol, full_ranking, protocol_named
 
 #: Users that a cut has to leave on both sides to be the usual way: a number, or a share of all.
-_ENOUGH_USERS, _ENOUGH_SHARE = 100, 0.1
+ENOUGH_USERS, _ENOUGH_SHARE = 100, 0.1
 
 
 def open_split(
@@ -54,11 +54,12 @@ def open_split(
         reading: As for `open_data`.
     """
     # Resolved here, so that a warning about the path names the line of the caller.
-    return as_split(_open(resolve(spec), protocol, seed, reading), protocol, seed=seed)
+    log, split = _open(resolve(spec), protocol, seed, reading)
+    return as_split(log if split is None else split, protocol, seed=seed)
 
 
 def open_log_and_split(
-    spec: str | PathLike[str],
+    spec: str | PathLike[str] | list[str],
     protocol: str | None = None,
     *,
     seed: int = 0,
@@ -67,7 +68,7 @@ def open_log_and_split(
     """Open all events and a split of them that fits a protocol; a file is read once.
 
     Args:
-        spec: As for `open_split`.
+        spec: As for `open_split`, or a list of files.
         protocol: As for `open_split`.
         seed: As for `open_split`.
         reading: As for `open_data`.
@@ -77,16 +78,24 @@ def open_log_and_split(
         >>> len(log) == len(split.train) + len(split.validation) + len(split.test)
         True
     """
+    if isinstance(spec, list):
+        events = open_data(spec, **reading)
+        return events, as_split(events, protocol, seed=seed)
     source = resolve(spec)
-    found = _open(source, protocol, seed, reading)
-    log = found if isinstance(found, Interactions) else open_data(source)
-    return log, as_split(found, protocol, seed=seed)
+    log, split = _open(source, protocol, seed, reading)
+    chosen = as_split(log if split is None else split, protocol, seed=seed)
+    return open_data(source) if log is None else log, chosen
 
 
 def _open(
     source: str | Path, protocol: str | None, seed: int, reading: Reading
-) -> Interactions | Split:
-    """Open what there is: a split where it is made already, else a log."""
+) -> tuple[Interactions | None, Split | None]:
+    """Open a stored split, or a log with the split that is published for it, if any.
+
+    Returns:
+        The log, None for a stored split, and the split, None where the protocol decides on it.
+        At least one of them is there. Only logs take options of reading.
+    """
     sampled = protocol is not None and protocol_named(protocol).sampled
     folder = _folder(source)
     if folder is None and source == PUBLIC:
@@ -96,17 +105,17 @@ def _open(
     if folder is None or not (is_saved or is_public or (sampled and is_prepared(folder))):
         log = open_data(source, **reading)
         by_rule = sampled and _is_split_by_rule(source)
-        return leave_one_out(paper_filter(log), "paper") if by_rule else log
+        return log, leave_one_out(paper_filter(log), "paper") if by_rule else None
     if reading:
         raise ParameterError(
             f"{source} is no file: it is split already, so how to read it ({', '.join(reading)}) "
             "can only be said of the log that it was made from."
         )
     if is_public:
-        return read_public_split(folder, seed=seed)
+        return None, read_public_split(folder, seed=seed)
     if is_parted(folder):
-        return open_parts(folder).split()
-    return load_saved_split(folder) if is_saved else read_prepared_split(folder)
+        return None, open_parts(folder).split()
+    return None, load_saved_split(folder) if is_saved else read_prepared_split(folder)
 
 
 def as_split(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split:
@@ -178,7 +187,7 @@ def _usual_cut(log: Interactions) -> Split | None:
     except DataError:  # as of a log whose events are all of one moment
         return None
     sides = ((split.train, split.validation), (split.before_test, split.test))
-    enough = max(1, min(_ENOUGH_USERS, _ENOUGH_SHARE * np.count_nonzero(log.by_user.counts)))
+    enough = max(1, min(ENOUGH_USERS, _ENOUGH_SHARE * np.count_nonzero(log.by_user.counts)))
     return split if all(_judged(*side) >= enough for side in sides) else None
 
 

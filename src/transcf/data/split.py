@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
+from transcf.data.paths import path_of
 from transcf.data.report import Report
 
 Recipe: TypeAlias = dict[str, str | int | float | None]
@@ -147,14 +148,14 @@ class Split:
         """
         from transcf.data.storage import save_split
 
-        return save_split(self, Path(folder))
+        return save_split(self, path_of(folder))
 
     @classmethod
     def load(cls, folder: str | Path) -> Split:
         """Read a split that `save` wrote."""
         from transcf.data.storage import load_saved_split
 
-        return load_saved_split(Path(folder))
+        return load_saved_split(path_of(folder))
 
 
 def _union(*parts: Interactions) -> Csr:

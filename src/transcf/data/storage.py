@@ -100,11 +100,13 @@ def _candidate_table(split: Split) -> pl.DataFrame:
 
 def _read(folder: Path, head: dict[str, Any]) -> Split:
     users, items = (
-        IdMap(pl.read_parquet(folder / f"{name}.parquet")["id"]) for name in ("users", "items")
+        IdMap(pl.read_parquet(folder / f"{name}.parquet", glob=False)["id"])
+        for name in ("users", "items")
     )
     beside = {name: folder / f"{name}.parquet" for name in ("categories", "links")}
     shared: dict[str, Any] = {
-        name: pl.read_parquet(path) if path.exists() else None for name, path in beside.items()
+        name: pl.read_parquet(path, glob=False) if path.exists() else None
+        for name, path in beside.items()
     }
     shared |= {
         "times_are_dates": bool(head["times_are_dates"]),
@@ -113,7 +115,7 @@ def _read(folder: Path, head: dict[str, Any]) -> Split:
     parts = {name: _read_part(folder / f"{name}.parquet", users, items, shared) for name in _PARTS}
     candidates = None
     if head["candidates"] is not None:
-        table = pl.read_parquet(folder / "candidates.parquet")
+        table = pl.read_parquet(folder / "candidates.parquet", glob=False)
         owners, chosen = _rows(table, users, items)
         candidates = Candidates(_offsets(owners, len(users)), chosen, head["candidates"])
     return Split(
@@ -126,7 +128,7 @@ def _read(folder: Path, head: dict[str, Any]) -> Split:
 
 def _read_part(path: Path, users: IdMap, items: IdMap, shared: dict[str, Any]) -> Interactions:
     """Read one part; its events are in order already."""
-    frame = pl.read_parquet(path)
+    frame = pl.read_parquet(path, glob=False)
     owners, columns = _rows(frame, users, items)
     times = frame["timestamp"].cast(pl.Int64).to_numpy() if "timestamp" in frame.columns else None
     return Interactions(

@@ -12,6 +12,7 @@ import polars as pl
 from transcf.data.atomic import whole_file
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
+from transcf.data.paths import path_of
 from transcf.data.report import Report
 from transcf.data.seeds import check_seed
 from transcf.data.side import mutual_links
@@ -104,7 +105,7 @@ def synthesize(
 
 def write_csv(log: Interactions, path: str | Path) -> Path:
     """Write a log as CSV, all or nothing: `user_id, item_id` and, if known, `rating, timestamp`."""
-    path = Path(path)
+    path = path_of(path)
     with whole_file(path) as unfinished:
         log.to_frame().write_csv(unfinished)
     return path

@@ -19,12 +19,10 @@ RatingRule: TypeAlias = Literal["any", "present", "nonnegative"]
 
 #: Date, maybe time, maybe distance from UTC.
 _ISO = (
-    r"^(?<day>\d{4}-\d{2}-\d{2})"
-    r"(?:[T ](?<clock>\d{2}:\d{2})(?<second>:\d{2})?(?<part>\.\d{1,9})?)?"
-    r"(?<zone>Z|[+-]\d{2}:?\d{2})?$"
+    r"^(?<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ](?<clock>[0-9]{2}:[0-9]{2})(?<second>:[0-9]{2})?(?<part>\.[0-9]{1,9})?)?"
+    r"(?<zone>Z|[+-](?:[01][0-9]|2[0-3]):?[0-5][0-9])?$"
 )
-#: From here on a float may stand for several integers.
-_LARGEST_EXACT = 2.0**53
 _TIME = "a time is an integer or an ISO date"
 #: Length of the units in which polars keeps dates.
 _MICROSECONDS = {"ns": 0.001, "us": 1.0, "ms": 1e3, "days": 86_400e6}
@@ -87,10 +85,10 @@ def plain_ids(values: pl.Series, place: Place) -> pl.Series:
 
 
 def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray[np.float32]:
-    """Turn a column into float32; a missing rating becomes NaN."""
+    """Turn a column into float32; a missing rating becomes NaN, an infinite one is an error."""
     kind = values.dtype
-    if isinstance(kind, pl.Categorical | pl.Enum):
-        values = values.cast(pl.String)
+    if isinstance(kind, pl.String | pl.Categorical | pl.Enum):
+        values = values.cast(pl.String).str.strip_chars()
     elif not (kind.is_numeric() or isinstance(kind, pl.String | pl.Boolean | pl.Null)):
         raise place.wrong_kind(kind, "a rating is a number")
     numbers = values.cast(pl.Float32, strict=False)
@@ -98,14 +96,16 @@ def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray
     if unread.any():
         row = _first(unread)
         raise place.wrong(row, f"is {values[row]!r}", "a rating is a number")
+    if (infinite := numbers.is_infinite() & numbers.is_not_null()).any():
+        row = _first(infinite)
+        raise place.wrong(row, f"is {values[row]}", "a rating is a finite number below 3.4e38")
     ratings = numbers.fill_null(float("nan")).to_numpy()
     if rule != "any":
-        fine = ~np.isnan(ratings) if rule == "present" else (ratings >= 0) & (ratings < np.inf)
+        fine = ~np.isnan(ratings) if rule == "present" else ratings >= 0
         if not fine.all():
             row = int(np.argmin(fine))
-            sort = "a negative" if ratings[row] < 0 else "no finite"
             missing = np.isnan(ratings[row])
-            what = "has no rating" if missing else f"is {ratings[row]:g}, {sort} rating"
+            what = "has no rating" if missing else f"is {ratings[row]:g}, a negative rating"
             raise place.wrong(row, what, f"ratings have to be {rule} here")
     return ratings
 
@@ -130,16 +130,40 @@ def to_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64], bo
 
 
 def to_categories(item_ids: pl.Series, values: pl.Series, place: Place) -> pl.DataFrame:
-    """List the distinct `item_id, category` of a column of categories or of lists of them."""
+    """Return the distinct pairs `item_id, category`; see `category_lists`."""
+    table = pl.DataFrame({"item_id": item_ids, "category": category_lists(values, place)})
+    table = table.explode("category").drop_nulls("category")
+    return table.unique().sort("item_id", "category")
+
+
+def category_lists(values: pl.Series, place: Place) -> pl.Series:
+    """Return the categories of each entry of a column, as lists of text.
+
+    Text holds one category or several that are separated by "|". A list holds one category per
+    element. Blanks around a category and empty categories are dropped; null stays null.
+
+    Args:
+        values: Text, numbers, or lists of them.
+        place: Where the column stands.
+
+    Raises:
+        DataError: The column holds another type.
+
+    Example:
+        >>> place = Place("items.csv", "genres", str)
+        >>> category_lists(pl.Series(["Drama|War", "", None]), place).to_list()
+        [['Drama', 'War'], [], None]
+    """
     kind = values.dtype.inner if isinstance(values.dtype, pl.List) else values.dtype
     named = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null)
     if not (isinstance(kind, named) or kind.is_numeric()):
         raise place.wrong_kind(values.dtype, "a category is text or a number, or a list of them")
-    table = pl.DataFrame({"item_id": item_ids, "category": values})
     if isinstance(values.dtype, pl.List):
-        table = table.explode("category")
-    table = table.with_columns(pl.col("category").cast(pl.String))
-    return table.drop_nulls("category").unique().sort("item_id", "category")
+        lists = values.cast(pl.List(pl.String))
+    else:
+        lists = values.cast(pl.String).str.split("|")
+    names = pl.element().str.strip_chars()
+    return lists.list.eval(names.filter(names != "")).list.unique(maintain_order=True)
 
 
 def _text_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64], bool]:
@@ -152,6 +176,9 @@ def _text_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64],
     dates = _iso_dates(values)
     if not dates.null_count():
         return _moments(dates, place), True
+    stripped = values.str.strip_chars()
+    if not stripped.equals(values):
+        return _text_times(stripped, place)
     # The kind of the first value is what the others are held against.
     dated = dates.to_physical()[0] is not None
     row = _first(dates.is_null() if dated else numbers.is_null())
@@ -211,12 +238,14 @@ def check_blanks(distinct: pl.Series, values: pl.Series, place: Place) -> None:
 
 def _whole_numbers(values: pl.Series, place: Place, remedy: str) -> pl.Series:
     numbers = values.to_numpy()
-    whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < _LARGEST_EXACT)
+    # From here on a float of this precision may stand for several integers.
+    inexact = 2.0 ** (np.finfo(numbers.dtype).nmant + 1)
+    whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < inexact)
     if not whole.all():
         row = int(np.argmin(whole))
         value = values[row]
         what = "is not a whole number"
-        if abs(value) >= _LARGEST_EXACT and math.isfinite(value):
+        if abs(value) >= inexact and math.isfinite(value):
             what, remedy = "is too large to be exact as a float", "write it as an integer or text"
         raise place.wrong(row, f"is {shown(value)} and {what}", remedy)
     return values.cast(pl.Int64)

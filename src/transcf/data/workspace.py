@@ -7,7 +7,6 @@ can be taken belongs to nobody; where locks do not work, nothing is ever removed
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -17,7 +16,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from transcf.data.file_locks import try_lock
+from transcf.interrupts import remove_folder, temporary
 
 _LOCK = "transcf.lock"
 _NEW, _OLD = "new", "old"
@@ -55,13 +58,8 @@ def workspace(target: Path) -> Iterator[Workspace]:
     Those that killed writers of the same target left behind are removed first.
     """
     remove_abandoned(target)
-    folder, lock = _make(target)
-    try:
-        (folder / _NEW).mkdir()
+    with temporary(partial(_make, target), partial(_close, target)) as (folder, lock):
         yield Workspace(folder, stat.S_IMODE(os.fstat(lock).st_mode))
-    finally:
-        _remove(folder)
-        os.close(lock)
 
 
 def remove_abandoned(target: Path) -> None:
@@ -81,11 +79,9 @@ def _remove_if_abandoned(folder: Path, target: Path) -> None:
         folder.rmdir()  # killed before it began; fails, as it should, if anything is inside
         return
     try:
-        if not _take(lock):
-            return
-        if (folder / _OLD).exists() and not target.exists():
-            (folder / _OLD).rename(target)  # killed between two renames
-        _remove(folder)
+        if try_lock(lock):
+            _put_back(folder, target)
+            _remove(folder)
     finally:
         os.close(lock)
 
@@ -100,31 +96,33 @@ def _make(target: Path) -> tuple[Path, int]:
         except FileNotFoundError:
             continue  # another writer saw it empty and took it for an abandoned one
         try:
-            is_ours = _take(lock)
+            is_ours = try_lock(lock)
         except OSError:
-            return folder, lock  # no locks here, hence nobody who could take it for abandoned
+            is_ours = True  # no locks here, hence no writer takes it for an abandoned one
         if is_ours and (folder / _LOCK).exists():
+            (folder / _NEW).mkdir()
             return folder, lock
         os.close(lock)  # another writer took it before the lock was held
 
 
-def _take(lock: int) -> bool:
-    """Lock a file unless somebody else holds it.
+def _put_back(folder: Path, target: Path) -> None:
+    """Undo the first of two renames where the second was not done."""
+    if (folder / _OLD).exists() and not target.exists():
+        (folder / _OLD).rename(target)
 
-    Raises:
-        OSError: There are no locks on this file system.
-    """
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+
+def _close(target: Path, made: tuple[Path, int]) -> None:
+    """Remove a workspace while its lock is held."""
+    folder, lock = made
+    _put_back(folder, target)
+    _remove(folder)
+    os.close(lock)
 
 
 def _remove(folder: Path) -> None:
     """Remove a workspace, its lock last: whoever is killed here leaves one that can be found."""
     for part in (_NEW, _OLD):
-        shutil.rmtree(folder / part, ignore_errors=True)
+        remove_folder(folder / part)
     with suppress(OSError):
         if {path.name for path in folder.iterdir()} <= {_LOCK}:
             shutil.rmtree(folder)

@@ -160,4 +160,4 @@ def _parquet(unfinished: Path) -> Iterator[TableWriter]:
         if len(pieces) == 1:
             pieces[0].rename(unfinished)
         else:
-            pl.scan_parquet(pieces).sink_parquet(unfinished)
+            pl.scan_parquet(pieces, glob=False).sink_parquet(unfinished)

@@ -17,6 +17,7 @@ What they consist of stands in `transcf.protocols.PROTOCOLS`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -25,9 +26,9 @@ import polars as pl
 
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
-from transcf.data.sources import as_split, check_split
+from transcf.data.sources import ENOUGH_USERS, as_split, check_split
 from transcf.data.split import Candidates, Split
-from transcf.errors import EvaluationError, ParameterError, is_word, shown
+from transcf.errors import EvaluationError, FewUsersWarning, ParameterError, is_word, shown
 from transcf.evaluation.lists import coverage, diversity, gini, mean_popularity, not_yet, novelty
 from transcf.evaluation.metrics import Floats, auc, check_lengths, compute, metric_names
 from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties, full_ranks
@@ -108,6 +109,7 @@ def evaluate(
         ranking = full_ranks(
             model, held_out, known, ties, trained=trained, list_length=max(lengths)
         )
+    _warn_of_few(len(ranking.ranks.users), int(trained.sum()), split)
     columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
     if beyond:
         columns |= _beyond(train, ranking, lengths)
@@ -121,6 +123,19 @@ def evaluate(
         skipped=ranking.skipped,
         catalogue=catalogue | _not_yet(split, held_out, ranking, lengths),
         split=split.how,
+    )
+
+
+def _warn_of_few(judged: int, users: int, split: Split) -> None:
+    """Warn if fewer users are judged than reliable figures need, though there are more."""
+    if judged >= ENOUGH_USERS or users < ENOUGH_USERS:
+        return
+    advice = "split by leave_one_out(log), or cut it earlier" if split.is_cut else "use more data"
+    warnings.warn(
+        f"Only {judged:,} of {users:,} users have held-out events that can be judged, too few for "
+        f"reliable figures: {advice}.",
+        FewUsersWarning,
+        stacklevel=3,
     )
 
 

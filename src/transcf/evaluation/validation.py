@@ -13,7 +13,7 @@ from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.parted.log import PartedLog, offsets
 from transcf.data.split import Candidates, Split
-from transcf.errors import EvaluationError
+from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.evaluation.metrics import check_metric, compute
 from transcf.evaluation.protocols import stored_candidates
 from transcf.evaluation.ranks import Ties, check_ties, rank
@@ -76,6 +76,11 @@ class Validation:
         Unless a protocol is named, it is one of full ranking. Where 10 is none of the lengths `at`
         that are judged, the first of them stands in its place; a `metric` in the place of both.
         """
+        if not isinstance(split, Split):
+            raise ParameterError(
+                f"{shown(split)} is not a split: make one of a log, as by transcf.open_split or "
+                "transcf.temporal_cut."
+            )
         sampled = protocol is not None and protocol_named(protocol).sampled
         return cls(
             split.validation,

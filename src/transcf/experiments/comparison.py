@@ -113,6 +113,28 @@ class Comparison:
             "tests": self.tests.to_dicts(),
         }
 
+    def to_frame(self) -> pl.DataFrame:
+        """Return one row per model.
+
+        Columns: `model`, the mean of every metric by its name, its standard error over users
+        (`NAME se`) and standard deviation over seeds (`NAME sd`, null for a single seed), the
+        corrected `p` of the paired test against the best model (null for the best itself),
+        `fit_seconds` and `bytes`.
+        """
+        rows = []
+        for done in self.runs:
+            row: dict[str, Any] = {"model": done.name}
+            for name, entry in self.summaries[done.name].items():
+                row |= {name: entry["mean"], f"{name} se": entry["se"]}
+                row[f"{name} sd"] = entry["sd"] if len(done.evaluations) > 1 else None
+            row |= {"p": self.p_values.get(done.name), "fit_seconds": done.seconds}
+            rows.append(row | {"bytes": done.first.n_bytes})
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def _repr_html_(self) -> str:
+        """Show the table in notebooks."""
+        return table_of(self)._repr_html_()
+
     def __str__(self) -> str:
         """One line per model, with the notes that belong to the figures."""
         return table_of(self).to_text()
@@ -219,6 +241,11 @@ def contenders_of(
             raise ParameterError(
                 f"Models come first and data second, and {type(models).__name__} is no model: "
                 'write compare(["ease", "transcf"], data).'
+            )
+        if not isinstance(models, str | Recommender | Iterable):
+            raise ParameterError(
+                f"{shown(models)} is not a model: give names or models, such as "
+                'compare(["ease", "transcf"], data).'
             )
         one = [models] if isinstance(models, str | Recommender) else None
         listed: list[ModelSpec] = one or list(cast("Iterable[ModelSpec]", models))

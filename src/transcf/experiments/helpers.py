@@ -6,9 +6,7 @@ They are processes of this machine (`study_process`) or workers of a cluster: bo
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -16,15 +14,14 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from transcf.errors import ParameterError, TransCFError
+from transcf.experiments.children import end_children, start_child
 from transcf.experiments.contenders import Contender
 from transcf.experiments.course import Course
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study
 from transcf.experiments.work import work_off
+from transcf.interrupts import temporary
 from transcf.threads import thread_count, use_threads
-
-#: What libraries read when they start.
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
 class Helpers(Protocol):
@@ -116,27 +113,15 @@ def _beside(study: Study, store: Store, jobs: int) -> Iterator[None]:
     """Let processes of this machine work on a study inside the block."""
     threads = max(1, thread_count() // jobs)
     task = {"study": study.to_dict(), "store": str(store.folder), "threads": threads}
-    helpers = [_start(task) for _ in range(jobs - 1)]
-    try:
-        with use_threads(threads):
-            yield
-    finally:
-        for helper in helpers:
-            assert helper.stdin is not None
-            helper.stdin.close()  # which ends it
-            helper.wait()
+    with (
+        temporary(lambda: [_start(task) for _ in range(jobs - 1)], end_children),
+        use_threads(threads),
+    ):
+        yield
 
 
 def _start(task: Mapping[str, Any]) -> subprocess.Popen[str]:
-    limits = {name: str(task["threads"]) for name in _THREADS}
-    helper = subprocess.Popen(
-        [sys.executable, "-m", "transcf.experiments.study_process"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, **limits},
-        start_new_session=True,  # Ctrl-C is for the owner, who closes the input
-    )
+    helper = start_child("transcf.experiments.study_process", threads=task["threads"])
     assert helper.stdin is not None
     helper.stdin.write(json.dumps(task) + "\n")
     helper.stdin.flush()

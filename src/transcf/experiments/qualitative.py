@@ -42,10 +42,10 @@ PLANS: dict[str, tuple[str, ...]] = {
 }
 #: Names in tables, models, and whether they have the settings of the paper.
 MODELS = {
-    "TransCF": ("transcf-translation", True),
+    "TransCF": ("transcf", True),
     "CML": ("cml", True),
-    "TransCF-still": ("transcf-still", True),
-    "mixture": ("transcf", False),
+    "TransCF-none": ("transcf-none", True),
+    "mixture": ("transcf-mixture", False),
 }
 #: Most triples of a training with the paper's settings: on large data there are fewer epochs.
 _TRIPLES = 140_000_000

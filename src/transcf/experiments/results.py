@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from transcf import __version__
 from transcf.data.atomic import whole_file
 from transcf.data.json_text import to_json
+from transcf.data.paths import path_of
 from transcf.errors import DataError
 
 if TYPE_CHECKING:
@@ -257,7 +258,7 @@ class Results:
             DataError: It holds something else.
         """
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = json.loads(path_of(path).read_text(encoding="utf-8"))
             if content["format"] != FORMAT:
                 raise DataError(
                     f"{path} has results in the form {content['format']}, and {FORMAT} is read "
@@ -274,7 +275,7 @@ class Results:
 
     def write(self, path: Path | str) -> None:
         """Write it as JSON; what is the same gives the same bytes, apart from seconds."""
-        with whole_file(Path(path)) as unfinished:
+        with whole_file(path_of(path)) as unfinished:
             unfinished.write_text(to_json(self.content) + "\n", encoding="utf-8")
 
 

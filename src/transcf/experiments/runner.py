@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from transcf.data.catalog import load_split
-from transcf.data.filters import k_core
 from transcf.data.published import CATALOG
 from transcf.data.sources import as_split, open_data, open_split
 from transcf.data.split import Split
@@ -118,7 +117,7 @@ def _value(value: Any, rule: Rule | None) -> Any:
 
 def _split(dataset: DatasetPlan, protocol: str) -> Split:
     if dataset.core is not None:
-        log = k_core(open_data(dataset.name), dataset.core, dataset.core)
+        log = open_data(dataset.name, filter=f"{dataset.core}-core")
         return as_split(log, protocol)
     known = None if dataset.copy else CATALOG.get(dataset.name)
     if protocol_named(protocol).sampled and known is not None and not known.split_by_rule:

@@ -24,18 +24,19 @@ from functools import cache
 from importlib.metadata import version
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, get_type_hints
 
 import polars as pl
-from polars.exceptions import PolarsError
+from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.atomic import whole_folder
-from transcf.data.json_text import to_json
-from transcf.data.locations import user_cache
-from transcf.errors import DataError, DivergenceError, ParameterError
+from transcf.data.json_text import from_json, misfit, to_json
+from transcf.data.parquet import damage_of
+from transcf.errors import DataError, DivergenceError, ParameterError, shown
 from transcf.evaluation import Evaluation
-from transcf.experiments.cells import Cell, Result
+from transcf.experiments.cells import Cell, Kind, Result
 from transcf.experiments.locks import locked
+from transcf.user_cache import user_cache
 
 _FORMAT = 1
 _HEAD, _USERS, _FULL = "run.json", "users.parquet", "full.parquet"
@@ -100,7 +101,7 @@ class Store:
 
     def find(self, cell: Cell) -> Result | None:
         """Return what came of a cell, None if it was not run; a damaged entry counts as not run."""
-        if not (self._place(cell.key) / _HEAD).exists():
+        if not (self.place(cell.key) / _HEAD).exists():
             return None
         try:
             return self.read(cell.key).result
@@ -110,7 +111,7 @@ class Store:
 
     def write(self, cell: Cell, result: Result, about: Mapping[str, str]) -> None:
         """Keep what came of a cell; an entry of the same key is replaced."""
-        place = self._place(cell.key)
+        place = self.place(cell.key)
         with whole_folder(place) as folder:
             sums = {}
             for name, found in ((_USERS, result.evaluation), (_FULL, result.full_ranking)):
@@ -119,7 +120,8 @@ class Store:
                     sums[name] = _checksum((folder / name).read_bytes())
             body = {
                 "cell": cell.to_dict(),
-                "about": dict(about),
+                # A file name that is not Unicode has surrogates, which JSON cannot hold.
+                "about": {k: name.encode(errors="replace").decode() for k, name in about.items()},
                 "versions": _versions(),
                 "written": datetime.now(UTC).isoformat(timespec="seconds"),
                 "result": _result_to_dict(result),
@@ -143,7 +145,9 @@ class Store:
         """Return the keys of all entries that begin with a text, sorted."""
         if not self.folder.is_dir():
             return []
-        shards = [shard for shard in self.folder.iterdir() if len(shard.name) == 2]
+        shards = [
+            shard for shard in self.folder.iterdir() if len(shard.name) == 2 and shard.is_dir()
+        ]
         return sorted(
             place.name
             for shard in shards
@@ -171,21 +175,24 @@ class Store:
         Raises:
             DataError: It is damaged, altered or of another format.
         """
-        place = self._place(key)
+        place = self.place(key)
         try:
-            text = (place / _HEAD).read_text(encoding="utf-8")
-            head = json.loads(text)
+            text = _read_bytes(place / _HEAD).decode()
+            head = from_json(text)
+            if (wrong := misfit(head, _ENTRY)) is not None:
+                raise ValueError(f"it has no valid value of {shown(wrong)}")
             if head["format"] != _FORMAT:
                 raise ValueError(f"format {head['format']}, and this library reads {_FORMAT}")
-            body = head["run"]
             if head["key"] != key or head["sha256"] != _checksum(_body(text).encode()):
                 raise ValueError(f"{_HEAD} was altered")
+            body = head["run"]
             tables = {
-                name: _read_table(place / name, checksum)
-                for name, checksum in body["files"].items()
+                name: _read_table(place / name, body["files"][name])
+                for name in (_USERS, _FULL)
+                if name in body["files"]
             }
             result = _result_from_dict(body["result"], tables)
-        except (OSError, PolarsError, ValueError, KeyError, TypeError) as problem:
+        except (OSError, PolarsError, PanicException, ValueError, KeyError) as problem:
             raise DataError(
                 f"The stored run {place} is damaged ({problem}): `transcf runs rm {key[:12]}` "
                 "removes it."
@@ -195,15 +202,59 @@ class Store:
 
     def remove(self, key: str) -> None:
         """Remove an entry: first its name, then what is in it."""
-        place = self._place(key)
+        place = self.place(key)
         aside = place.with_name(f".{key}.{os.getpid()}.removed")
         place.rename(aside)
-        shutil.rmtree(aside)
+        if aside.is_dir() and not aside.is_symlink():
+            shutil.rmtree(aside)
+        else:
+            aside.unlink()
         with suppress(OSError):
             place.parent.rmdir()  # if it was the last one there
 
-    def _place(self, key: str) -> Path:
+    def place(self, key: str) -> Path:
+        """Return the folder of an entry."""
         return self.folder / key[:2] / key
+
+
+class _Step(TypedDict):
+    """One epoch of a curve."""
+
+    epoch: int
+    loss: float | None
+    metric: float | None
+
+
+class _Figures(TypedDict):
+    """An evaluation without the figures of users."""
+
+    model: str
+    protocol: str
+    ties: str
+    part: str
+    skipped: dict[str, int]
+    catalogue: dict[str, float | None]
+    note: str
+    split: str
+
+
+#: Types of the JSON form of a result and of an entry.
+_RESULT = {
+    **{name: kind for name, kind in get_type_hints(Result).items() if name != "stored"},
+    "curve": list[_Step],
+    _EVALUATION: _Figures | None,
+    _FULL_RANKING: _Figures | None,
+    "error": str | None,
+}
+_RUN_KIND = {
+    "cell": {"kind": Kind, "data": str, "rules": dict[str, Any], "settings": dict[str, Any]},
+    "about": dict[str, str],
+    "versions": dict[str, str],
+    "written": str,
+    "result": _RESULT,
+    "files": dict[str, str],
+}
+_ENTRY = {"format": int, "key": str, "sha256": str, "run": _RUN_KIND}
 
 
 def default_folder() -> Path:
@@ -236,10 +287,25 @@ def _version(library: str) -> str:
 
 
 def _read_table(path: Path, checksum: str) -> pl.DataFrame:
-    content = path.read_bytes()
+    content = _read_bytes(path)
     if _checksum(content) != checksum:
         raise ValueError(f"{path.name} was altered")
-    return pl.read_parquet(content)
+    if (damage := damage_of(content)) is not None:
+        raise ValueError(f"{path.name} is damaged: {damage}")
+    table = pl.read_parquet(content)
+    figures = table.drop("user_id")
+    if not all(kind.is_float() for kind in figures.dtypes) or not figures.width * figures.height:
+        raise ValueError(f"{path.name} has no figures of users")
+    if figures.null_count().sum_horizontal().item():
+        raise ValueError(f"{path.name} has missing figures")
+    return table
+
+
+def _read_bytes(path: Path) -> bytes:
+    """Read a plain file; a pipe would block."""
+    if not path.is_file():
+        raise ValueError(f"{path.name} is not a file")
+    return path.read_bytes()
 
 
 def _result_to_dict(result: Result) -> dict[str, Any]:

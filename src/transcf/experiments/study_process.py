@@ -7,13 +7,13 @@ stays open as long as its owner lives: when that ends in any way, so does the pr
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 
 from transcf.experiments.helpers import work_on
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study
+from transcf.interrupts import end
 from transcf.threads import use_threads
 
 
@@ -28,7 +28,7 @@ def main() -> None:
 def _end_with_owner() -> None:
     """Wait for the end of the input, and end at once: what is under way is not finished."""
     sys.stdin.read()
-    os._exit(0)
+    end(0)
 
 
 if __name__ == "__main__":

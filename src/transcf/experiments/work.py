@@ -7,12 +7,14 @@ jobs goes on with another one meanwhile, and comes back.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
-from transcf.errors import DivergenceError, TransCFError
+from transcf.errors import DivergenceError, TransCFError, WriteError
 from transcf.experiments.cells import Cell, Result
 from transcf.experiments.store import Store
+from transcf.interrupts import StopRequest, stop_request
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -46,9 +48,19 @@ def answer(
                     return found  # somebody finished it just before the claim
                 result = make()
                 if result.error is None or isinstance(result.error, DivergenceError):
-                    store.write(cell, result, about)
+                    _keep(store, cell, result, about)
                 return result
         yield
+
+
+def _keep(store: Store, cell: Cell, result: Result, about: Mapping[str, str]) -> None:
+    """Write a result to the store; if that fails, warn and go on with the result."""
+    try:
+        store.write(cell, result, about)
+    except WriteError as problem:
+        # Names the store instead of the entry, so that the same warning is shown once.
+        reason = str(problem).replace(str(store.place(cell.key)), str(store.folder))
+        warnings.warn(f"{reason} Results are not stored.", stacklevel=2)
 
 
 def nothing_to_wait_for(make: Callable[[], T]) -> Job[T]:
@@ -104,6 +116,13 @@ def work_off(jobs: Iterable[tuple[K, Job[T]]]) -> Iterator[tuple[K, T | BaseExce
     A job is asked for when those before it are done or wait. One that fails with an error of this
     library does not stop the others.
     """
+    with stop_request() as request:
+        yield from _work_off(jobs, request)
+
+
+def _work_off(
+    jobs: Iterable[tuple[K, Job[T]]], request: StopRequest
+) -> Iterator[tuple[K, T | BaseException]]:
     source, waiting = iter(jobs), list[tuple[K, Job[T]]]()
     while True:
         fresh = next(source, None)
@@ -113,6 +132,8 @@ def work_off(jobs: Iterable[tuple[K, Job[T]]]) -> Iterator[tuple[K, T | BaseExce
         waiting = []
         for name, job in todo:
             try:
+                if request.asked:
+                    raise KeyboardInterrupt
                 next(job)
                 waiting.append((name, job))
             except StopIteration as end:

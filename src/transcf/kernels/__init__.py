@@ -29,7 +29,15 @@ _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 #: those they are given outlive them, so that counting references (an atomic step for every array of
 #: every call) is left out.
 INLINED: dict[str, Any] = {"forceinline": True, "_nrt": False, **_INNER, **_RELAXED}
-_keeper = Keeper(lambda: sources_in(Path(__file__).parent, __name__))
+_HERE = Path(__file__).resolve().parent
+_SCORES = _HERE.parent / "models" / "transcf" / "score_functions.py"
+#: Keeps what is compiled from these files, and from those that `watch_source` names.
+_keeper = Keeper(
+    [
+        *sources_in("transcf.kernels", _HERE),
+        Source("transcf.models.transcf.score_functions", _SCORES),
+    ]
+)
 
 
 def compiled(function: Function) -> Function:
@@ -67,7 +75,7 @@ def watch_source(module: str) -> None:
     """Compile kernels anew when this module, which they refer to, has changed."""
     path = sys.modules[module].__file__
     if path is not None:
-        _keeper.watch(Source(module, Path(path)))
+        _keeper.watch(Source(module, Path(path).resolve()))
 
 
 def unlocked(array: Array) -> Array:

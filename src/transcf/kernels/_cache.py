@@ -1,122 +1,226 @@
-"""Keeps compiled kernels on disk, from their first use on, and only as long as they fit.
+"""Keeps compiled kernels on disk, in a folder whose name says what they were compiled from.
 
-numba looks at the file of a function alone: it would run old code when something that the function
-calls has changed in another file, and cannot even read its index once a class in there is gone.
+numba looks at the file of a function alone, and keeps what it compiles beside it: it would run old
+code when something that the function calls has changed in another file, and a new installation
+would start with nothing. Here the folder is in the user's cache, and its name is a digest of the
+sources of all kernels, of the versions of numba, LLVM and Python, and of the processor.
 
 Nothing happens when kernels are imported. numba announces that it takes the compiler's lock, which
-it does before it reads or compiles anything: that is when folders are looked through.
+it does before it reads or compiles anything: that is when the folder is chosen.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import stat
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
-from importlib.util import find_spec
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
+from uuid import uuid4
 
-from numba.core import event
+import llvmlite
+import numba
+from llvmlite import binding
+from numba.core import caching, event
 
-STAMP = "sources.txt"
+from transcf import __version__
+from transcf.interrupts import remove_folder, temporary
+from transcf.user_cache import user_cache
+
+#: Folders that are kept; those that were not used for the longest time are removed.
+MOST_FOLDERS = 8
 
 
 class Source(NamedTuple):
-    """A file that compiled code was made from, and the name of its module."""
+    """A file that compiled code is made from, and the name of its module."""
 
     module: str
     path: Path
 
-    def line(self) -> str:
-        """What the stamp says about it: another one as soon as it has changed."""
-        state = self.path.stat()
-        return f"{state.st_mtime_ns} {state.st_size} {self.module} {self.path}"
+
+def sources_in(package: str, folder: Path) -> list[Source]:
+    """Return all modules of a package."""
+    return [Source(f"{package}.{path.stem}", path) for path in folder.glob("*.py")]
 
 
-def sources_in(folder: Path, package: str) -> list[Source]:
-    """All modules of a package."""
-    return [Source(f"{package}.{path.stem}", path) for path in sorted(folder.glob("*.py"))]
+def digest_of(sources: Iterable[Source]) -> str:
+    """Return a name for all that compiled code depends on."""
+    config = numba.config
+    about = [
+        __version__,
+        numba.__version__,
+        llvmlite.__version__,
+        sys.implementation.cache_tag,
+        binding.get_default_triple(),
+        binding.get_host_cpu_name(),
+        binding.get_host_cpu_features().flatten(),
+        [config.CPU_NAME, config.CPU_FEATURES, config.OPT, config.BOUNDSCHECK],
+    ]
+    digest = hashlib.sha256(repr(about).encode())
+    for module, path in sorted(sources):
+        content = path.read_bytes()
+        digest.update(f"{module} {len(content)} ".encode())
+        digest.update(content)
+    return digest.hexdigest()[:20]
 
 
-def forget_stale(cache: Path, own: list[Source], others: list[Source]) -> None:
-    """Delete what numba has kept in a folder if any source of it has changed or is gone.
+def cache_folder(digest: str) -> Path | None:
+    """Return a folder for compiled code that can be written to, None if there is none.
 
-    Args:
-        cache: The folder.
-        own: Sources that everything depends on.
-        others: Sources that some of it may depend on. Other processes know of other ones: those
-            that they have noted have to hold, too.
+    It is in $NUMBA_CACHE_DIR, else in the user's cache, else in a folder for temporary files, with
+    a warning.
     """
-    stamp = cache / STAMP
-    needed, more = ([source.line() for source in sources] for sources in (own, others))
     try:
-        noted = stamp.read_text(encoding="utf-8").splitlines() if stamp.is_file() else []
-        is_fresh = set(needed) <= set(noted) and all(map(_holds, noted))
-        lines = sorted({*needed, *more, *(noted if is_fresh else ())})
-        if lines == noted:
-            return
-        cache.mkdir(parents=True, exist_ok=True)
-        if not is_fresh:
-            for stale in (*cache.glob("*.nbi"), *cache.glob("*.nbc")):
-                stale.unlink(missing_ok=True)
-        written = stamp.with_name(f"{stamp.name}.{os.getpid()}")
-        written.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        written.replace(stamp)
+        root = Path(numba.config.CACHE_DIR, "transcf") if numba.config.CACHE_DIR else user_cache()
+        return _ready(root / "kernels", digest)
+    except OSError as error:
+        reason = error.strerror or str(error)
+    words = f"Compiled kernels cannot be kept in the user's cache ({reason})"
+    advice = "set NUMBA_CACHE_DIR to a folder that can be written to"
+    try:
+        folder = _ready(_temporary_root(), digest)
     except OSError:
-        return  # a folder that cannot be written to: numba keeps nothing in it either
+        warnings.warn(f"{words}: every process compiles them again; {advice}.", stacklevel=2)
+        return None
+    warnings.warn(f"{words} and are kept in {folder.parent}: {advice}.", stacklevel=2)
+    return folder
 
 
-def _holds(line: str) -> bool:
-    """Whether a source is as noted, and can still be imported by what refers to it."""
-    _, _, module, path = line.split(" ", 3)
-    source = Source(module, Path(path))
-    if not source.path.is_file() or source.line() != line:
-        return False
-    package = module.partition(".")[0]
-    return package in sys.modules or find_spec(package) is not None
+def _ready(root: Path, digest: str) -> Path:
+    """Make a folder, check that it can be written to, and remove those not used for long.
+
+    Raises:
+        OSError: It cannot be written to.
+    """
+    folder = root / digest
+    folder.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()
+    os.utime(folder)
+    with suppress(OSError):  # another process removes them, too
+        by_use = sorted(root.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        for unused in by_use[MOST_FOLDERS:]:
+            remove_folder(unused)
+    return folder
+
+
+def _temporary_root() -> Path:
+    """Return a folder for temporary files that no other user can write to.
+
+    Raises:
+        OSError: There is none.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else ""
+    root = Path(tempfile.gettempdir()) / f"transcf-kernels-{user}"
+    with suppress(FileExistsError):
+        root.mkdir(mode=0o700)
+    facts = root.lstat()
+    is_private = stat.S_ISDIR(facts.st_mode) and not facts.st_mode & 0o022
+    if hasattr(os, "getuid") and not (is_private and facts.st_uid == user):
+        raise PermissionError(f"{root} belongs to another user.")
+    return root
+
+
+class _Locator(caching._CacheLocator):  # type: ignore[misc]
+    """Tells numba the folder, whose name stands for all sources."""
+
+    def __init__(self, folder: Path, function: Any) -> None:
+        self._folder, self._py_file = str(folder), function.__code__.co_filename
+        self._line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return self._folder
+
+    def get_source_stamp(self) -> str:
+        return ""
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+
+class _CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """Replaces damaged files, and removes unfinished ones also if Ctrl-C ends the process."""
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return dict(super()._load_index())
+        except Exception:  # damaged pickles raise anything
+            return {}
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[IO[bytes]]:
+        target = Path(filepath)
+        unfinished = target.with_name(f"{target.name}.tmp.{uuid4().hex[:16]}")
+        with temporary(lambda: unfinished, partial(Path.unlink, missing_ok=True)):
+            with unfinished.open("wb") as file:
+                yield file
+            unfinished.replace(target)
+
+
+class _FunctionCache(caching.FunctionCache):  # type: ignore[misc]
+    """What is kept of one function. A file that cannot be read or written is not an error."""
+
+    def __init__(self, function: Any, folder: Path) -> None:
+        locator = type("Locator", (), {"from_function": lambda *_: _Locator(folder, function)})
+        implementation = {"_locator_classes": [locator]}
+        self._impl_class = type("Files", (caching.CompileResultCacheImpl,), implementation)
+        super().__init__(function)
+        self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, "")
+
+    @contextmanager
+    def _guard_against_spurious_io_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # damaged files raise anything
+            warnings.warn(
+                f"A compiled kernel in {self._cache_path} cannot be read or written: {error!r}.",
+                stacklevel=2,
+            )
 
 
 class Keeper(event.Listener):  # type: ignore[misc]
     """Lets numba keep functions on disk as soon as it is about to read or compile one.
 
     Args:
-        own: Finds the sources that all of them depend on.
+        sources: Files that all of them depend on.
     """
 
-    def __init__(self, own: Callable[[], list[Source]]) -> None:
-        """Wait for the first use."""
-        self._own, self._others = own, set[Source]()
-        self._waiting: list[Any] = []
-        self._folders, self._checked = set[Path](), set[Path]()
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self._sources = set(sources)
+        self._kept, self._waiting = list[Any](), list[Any]()
         self._lock = threading.Lock()
         event.register("numba:compiler_lock", self)
 
     def keep(self, dispatcher: Any) -> Any:
         """Keep what is compiled of a function; returns it."""
+        self._kept.append(dispatcher)
         self._waiting.append(dispatcher)
         return dispatcher
 
-    def watch(self, *sources: Source) -> None:
-        """Some of what is compiled from now on depends on these, too."""
-        self._others.update(sources)
-        self._checked.clear()
+    def watch(self, source: Source) -> None:
+        """Keep what is compiled from now on apart, since it may depend on another source, too."""
+        if source not in self._sources:
+            self._sources.add(source)
+            self._waiting = list(self._kept)
 
     def on_start(self, event: Any) -> None:
-        """Get ready, once."""
-        if not self._waiting and self._checked == self._folders:
+        """Choose the folder of functions that have none."""
+        if not self._waiting:
             return
         with self._lock:
+            if not self._waiting:
+                return
+            folder = cache_folder(digest_of(self._sources))
             while self._waiting:
                 dispatcher = self._waiting.pop()
-                try:
-                    dispatcher.enable_caching()
-                except RuntimeError:
-                    continue  # no folder can be written to: it is compiled anew in every process
-                self._folders.add(Path(dispatcher.stats.cache_path))
-            for folder in self._folders - self._checked:
-                forget_stale(folder, self._own(), sorted(self._others))
-                self._checked.add(folder)
+                if folder is not None:
+                    dispatcher._cache = _FunctionCache(dispatcher.py_func, folder)
 
     def on_end(self, event: Any) -> None:
         """Nothing to do."""

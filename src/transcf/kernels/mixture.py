@@ -21,7 +21,6 @@ import numpy as np
 
 from . import Array, inlined, inner
 from .adam import Moving, Step, flat, move_row
-from .beneath import Layer, lift
 from .exponentials import exp_lanes
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
@@ -126,8 +125,8 @@ class Points(NamedTuple):
 
 @inner
 def run_shard(
-    kernel: Kernel, layer: Layer, batch: Batch, points: Points, negatives: Negatives, work: Work,
-    shard: int, step: Step,
+    kernel: Kernel, batch: Batch, points: Points, negatives: Negatives, work: Work, shard: int,
+    step: Step,
 ) -> float:  # fmt: skip
     """Work out loss and gradients of a shard, and move its users; returns the loss."""
     begin, stop = batch.shards[shard], batch.shards[shard + 1]
@@ -142,8 +141,6 @@ def run_shard(
     cells = work.tile[start * n_negatives : last * n_negatives]
     tile, moved = cells.reshape(rows, n_negatives), work.moved[start:last]
     np.dot(moved, negatives.vectors.T, tile)
-    if len(layer.weights):
-        lift(layer, batch, work.heights, cells, n_negatives, begin, stop)
     _hide_own(batch, tile, begin, stop)
     _exponentials(cells, work.offsets, negatives.heights, work.sums, start, last)
     for n in range(begin, stop):

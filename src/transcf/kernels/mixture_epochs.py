@@ -12,7 +12,6 @@ import numpy as np
 
 from . import Array, compiled, inlined
 from .adam import Step
-from .beneath import Layer
 from .mixture import Kernel, Negatives, Points, Work, run_shard
 from .mixture_batches import SHARDS, Batch, Dealt, Log, deal
 from .mixture_items import move_items, show_negatives
@@ -55,7 +54,6 @@ class Epoch(NamedTuple):
         kernel: The numbers of the score.
         rules: What steps keep to.
         log: What is learned from.
-        layer: What lies beneath the scores, or `NO_LAYER`.
         dealt: The batches of this epoch.
         rates: Step sizes for each, see `adam.step_sizes`, (n_batches,) float64.
         points: What is learned, changed in place.
@@ -64,7 +62,6 @@ class Epoch(NamedTuple):
     kernel: Kernel
     rules: Rules
     log: Log
-    layer: Layer
     dealt: Dealt
     rates: Array
     points: Points
@@ -127,9 +124,9 @@ def _start_of(place: int) -> int:
 
 @compiled
 def _take_part(
-    kernel: Kernel, rules: Rules, log: Log, layer: Layer, dealt: Dealt, rates: Array,
-    points: Points, batch: Batch, negatives: Negatives, work: Work, losses: Array, end: int,
-    counters: Array, ticket: int,
+    kernel: Kernel, rules: Rules, log: Log, dealt: Dealt, rates: Array, points: Points,
+    batch: Batch, negatives: Negatives, work: Work, losses: Array, end: int, counters: Array,
+    ticket: int,
 ) -> int:  # fmt: skip
     """Take parts of phases and do them; see `share_tickets`.
 
@@ -153,9 +150,7 @@ def _take_part(
             show_negatives(kernel, batch, points, log.stand_for, negatives, begin, stop)
         elif place < _MOVE:
             shard, step = place - _RUN, Step(rules.user_rate * rates[number], rules.power)
-            losses[number, shard] = run_shard(
-                kernel, layer, batch, points, negatives, work, shard, step
-            )
+            losses[number, shard] = run_shard(kernel, batch, points, negatives, work, shard, step)
         else:
             part, size, step = place - _MOVE, batch.size[0], Step(rates[number], rules.power)
             begin, stop = size * part // _MOVING, size * (part + 1) // _MOVING

@@ -194,43 +194,6 @@ def _average_users(
                     add_scaled(items, n, users, a, dim, item_share[place])
 
 
-class Part(NamedTuple):
-    """A part of packed rows: a flat array, numbers of a row, and where the part starts in it."""
-
-    values: Array
-    width: int
-    start: int
-
-
-def add_means(
-    into: Part, source: Part, dim: int, indptr: Array, indices: Array, weights: Array
-) -> None:
-    """Add weighted sums of the listed rows of a part to every row of another, or of the same array.
-
-    Args:
-        into: out; none of its numbers are in `source`.
-        source: what is summed.
-        dim: length of one vector, a multiple of `LANES`.
-        indptr: (n_rows + 1,) int64.
-        indices: (nnz,) int32, rows of `source`.
-        weights: (nnz,), of the same type as the rows.
-    """
-    _share_rows(indptr, partial(_add_means, into, source, dim, indptr, indices, weights))
-
-
-@compiled
-def _add_means(
-    into: Part, source: Part, dim: int, indptr: Array, indices: Array, weights: Array,
-    first: int, end: int,
-) -> None:  # fmt: skip
-    """The rows first..end-1 of `add_means`."""
-    for row in range(first, end):
-        target = into.width * row + into.start
-        for position in range(indptr[row], indptr[row + 1]):
-            place = source.width * indices[position] + source.start
-            add_scaled(into.values, target, source.values, place, dim, weights[position])
-
-
 def bound_rows(matrix: Array, power: float, beyond: float = 1.0) -> Array:
     """Divide every row outside of the unit ball by a power of its norm, in place.
 

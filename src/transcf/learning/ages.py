@@ -54,7 +54,9 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
     if counts_in_days(log, unit):
         second = _MICROSECONDS if log.times_are_dates else 1
         _warn_of_late_events(times, _DAY * second)
-        ages = (times.max() - times) / (_DAY * second) if len(times) else np.zeros(0)
+        # Unsigned: a difference of two int64 may be larger than the largest int64.
+        behind = (times.max() - times).view(np.uint64) if len(times) else np.zeros(0)
+        ages = behind / (_DAY * second)
     else:
         if half_life > 1:
             raise ParameterError(
@@ -63,7 +65,8 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
             )
         _, place, events = np.unique(times, return_inverse=True, return_counts=True)
         ages = 1 - np.cumsum(events)[place] / max(1, len(times))
-    weights: Array = np.exp2(-ages / half_life)
+    with np.errstate(over="ignore"):  # infinitely old: a weight of 0
+        weights: Array = np.exp2(-ages / half_life)
     # What is too old to count at all would leave users whose weights have no mean.
     return np.maximum(weights, np.finfo(np.float32).tiny)
 
@@ -72,8 +75,8 @@ def _warn_of_late_events(times: npt.NDArray[Any], day: int) -> None:
     """Warn if one wrong date makes everything else look old: days count from the newest event."""
     if len(times) < _FEWEST:
         return
-    low, high = np.percentile(times, (1, 99), method="nearest")
-    beyond = (times.max() - high) / day
+    low, high = map(int, np.percentile(times, (1, 99), method="nearest"))
+    beyond = (int(times.max()) - high) / day
     if beyond > _FARTHEST * (high - low) / day:
         warnings.warn(
             f"The newest event is {beyond:,.0f} days later than 99 % of the events, which are "

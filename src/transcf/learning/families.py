@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from transcf.errors import shown
 from transcf.learning.neural.library import Device
 from transcf.learning.room import Room, vectors
 from transcf.learning.settings import setting, settings
 from transcf.learning.weights import WeightSettings
+
+#: Most samples of a user and epoch.
+MOST_SAMPLES = 1_000_000
 
 
 @settings()
@@ -46,10 +51,6 @@ class FactorSettings:
         """Return what the vectors take at least."""
         return Room(vectors(users + items, self.dim), f"dim={self.dim}")
 
-    def usual_scale(self) -> float:
-        """Return what `init_scale` is by default."""
-        return type(self).init_scale
-
 
 def remedy_of(settings: object, usual: str) -> str:
     """Say what to lower when training diverges: first vectors that start far out, above all.
@@ -64,7 +65,7 @@ def remedy_of(settings: object, usual: str) -> str:
     """
     if not isinstance(settings, FactorSettings):
         return usual
-    given, default = settings.init_scale, settings.usual_scale()
+    given, default = settings.init_scale, type(settings).init_scale
     if given <= default:
         return usual
     return f"init_scale ({given:g}, by default {default:g}) or {usual}"
@@ -75,8 +76,20 @@ class TripleSettings(FactorSettings, IterationSettings, WeightSettings):
     """What models have that learn from triples: a user, an item of theirs, one that is not."""
 
     samples_per_user: int | None = setting(
-        None, "Triples per user and epoch; None draws as many as the user has items.", low=1
+        None,
+        "Triples per user and epoch; None draws as many as the user has items.",
+        low=1,
+        high=MOST_SAMPLES,
     )
+    decay: Literal["linear", "none"] = setting(
+        "linear", '"linear" lowers the learning rate evenly over the epochs, "none" keeps it.'
+    )
+
+    def rate_at(self, epoch: float) -> float:
+        """Learning rate of an epoch, counted from 1; linear decay would reach 0 after the last."""
+        if self.decay == "none":
+            return self.learning_rate
+        return self.learning_rate * max(0.0, 1 - (epoch - 1) / self.epochs)
 
 
 @settings(epochs=16)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -14,11 +14,11 @@ from transcf import __version__
 from transcf.data.interactions import Interactions
 from transcf.data.parted.log import PartedLog
 from transcf.errors import UnsupportedError
-from transcf.learning.beneath import Beneath
 from transcf.learning.crew import Divisible, SpreadSolver
 from transcf.learning.families import IterationSettings
 from transcf.learning.known import Known
 from transcf.learning.learned import Learned
+from transcf.learning.log_sizes import LogSizes
 from transcf.learning.parted import PartedProblem
 from transcf.learning.settings import values_of
 from transcf.learning.trend import Trend
@@ -33,6 +33,16 @@ if TYPE_CHECKING:
     from transcf.evaluation.validation import Validation
 
 S = TypeVar("S", bound=IterationSettings)
+
+
+class DependsOnLog(Protocol):
+    """Settings some of whose defaults depend on the data."""
+
+    def for_log(self, sizes: LogSizes) -> Self:
+        """Return the settings with these defaults filled in."""
+
+
+R = TypeVar("R", bound=DependsOnLog)
 
 #: Validation data: held-out interactions, or how to judge a model by them.
 Held: TypeAlias = "Interactions | PartedLog | Validation | None"
@@ -53,13 +63,13 @@ class Fit:
         options: How to run it.
         last_epoch: Where to stop, whatever the settings say; None stops where they do.
         before: What was learned before, where choices that were made then are to be kept.
-        beneath: Scores that the model's are added to while it learns, where it can, or None.
         trend: What recent popularity adds to scores, or None.
         remedy: Parameters to lower when training diverges, for the error.
         free: Parameters that may differ between a run and its resumption.
         report: Facts about the training, JSON values only.
+        judge: How validation data judge an epoch, once they have.
         outcome: What came of the epochs, where there were any.
-        chosen: The settings it was learned with, where a model chose some by itself.
+        chosen: The settings with the defaults for the data filled in; None if there are none.
     """
 
     name: str
@@ -69,11 +79,11 @@ class Fit:
     options: FitOptions
     last_epoch: int | None = None
     before: Learned | None = None
-    beneath: Beneath | None = None
     trend: Trend | None = None
     remedy: str = "learning_rate"
     free: Collection[str] = ()
     report: dict[str, Any] = field(default_factory=dict)
+    judge: Validation | None = None
     outcome: Outcome | None = None
     chosen: Any = None
 
@@ -87,9 +97,16 @@ class Fit:
         if isinstance(self.log, PartedLog):
             raise UnsupportedError(
                 f"{self.name} cannot be fitted on a log in parts, as it looks at all events at "
-                "once: fit it without a cluster, or take TransCF, BPR, AoBPR or CML."
+                "once: fit it without a cluster, or take TransCF, TransCFMixture, BPR, AoBPR or "
+                "CML."
             )
         return self.log
+
+    def resolved(self, settings: R) -> R:
+        """Return settings with the defaults for the data; the fitted model keeps them."""
+        chosen = settings.for_log(LogSizes.of(self.log))
+        self.chosen = chosen
+        return chosen
 
     def problem(self, settings: WeightSettings) -> Problem:
         """Return what triples are drawn from."""
@@ -102,7 +119,6 @@ class Fit:
         trainable: Trainable,
         settings: S,
         snapshot: Callable[[Arrays, Known, S], Learned],
-        beside: Arrays | None = None,
     ) -> Learned:
         """Train epoch by epoch, and return the best one: on validation data, else the last.
 
@@ -110,24 +126,22 @@ class Fit:
             trainable: What to train.
             settings: How long, among others; a checkpoint belongs to one set of them.
             snapshot: Makes what scores from the trainable's tensors, unchanged by later epochs.
-            beside: What it learns from beside the events, by name; a checkpoint belongs to it, too.
 
         Raises:
             DivergedRunError: Training diverged; the error carries what was learned before.
         """
-        judge = None
         if self.validation is not None:
             from transcf.evaluation.validation import as_validation
 
             users = settings.validation_users
-            judge = as_validation(self.log, self.validation, users).sampled(users)
+            self.judge = as_validation(self.log, self.validation, users).sampled(users)
         every = settings.validate_every or max(1, round(settings.epochs / _VALIDATIONS))
         plan = Plan(
             title=self.name,
             epochs=self.last_epoch or settings.epochs,
             validate_every=every,
             patience=settings.patience,
-            fingerprint=self._fingerprint(settings, every, judge, beside or {}),
+            fingerprint=self._fingerprint(settings, every),
             remedy=self.remedy,
         )
 
@@ -135,7 +149,9 @@ class Fit:
             return self.with_trend(snapshot(tensors, self.known, settings))
 
         try:
-            self.outcome = train(trainable, plan, learned, validate=judge, options=self.options)
+            self.outcome = train(
+                trainable, plan, learned, validate=self.judge, options=self.options
+            )
             self.known = self.known.loaded()
         except DivergedRunError as error:
             self.outcome = error.kept
@@ -176,21 +192,15 @@ class Fit:
         """Add the trend to scores, where there is one."""
         return learned if self.trend is None else self.trend.add_to(learned)
 
-    def _fingerprint(
-        self, settings: IterationSettings, every: int, judge: Validation | None, beside: Arrays
-    ) -> str:
+    def _fingerprint(self, settings: IterationSettings, every: int) -> str:
         """Name all that a run depends on; a checkpoint of another run is refused."""
         values = {k: v for k, v in values_of(settings).items() if k not in self.free}
+        judge = self.judge
         rules = [__version__, values, None if judge is None else [every, judge.fingerprint]]
         # NumPy numbers are allowed, and mean the same as Python's.
         text = json.dumps(rules, sort_keys=True, default=np.generic.item)
         digest = hashlib.sha256(text.encode())
         self._add_events(digest)
-        if self.beneath is not None:
-            digest.update(self.beneath.fingerprint.encode())
-        for name, array in sorted(beside.items()):
-            digest.update(name.encode())
-            digest.update(array.tobytes())
         return f"{type(settings).__name__}-{digest.hexdigest()}"
 
     def _add_events(self, digest: Any) -> None:

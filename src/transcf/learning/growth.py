@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,21 +43,6 @@ class Growth:
         """
         if not len(log):
             raise DataError("There is nothing to add: the log has no interactions.")
-        return cls._of(known, log)
-
-    @classmethod
-    def with_items(cls, known: Known, items: IdMap) -> Growth:
-        """Add items that nobody has touched to what a model knew.
-
-        Raises:
-            DataError: Ids are text here and integers there.
-        """
-        nobody = IdMap(known.users.series[:0])
-        nothing = np.empty(0, np.int32)
-        return cls._of(known, Interactions.from_rows(nobody, items, nothing, nothing))
-
-    @classmethod
-    def _of(cls, known: Known, log: Interactions) -> Growth:
         users = merged(known.users, log.users, "user")
         items = merged(known.items, log.items, "item")
         old_users, old_items = users.rows(known.users.series), items.rows(known.items.series)
@@ -69,8 +54,6 @@ class Growth:
             (len(users), len(items)),
         )
         grown = Known(users, items, histories.matrix, histories, known.timed)
-        placed = old_items[known.placed]
-        grown = replace(grown, placed=placed[grown.item_counts[placed] == 0])
         return cls(grown, old_users, old_items, event_users, event_items)
 
     def of_users(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
-from transcf.data.ids import IdMap, Rows
+from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.parted.log import PartedLog, offsets
 from transcf.kernels.sorting import transpose
-from transcf.storage.tensors import Arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +27,6 @@ class Known:
         seen: Items of each user in training, as a set.
         histories: The same in the order of their events, oldest first.
         timed: Whether that order is one of time; else it is that of the log.
-        placed: Rows of items without interactions that may be ranked all the same, ascending,
-            because they were placed by what else is known of them.
     """
 
     users: IdMap
@@ -37,7 +34,6 @@ class Known:
     seen: Csr
     histories: Histories
     timed: bool
-    placed: Rows = field(default_factory=lambda: np.empty(0, np.int32))
 
     @classmethod
     def of(cls, log: Interactions) -> Known:
@@ -62,10 +58,8 @@ class Known:
 
     @cached_property
     def rankable(self) -> npt.NDArray[np.bool_]:
-        """(n_items,) items with training interactions, and those that were placed without."""
-        rankable = self.item_counts > 0
-        rankable[self.placed] = True
-        return rankable
+        """(n_items,) items with training interactions."""
+        return self.item_counts > 0
 
     @cached_property
     def active(self) -> npt.NDArray[np.bool_]:
@@ -105,7 +99,7 @@ class KnownInParts(Known):
     def __init__(self, log: PartedLog) -> None:
         """Read ids and counts."""
         self.__dict__.update(users=log.users, items=log.items, timed=log.timed, _log=log)
-        self.__dict__.update(placed=np.empty(0, np.int32), item_counts=log.item_counts)
+        self.__dict__.update(item_counts=log.item_counts)
         self.__dict__.update(active=log.user_counts > 0)
 
     def loaded(self) -> Known:
@@ -138,27 +132,3 @@ class KnownInParts(Known):
         sizes = {"users": self.active, "items": self.item_counts}
         counted = {name: int(np.count_nonzero(values)) for name, values in sizes.items()}
         return counted | {"interactions": int(self.item_counts.sum())}
-
-
-#: What files call the rows of placed items.
-_PLACED = "placed_items"
-
-
-def placed_arrays(known: Known) -> Arrays:
-    """Return what files hold of placed items, if there are any."""
-    return {_PLACED: known.placed} if len(known.placed) else {}
-
-
-def known_with_placed(known: Known, arrays: Arrays) -> Known:
-    """Return what is known together with the placed items of a file.
-
-    Raises:
-        ValueError: They are not rows of items without interactions.
-    """
-    if _PLACED not in arrays:
-        return known
-    placed = arrays[_PLACED]
-    fits = placed.dtype == np.int32 and placed.ndim == 1
-    if not fits or (len(placed) and not 0 <= placed.min() <= placed.max() < len(known.items)):
-        raise ValueError(f"{_PLACED} are no rows of items")
-    return replace(known, placed=placed)

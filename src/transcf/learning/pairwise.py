@@ -90,7 +90,7 @@ class PairwiseSolver(ABC, Generic[S]):
         strata = self._dealer.strata
         self._pack(order)
         dtype = self._rows.users.dtype
-        rates = self._rates(dtype.type)
+        rates = self._rates(dtype.type, self._settings.rate_at(number))
         totals = np.zeros((len(strata.visits) - 1, 3))
         for begin, end in pairwise(self._cuts()):
             rows = PackedRows(*self._rows[:3], extra=self._prepare(dtype))
@@ -100,7 +100,7 @@ class PairwiseSolver(ABC, Generic[S]):
             run = partial(self._run, rates, rows, totals)
             self._crew.run_rounds(run, rows, strata, rounds)
         loss, triples = sums_of(self._crew.all_of(totals)[0])
-        self._unpack(order, triples)
+        self._unpack(order, triples, self._settings.rate_at(number))
         return EpochStats(loss / max(1, triples), triples)
 
     def _run(self, rates: Any, rows: PackedRows[Any], totals: Array, rounds: Rounds) -> None:
@@ -110,8 +110,10 @@ class PairwiseSolver(ABC, Generic[S]):
     # -- what a subclass decides -------------------------------------------------------------
 
     @abstractmethod
-    def _rates(self, number: type[np.floating[Any]]) -> LogisticRates | RankedRates | HingeRates:
-        """Return the step sizes, as numbers of a type; their class picks the step."""
+    def _rates(
+        self, number: type[np.floating[Any]], rate: float
+    ) -> LogisticRates | RankedRates | HingeRates:
+        """Return the step sizes of an epoch, as numbers of a type; their class picks the step."""
 
     def _cuts(self) -> list[int]:
         """Rounds at which to prepare anew, from the first to one after the last."""
@@ -121,7 +123,7 @@ class PairwiseSolver(ABC, Generic[S]):
     def _prepare(self, dtype: npt.DTypeLike) -> NoExtra | HingeExtra | Rankings:
         """Get ready for the next rounds; return what else their steps look up."""
 
-    def _finish(self, users: Array, items: Array, triples: int) -> None:
+    def _finish(self, users: Array, items: Array, triples: int, rate: float) -> None:
         """Change the vectors of users and of dealt items once more at the end, in place."""
 
     # -- packed rows -------------------------------------------------------------------------
@@ -133,12 +135,12 @@ class PairwiseSolver(ABC, Generic[S]):
         rows.items.reshape(-1, self._dim)[:, :dim] = self._tensors["item_vectors"][order]
         rows.bias[:] = self._tensors["item_bias"][order]
 
-    def _unpack(self, order: Array, triples: int) -> None:
+    def _unpack(self, order: Array, triples: int, rate: float) -> None:
         """Copy the vectors out; items never dealt stay as they were."""
         dim = self._settings.dim
         users = unpadded(self._rows.users, self._dim, dim)
         trained = unpadded(self._rows.items, self._dim, dim)
-        self._finish(users, trained, triples)
+        self._finish(users, trained, triples, rate)
         items, bias = self._tensors["item_vectors"].copy(), self._tensors["item_bias"].copy()
         items[order], bias[order] = trained, self._rows.bias
         self._tensors = {"user_vectors": users, "item_vectors": items, "item_bias": bias}

@@ -24,7 +24,7 @@ def available_presets(class_name: str) -> tuple[str, ...]:
 
     Example:
         >>> available_presets("TransCF")
-        ('paper', 'paper-mixture')
+        ('paper',)
     """
     return tuple(_all().get(class_name, {}))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral, Rational, Real
 from typing import TypeAlias
 
-from transcf.errors import ParameterError, is_word, shown
+from transcf.errors import ParameterError, did_you_mean, is_word, shown
 
 Value: TypeAlias = int | float | str | bool | None
 
@@ -140,7 +140,9 @@ def parse(model: str, name: str, text: str, rules: Mapping[str, Rule]) -> Value:
     """
     if name not in rules:
         known = ", ".join(rules) or "none"
-        raise ParameterError(f"{model} has no parameter {name!r}; it has: {known}.")
+        raise ParameterError(
+            f"{model} has no parameter {name!r}; it has: {known}.{did_you_mean(name, rules)}"
+        )
     value: Value = text
     lowered = text.strip().lower()
     if lowered in ("none", "true", "false"):

@@ -58,7 +58,9 @@ def settings(**defaults: Any) -> Callable[[type[T]], type[T]]:
     """Make a class of settings; `defaults` replace those of inherited fields."""
 
     def make(kind: type[T]) -> type[T]:
-        inherited: dict[str, Field[Any]] = getattr(kind, "__dataclass_fields__", {})
+        inherited: dict[str, Field[Any]] = {}
+        for parent in reversed(kind.__mro__[1:]):
+            inherited |= getattr(parent, "__dataclass_fields__", {})
         hints = hints_of(kind)
         own = list(inspect.get_annotations(kind))
         for name, default in defaults.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,15 +55,23 @@ class AoBPR(Recommender[AoBPRSettings]):
     """
 
     name = "AoBPR"
+    # The decay of the learning rate depends on the number of epochs.
+    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = made_from(AoBPRSettings)
+
+    @property
+    def revision(self) -> int:
+        """The learning rate decays, and defaults depend on the data."""
+        return 2
 
     def spreads(self) -> bool:
         """It trains in rounds."""
         return True
 
     def _learn(self, fit: Fit) -> Learned:
-        problem = fit.problem(self.settings)
-        return fit.run_spread(AdaptiveSolver, problem, self.settings, self._restore)
+        settings = fit.resolved(self.settings)
+        problem = fit.problem(settings)
+        return fit.run_spread(AdaptiveSolver, problem, settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: AoBPRSettings) -> Learned:
         return logistic_factors(self.name, settings, arrays, known)
@@ -83,9 +91,9 @@ class AdaptiveSolver(LogisticSolver):
         self._rank_share = settings.rank_share
         self._rankings = np.zeros((settings.dim, len(problem.active_items)), np.int32)
 
-    def _rates(self, number: type[np.floating[Any]]) -> RankedRates:
+    def _rates(self, number: type[np.floating[Any]], rate: float) -> RankedRates:
         share = self._rank_share
-        rates = super()._rates(number)._asdict()
+        rates = super()._rates(number, rate)._asdict()
         return RankedRates(**rates, rank_share=share, rank_reach=-math.expm1(-1 / share))
 
     def _cuts(self) -> list[int]:

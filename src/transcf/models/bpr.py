@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +14,36 @@ from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
 from transcf.learning.factors import Factors, stored_bias, stored_factors
 from transcf.learning.families import TripleSettings
 from transcf.learning.guests import HistoryMap
+from transcf.learning.log_sizes import EpochRule, LogSizes
 from transcf.learning.pairwise import PairwiseSolver
 from transcf.models.recommender import Recommender, made_from
 
+#: The default of `bias_regularization` for items that are all equally popular.
+_BIAS_REGULARIZATION = 0.1
 
-@settings(epochs=40)
+
+@settings(learning_rate=0.1)
 class BPRSettings(TripleSettings):
     """Hyper-parameters of BPR."""
 
+    epoch_rule = EpochRule(40, 2500, 500)
+    epochs: int | None = setting(None, epoch_rule.meaning, low=1)  # type: ignore[assignment]
     regularization: float = setting(0.02, "L2 weight of the vectors.", low=0)
     item_bias: bool = setting(True, "Whether items have a bias.")
-    bias_regularization: float = setting(0.02, "L2 weight of the biases.", low=0)
+    bias_regularization: float | None = setting(
+        None,
+        f"L2 weight of the biases; None takes {_BIAS_REGULARIZATION} divided by how much more "
+        "events the item of a mean event has than a mean item.",
+        low=0,
+    )
+
+    def for_log(self, sizes: LogSizes) -> Self:
+        """Return the settings with the defaults that depend on the data."""
+        weight = self.bias_regularization
+        if weight is None:
+            weight = _BIAS_REGULARIZATION / sizes.item_skew
+        epochs = self.epochs or self.epoch_rule(sizes)
+        return replace(self, epochs=epochs, bias_regularization=weight)
 
 
 class BPR(Recommender[BPRSettings]):
@@ -60,15 +80,23 @@ class BPR(Recommender[BPRSettings]):
     """
 
     name = "BPR"
+    # The decay of the learning rate depends on the number of epochs.
+    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = made_from(BPRSettings)
+
+    @property
+    def revision(self) -> int:
+        """The learning rate decays, and defaults depend on the data."""
+        return 2
 
     def spreads(self) -> bool:
         """It trains in rounds."""
         return True
 
     def _learn(self, fit: Fit) -> Learned:
-        problem = fit.problem(self.settings)
-        return fit.run_spread(LogisticSolver, problem, self.settings, self._restore)
+        settings = fit.resolved(self.settings)
+        problem = fit.problem(settings)
+        return fit.run_spread(LogisticSolver, problem, settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: BPRSettings) -> Learned:
         return logistic_factors(self.name, settings, arrays, known)
@@ -84,9 +112,10 @@ def logistic_factors(name: str, settings: BPRSettings, arrays: Arrays, known: Kn
 class LogisticSolver(PairwiseSolver[BPRSettings]):
     """Takes steps on `-ln sigma(s(u, i) - s(u, j))` and L2 of all numbers involved."""
 
-    def _rates(self, number: type[np.floating[Any]]) -> LogisticRates | RankedRates:
+    def _rates(self, number: type[np.floating[Any]], rate: float) -> LogisticRates | RankedRates:
         settings = self._settings
-        rate, bias_rate = settings.learning_rate, settings.learning_rate * settings.item_bias
+        bias_rate = rate * settings.item_bias
+        assert settings.bias_regularization is not None, "a fit resolves it"
         return LogisticRates(
             learning_rate=number(rate),
             keep=number(1 - rate * settings.regularization),

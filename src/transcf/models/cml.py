@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +17,18 @@ from transcf.learning.factors import Factors, stored_factors
 from transcf.learning.families import TripleSettings
 from transcf.learning.gram import weighted_gram
 from transcf.learning.guests import HistoryMap
+from transcf.learning.log_sizes import EpochRule, LogSizes
 from transcf.learning.pairwise import PairwiseSolver
 from transcf.learning.triples import rank_weights
 from transcf.models.recommender import Recommender, made_from
 
 
-@settings(epochs=40, learning_rate=0.01)
+@settings(learning_rate=0.03)
 class CMLSettings(TripleSettings):
     """Hyper-parameters of CML."""
 
+    epoch_rule = EpochRule(40, 800, 200)
+    epochs: int | None = setting(None, epoch_rule.meaning, low=1)  # type: ignore[assignment]
     regularization: float = setting(0.0, "L2 weight of the vectors of a triple.", low=0)
     margin: float = setting(1.0, "How much nearer than j the item i should be.", low=0)
     negatives: int = setting(20, "Items drawn to choose the nearest from.", low=1, high=1000)
@@ -39,6 +43,10 @@ class CMLSettings(TripleSettings):
         "When vectors are brought back into the unit ball: after every step, or after every "
         "epoch, which lets them travel further (TransCF's paper does so).",
     )
+
+    def for_log(self, sizes: LogSizes) -> Self:
+        """Return the settings with the defaults that depend on the data."""
+        return replace(self, epochs=self.epochs or self.epoch_rule(sizes))
 
 
 class CML(Recommender[CMLSettings]):
@@ -78,15 +86,23 @@ class CML(Recommender[CMLSettings]):
 
     name = "CML"
     remedy: ClassVar[str] = "learning_rate (or covariance)"
+    # The decay of the learning rate depends on the number of epochs.
+    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = made_from(CMLSettings)
+
+    @property
+    def revision(self) -> int:
+        """The learning rate decays, and defaults depend on the data."""
+        return 2
 
     def spreads(self) -> bool:
         """It trains in rounds."""
         return True
 
     def _learn(self, fit: Fit) -> Learned:
-        problem = fit.problem(self.settings)
-        return fit.run_spread(HingeSolver, problem, self.settings, self._restore)
+        settings = fit.resolved(self.settings)
+        problem = fit.problem(settings)
+        return fit.run_spread(HingeSolver, problem, settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: CMLSettings) -> Learned:
         vectors = stored_factors(arrays, known, settings.dim)
@@ -101,11 +117,11 @@ class HingeSolver(PairwiseSolver[CMLSettings]):
     end, for all triples of the epoch together. After that all vectors are in the unit ball.
     """
 
-    def _rates(self, number: type[np.floating[Any]]) -> HingeRates:
+    def _rates(self, number: type[np.floating[Any]], rate: float) -> HingeRates:
         settings = self._settings
         return HingeRates(
-            learning_rate=number(settings.learning_rate),
-            keep=number(1 - settings.learning_rate * settings.regularization),
+            learning_rate=number(rate),
+            keep=number(1 - rate * settings.regularization),
             margin=number(settings.margin),
             negatives=settings.negatives,
             bounds_steps=settings.bound_after == "step",
@@ -115,12 +131,12 @@ class HingeSolver(PairwiseSolver[CMLSettings]):
         n_items = len(self._problem.active_items) if self._settings.rank_weighting else None
         return HingeExtra(rank_weights(self._settings.negatives, n_items).astype(dtype))
 
-    def _finish(self, users: Array, items: Array, triples: int) -> None:
+    def _finish(self, users: Array, items: Array, triples: int, rate: float) -> None:
         if self._settings.covariance:
             known = np.diff(self._problem.user_indptr) > 0
             everybody, own = self._crew.all_of(users[known])
             vectors = np.concatenate([everybody, items])
-            step = self._settings.learning_rate * self._settings.covariance * triples
+            step = rate * self._settings.covariance * triples
             vectors -= (step * covariance_slope(vectors)).astype(vectors.dtype)
             moved, items[:] = np.split(vectors, [len(everybody)])
             users[known] = moved[own]

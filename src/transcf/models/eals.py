@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -23,21 +24,28 @@ from transcf.learning.factors import Factors, stored_factors
 from transcf.learning.families import LeastSquaresSettings
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.growth import Growth
+from transcf.learning.log_sizes import LogSizes
 from transcf.learning.online import OnlineRule, OnlineState, learn_log
 from transcf.learning.weights import EventWeights
+from transcf.models.ials import UNOBSERVED_RATIO
 from transcf.models.recommender import Recommender, made_from
 from transcf.storage.tensors import checked
 
 #: Standard deviation of the first vectors, as in the paper.
 _START = 0.01
+#: The default of `regularization` as a share of the largest singular value.
+_RIDGE_SHARE = 0.05
 
 
 @settings()
 class EALSSettings(LeastSquaresSettings):
     """Hyper-parameters of eALS."""
 
-    unobserved_weight: float = setting(
-        512.0, "c_0, the weight of all that a user did not touch together.", above=0
+    unobserved_weight: float | None = setting(
+        None,
+        "c_0, the weight of all that a user did not touch together; None takes "
+        f"{UNOBSERVED_RATIO} times the mean number of events of a user.",
+        above=0,
     )
     popularity_power: float = setting(
         0.0,
@@ -46,11 +54,12 @@ class EALSSettings(LeastSquaresSettings):
         "latest-small).",
         low=0,
     )
-    regularization: float = setting(
-        6.0,
-        "L2 weight: it is what makes the vector of a short history unique. Small data want less, "
-        "for vectors shrink to nothing where it is above the largest singular value of the "
-        "interactions.",
+    regularization: float | None = setting(
+        None,
+        "L2 weight: it makes the vector of a short history unique. Vectors shrink to nothing where "
+        "it is above the largest singular value of the interactions; None takes "
+        f"{_RIDGE_SHARE:g} times an estimate of that, sqrt(sum of n_u^2 * sum of n_i^2) / n with "
+        "n_u and n_i the events of users and items and n all events.",
         above=0,
     )
     online_steps: int = setting(
@@ -59,6 +68,18 @@ class EALSSettings(LeastSquaresSettings):
     w_new: float = setting(
         4.0, "Weight of a new interaction; those of `fit` weigh 1 on average.", above=0
     )
+
+    def for_log(self, sizes: LogSizes) -> Self:
+        """Return the settings with the defaults that depend on the data."""
+        weight = self.unobserved_weight or UNOBSERVED_RATIO * sizes.per_user
+        ridge = self.regularization or _RIDGE_SHARE * sizes.largest_singular_value
+        return replace(self, unobserved_weight=weight, regularization=ridge)
+
+    @property
+    def ridge(self) -> float:
+        """The L2 weight, once a fit has resolved it."""
+        assert self.regularization is not None, "a fit resolves it"
+        return self.regularization
 
 
 class EALS(Recommender[EALSSettings]):
@@ -110,6 +131,11 @@ class EALS(Recommender[EALSSettings]):
     after_fit: ClassVar[tuple[str, ...]] = ("online_steps", "w_new")
     __init__ = made_from(EALSSettings)
 
+    @property
+    def revision(self) -> int:
+        """Defaults of `unobserved_weight` and `regularization` depend on the data."""
+        return 2
+
     # -- learning ----------------------------------------------------------------------------
 
     def spreads(self) -> bool:
@@ -117,9 +143,10 @@ class EALS(Recommender[EALSSettings]):
         return True
 
     def _learn(self, fit: Fit) -> Learned:
-        settings, by_user, by_item = self.settings, fit.train.by_user, fit.train.by_item
+        settings, by_user = fit.resolved(self.settings), fit.train.by_user
+        by_item = fit.train.by_item
         weights = weights_of_items(settings, by_item.counts)
-        goal = objective(settings.regularization, weights, by_user.counts)
+        goal = objective(settings.ridge, weights, by_user.counts)
         events = EventWeights.of(fit.train, settings)
         pairs = Pairs(by_user, by_item, goal, (events.overall, events.of_item_entries))
         extras = {"item_weights": weights, "interaction_weights": events.overall}
@@ -135,7 +162,7 @@ class EALS(Recommender[EALSSettings]):
         given = arrays.get("interaction_weights")
         size = len(known.seen.indices) if given is not None and len(given) else 0
         own = checked(arrays, "interaction_weights", np.float32, (size,))
-        goal = partial(objective, settings.regularization, weights)
+        goal = partial(objective, settings.ridge, weights)
         recency = settings.recency if known.timed else 0.0
         guests = LeastSquaresGuests(vectors[1], goal, recency)
         extras = {"item_weights": weights, "interaction_weights": own}
@@ -175,7 +202,7 @@ class EALS(Recommender[EALSSettings]):
         rule = OnlineRule(
             weight=settings.w_new,
             steps=settings.online_steps,
-            ridge=settings.regularization,
+            ridge=settings.ridge,
             missing=float(item_weights[learned.rankable].mean(dtype=np.float64)),
             start_scale=_START,
             seed=[settings.random_state, self.additions_ + 1],
@@ -211,8 +238,10 @@ class EALSTraining(Alternation):
 
 def weights_of_items(settings: EALSSettings, counts: Array) -> Array:
     """c, (n_items,) float32, from the interactions of each item."""
+    total = settings.unobserved_weight
+    assert total is not None, "a fit resolves it"
     powers = np.where(counts > 0, counts.astype(np.float64) ** settings.popularity_power, 0.0)
-    weights: Array = (settings.unobserved_weight * powers / powers.sum()).astype(np.float32)
+    weights: Array = (total * powers / powers.sum()).astype(np.float32)
     return weights
 
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.linalg import lapack
 
 from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
+from transcf.kernels.lapack import invert_lower
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
 from transcf.learning.item_weights import ItemWeights, ItemWeightSettings, stored_dense
 from transcf.learning.room import Room
@@ -81,7 +81,8 @@ class EASE(Recommender[EASESettings]):
         gram = _gram(train, dtype)
         gram.flat[:: train.n_items + 1] += self.settings.regularization
         weights = None
-        if _invert_upper(gram):
+        # The lower triangle of columns is the upper one of our rows, without a copy.
+        if invert_lower(gram.T):
             weights = _weights(gram) if events.is_even else _weighted(gram, train, events)
         if weights is None or not np.isfinite(weights.sum(axis=1)).all():
             raise ParameterError(
@@ -104,23 +105,6 @@ def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         block = sp.csr_array(by_item[first : first + step] @ by_user)
         block.toarray(out=gram[first : first + step])
     return gram
-
-
-def _invert_upper(gram: npt.NDArray[Any]) -> bool:
-    """Replace the upper triangle of a positive definite matrix by that of its inverse, in place.
-
-    LAPACK wants columns: the transpose of our rows is the same matrix, without a copy, and its
-    lower triangle is our upper one.
-
-    Returns:
-        Whether it has an inverse in this precision.
-    """
-    double = gram.dtype == np.float64
-    factorize, invert = (lapack.dpotrf, lapack.dpotri) if double else (lapack.spotrf, lapack.spotri)
-    factor, failed = factorize(gram.T, lower=True, overwrite_a=True, clean=False)
-    if not failed:
-        _, failed = invert(factor, lower=True, overwrite_c=True)
-    return not failed
 
 
 def _weighted(inverse: npt.NDArray[Any], train: Interactions, events: EventWeights) -> Scores:

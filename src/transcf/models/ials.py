@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -22,16 +23,24 @@ from transcf.learning.crew import Crew
 from transcf.learning.factors import Factors, stored_factors
 from transcf.learning.families import LeastSquaresSettings
 from transcf.learning.first_vectors import first_vectors
+from transcf.learning.log_sizes import LogSizes
 from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
+
+#: By default all pairs together weigh this many times as much as all events.
+UNOBSERVED_RATIO = 16
 
 
 @settings()
 class IALSSettings(LeastSquaresSettings):
     """Hyper-parameters of iALS."""
 
-    unobserved_weight: float = setting(
-        0.15, "Weight of all pairs beside the observed ones.", above=0
+    unobserved_weight: float | None = setting(
+        None,
+        "Weight of every pair, observed or not, next to that of an event; None takes "
+        f"{UNOBSERVED_RATIO} times the density of the log, so that all pairs together weigh "
+        f"{UNOBSERVED_RATIO} times as much as all events.",
+        above=0,
     )
     regularization: float = setting(0.015, "L2 weight.", above=0)
     nu: float = setting(
@@ -44,6 +53,11 @@ class IALSSettings(LeastSquaresSettings):
     cg_steps: int = setting(
         3, "Steps of conjugate gradient per row and epoch; cholesky takes none.", low=1, high=1000
     )
+
+    def for_log(self, sizes: LogSizes) -> Self:
+        """Return the settings with the defaults that depend on the data."""
+        weight = self.unobserved_weight or UNOBSERVED_RATIO * sizes.density
+        return replace(self, unobserved_weight=weight)
 
 
 class IALS(Recommender[IALSSettings]):
@@ -90,12 +104,17 @@ class IALS(Recommender[IALSSettings]):
     remedy: ClassVar[str] = "dim, or raise regularization"
     __init__ = made_from(IALSSettings)
 
+    @property
+    def revision(self) -> int:
+        """The default of `unobserved_weight` depends on the data."""
+        return 2
+
     def spreads(self) -> bool:
         """Rows need the other side alone."""
         return True
 
     def _learn(self, fit: Fit) -> Learned:
-        settings, log = self.settings, fit.train
+        settings, log = fit.resolved(self.settings), fit.train
         events = EventWeights.of(log, settings)
         goal = objective(settings, events.sums_of_items, events.sums_of_users)
         weights = events.overall, events.of_item_entries
@@ -133,6 +152,7 @@ class IALSTraining(Alternation):
 def objective(settings: IALSSettings, item_counts: Array, user_counts: Array) -> Objective:
     """What is minimised, given how much the interactions of each item and of each user count."""
     weight = settings.unobserved_weight
+    assert weight is not None, "a fit resolves it"
     users, items = np.count_nonzero(user_counts), np.count_nonzero(item_counts)
     return Objective(
         missing=weight * (item_counts > 0),

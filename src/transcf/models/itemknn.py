@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +18,14 @@ from transcf.learning.item_weights import (
     by_history,
     stored_sparse,
 )
+from transcf.learning.log_sizes import LogSizes
 from transcf.learning.weights import EventWeights
 from transcf.models.recommender import Recommender, made_from
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
 _BLOCK_ENTRIES = 2**23
+#: The default of `shrinkage` as a share of the events of the item of a mean event.
+_SHRINKAGE_SHARE = 0.5
 
 
 @settings()
@@ -28,9 +33,18 @@ class ItemKNNSettings(ItemWeightSettings):
     """Hyper-parameters of ItemKNN."""
 
     n_neighbors: int = setting(100, "Neighbours kept for each item.", low=1)
-    shrinkage: float = setting(
-        10.0, "Added to the denominator; larger values trust rare items less.", low=0
+    shrinkage: float | None = setting(
+        None,
+        "Added to the denominator; larger values trust rare items less. None takes "
+        f"{_SHRINKAGE_SHARE:g} times the number of events that the item of a mean event has.",
+        low=0,
     )
+
+    def for_log(self, sizes: LogSizes) -> Self:
+        """Return the settings with the defaults that depend on the data."""
+        if self.shrinkage is not None:
+            return self
+        return replace(self, shrinkage=_SHRINKAGE_SHARE * sizes.item_of_event)
 
 
 class ItemKNN(Recommender[ItemKNNSettings]):
@@ -62,8 +76,14 @@ class ItemKNN(Recommender[ItemKNNSettings]):
     name = "itemknn"
     __init__ = made_from(ItemKNNSettings)
 
+    @property
+    def revision(self) -> int:
+        """The default of `shrinkage` depends on the data."""
+        return 2
+
     def _learn(self, fit: Fit) -> Learned:
-        events = EventWeights.of(fit.train, self.settings)
+        settings = fit.resolved(self.settings)
+        events = EventWeights.of(fit.train, settings)
         by_item = fit.train.by_item.to_scipy(values=events.of_item_entries)
         by_user = fit.train.by_user.to_scipy()
         norms = np.sqrt(fit.known.item_counts)
@@ -71,8 +91,8 @@ class ItemKNN(Recommender[ItemKNNSettings]):
         for first, last in _blocks(fit.train):
             shared = sp.csr_array(by_item[first:last] @ by_user)
             shared.sort_indices()
-            blocks.append(self._nearest(shared, norms, first))
-        return self._made(by_history(blocks), fit.known, self.settings)
+            blocks.append(_nearest(settings, shared, norms, first))
+        return self._made(by_history(blocks), fit.known, settings)
 
     def _restore(self, arrays: Arrays, known: Known, settings: ItemKNNSettings) -> Learned:
         return self._made(stored_sparse(arrays, known), known, settings)
@@ -82,19 +102,21 @@ class ItemKNN(Recommender[ItemKNNSettings]):
         likeness = sp.csr_array(weights.T)
         return ItemWeights(known, self.name, weights, settings.scored_recency, likeness)
 
-    def _nearest(
-        self, shared: sp.csr_array, norms: npt.NDArray[np.float64], first: int
-    ) -> sp.csr_array:
-        """Turn a block of co-occurrence counts, rows from item `first` on, into neighbours."""
-        lengths = np.diff(shared.indptr)
-        rows = first + np.repeat(np.arange(len(lengths)), lengths)
-        similarity = shared.data / (norms[rows] * norms[shared.indices] + self.settings.shrinkage)
-        similarity[rows == shared.indices] = 0.0
-        kept = np.zeros(len(similarity), dtype=bool)
-        for start, stop in zip(shared.indptr[:-1], shared.indptr[1:], strict=True):
-            kept[start:stop] = _largest(similarity[start:stop], self.settings.n_neighbors)
-        entries = (similarity[kept].astype(np.float32), (rows[kept] - first, shared.indices[kept]))
-        return sp.csr_array(entries, shape=shared.shape)
+
+def _nearest(
+    settings: ItemKNNSettings, shared: sp.csr_array, norms: npt.NDArray[np.float64], first: int
+) -> sp.csr_array:
+    """Turn a block of co-occurrence counts, rows from item `first` on, into neighbours."""
+    assert settings.shrinkage is not None, "a fit resolves it"
+    lengths = np.diff(shared.indptr)
+    rows = first + np.repeat(np.arange(len(lengths)), lengths)
+    similarity = shared.data / (norms[rows] * norms[shared.indices] + settings.shrinkage)
+    similarity[rows == shared.indices] = 0.0
+    kept = np.zeros(len(similarity), dtype=bool)
+    for start, stop in zip(shared.indptr[:-1], shared.indptr[1:], strict=True):
+        kept[start:stop] = _largest(similarity[start:stop], settings.n_neighbors)
+    entries = (similarity[kept].astype(np.float32), (rows[kept] - first, shared.indices[kept]))
+    return sp.csr_array(entries, shape=shared.shape)
 
 
 def _blocks(train: Interactions) -> Iterator[tuple[int, int]]:

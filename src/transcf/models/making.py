@@ -28,8 +28,9 @@ def made_from(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P], None]
                 f"{type(self).__name__} takes its parameters by name: "
                 f"{', '.join(self.rules()) or 'it has none'}."
             )
+        params = self._current(params)
         self.check_names(params)
-        self.settings = settings(*args, **self.suited(params))
+        self.settings = settings(*args, **params)
 
     __init__.settings = settings  # type: ignore[attr-defined]
     return __init__

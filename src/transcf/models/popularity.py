@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from transcf.data.histories import Histories
@@ -75,6 +77,7 @@ class Popularity(Recommender[NoSettings]):
     """
 
     name = "popularity"
+    is_floor: ClassVar[bool] = True
     __init__ = made_from(NoSettings)
 
     def _learn(self, fit: Fit) -> Learned:
@@ -121,6 +124,7 @@ class RecentPopularity(Recommender[RecentPopularitySettings]):
     """
 
     name = "recent-popularity"
+    is_floor: ClassVar[bool] = True
     __init__ = made_from(RecentPopularitySettings)
 
     def _learn(self, fit: Fit) -> Learned:
@@ -154,6 +158,7 @@ class InversePopularity(Recommender[NoSettings]):
     """
 
     name = "inverse-popularity"
+    is_floor: ClassVar[bool] = True
     __init__ = made_from(NoSettings)
 
     def _learn(self, fit: Fit) -> Learned:

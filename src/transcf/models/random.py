@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,7 @@ class Random(Recommender[RandomSettings]):
     """
 
     name = "random"
+    is_floor: ClassVar[bool] = True
     __init__ = made_from(RandomSettings)
 
     def _learn(self, fit: Fit) -> Learned:

@@ -7,12 +7,11 @@ here; ids, filters and tables in `answers`.
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +25,8 @@ from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions, as_parted
 from transcf.data.parted.log import PartedLog
-from transcf.errors import DataError, ParameterError, UnsupportedError
-from transcf.learning.beneath import Beneath
+from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
+from transcf.kernels.compiling import clock
 from transcf.learning.families import IterationSettings, remedy_of
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.known import Known, KnownInParts
@@ -40,11 +39,14 @@ from transcf.learning.settings import check, rules_of, values_of
 from transcf.learning.shifted import Shifted, restored
 from transcf.learning.trend import Trend
 from transcf.learning.weights import WeightSettings
+from transcf.models.aliases import current_params
+from transcf.models.fit_checks import warn_of_poor_fit
 from transcf.models.making import follow_settings, made_from, read_only
-from transcf.models.saving import put_together, taken_apart
+from transcf.models.saving import put_together, read_stored, taken_apart
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
-from transcf.storage.folders import read_model, write_model
+from transcf.storage.folders import write_model
 from transcf.storage.tensors import Arrays
+from transcf.storage.versions import current_folder
 from transcf.threads import use_threads
 from transcf.training.loop import DivergedRunError
 from transcf.training.options import FitOptions
@@ -76,6 +78,8 @@ class Recommender(Answers, ABC, Generic[S]):
 
     #: Parameters to lower when training diverges.
     remedy: ClassVar[str] = "learning_rate"
+    #: Whether other models are compared with it, so that it may rank as badly as it does.
+    is_floor: ClassVar[bool] = False
     #: Parameters that may differ between a run and its resumption.
     free_to_change: ClassVar[tuple[str, ...]] = ("epochs", "patience")
     #: Parameters that `fit` does not use: what is fitted follows them when they are changed.
@@ -83,10 +87,8 @@ class Recommender(Answers, ABC, Generic[S]):
 
     #: Names on the command line, and the parameters that each stands for.
     variants: ClassVar[dict[str, dict[str, Any]]]
-    #: Those of these names that rank as the first one does.
-    twins: ClassVar[tuple[str, ...]] = ()
-    #: Those of these names that ask for more than events, and what for.
-    asking: ClassVar[dict[str, str]] = {}
+    #: Those of these names that "all" leaves out, and why.
+    not_in_all: ClassVar[dict[str, str]] = {}
     #: The class of the settings.
     settings_class: ClassVar[type]
     #: What the next `fit` goes by.
@@ -118,16 +120,6 @@ class Recommender(Answers, ABC, Generic[S]):
     def rules(cls) -> dict[str, Rule]:
         """Return what each hyper-parameter allows."""
         return rules_of(cls.settings_class)
-
-    @classmethod
-    def suited(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Return parameters with the defaults that they ask for, where those are others."""
-        return params
-
-    @classmethod
-    def unseen(cls, params: dict[str, Any]) -> tuple[str, ...]:
-        """Name the parameters that a model with such ones does not look at."""
-        return ()
 
     @classmethod
     def has_epochs(cls) -> bool:
@@ -191,6 +183,7 @@ class Recommender(Answers, ABC, Generic[S]):
             >>> model.settings_.dim, model.settings_.w_new
             (8, 2.0)
         """
+        values = self._current(values)
         self.check_names(values)
         changed = replace(self.settings, **values)  # type: ignore[type-var]
         check(type(self).__name__, changed, values)
@@ -201,6 +194,14 @@ class Recommender(Answers, ABC, Generic[S]):
         return self
 
     @classmethod
+    def _current(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """Replace old names of parameters."""
+        kind, found = current_params(cls.__name__, params)
+        if kind != cls.__name__:
+            raise ParameterError(f"This is another model now: use {kind}.")
+        return found
+
+    @classmethod
     def check_names(cls, names: Iterable[str]) -> None:
         """Raise a `ParameterError` for the first name that is no hyper-parameter's."""
         known = cls.rules()
@@ -208,7 +209,7 @@ class Recommender(Answers, ABC, Generic[S]):
             if name not in known:
                 raise ParameterError(
                     f"{cls.__name__} has no parameter {name!r}; "
-                    f"it has: {', '.join(known) or 'none'}."
+                    f"it has: {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
                 )
 
     def __repr__(self) -> str:
@@ -274,7 +275,6 @@ class Recommender(Answers, ABC, Generic[S]):
         options: FitOptions,
         last_epoch: int | None = None,
         before: Learned | None = None,
-        beneath: Beneath | None = None,
     ) -> Self:
         self.check_params()
         if not len(train):
@@ -286,7 +286,7 @@ class Recommender(Answers, ABC, Generic[S]):
                 f"{self.name} cannot be trained on a cluster with these settings: leave the "
                 f"cluster out, or take one of {', '.join(spreading())}."
             )
-        started, trend = time.perf_counter(), None
+        started, trend = clock(), None
         if isinstance(train, Interactions):
             trend = Trend.of(train, self.settings)
         else:
@@ -299,7 +299,6 @@ class Recommender(Answers, ABC, Generic[S]):
             options=options,
             last_epoch=last_epoch,
             before=before,
-            beneath=beneath,
             trend=trend,
             remedy=remedy_of(self.settings, self.remedy),
             free=self.free_to_change,
@@ -315,6 +314,8 @@ class Recommender(Answers, ABC, Generic[S]):
                 self._take_over(error.learned, fit, started)
             raise
         self._take_over(learned, fit, started)
+        if not self.is_floor:
+            warn_of_poor_fit(learned, fit, self.settings, stacklevel=3)
         return self
 
     def _take_over(self, learned: Learned, fit: Fit, started: float) -> None:
@@ -323,7 +324,7 @@ class Recommender(Answers, ABC, Generic[S]):
             delattr(self, attribute)
         self.learned_, self.settings_ = learned, fit.chosen or self.settings
         self.report_ = fit.known.facts() | fit.report
-        self.report_["seconds"] = round(time.perf_counter() - started, 3)
+        self.report_["seconds"] = round(clock() - started, 3)
         self.best_epoch_, self.additions_ = None, 0
         if fit.outcome is not None:
             self.history_, self.best_epoch_ = fit.outcome.history, fit.outcome.best_epoch
@@ -428,9 +429,21 @@ class Recommender(Answers, ABC, Generic[S]):
                 attributes = self.learned_.attributes()
                 if name[:-1] in attributes:
                     return read_only(attributes[name[:-1]])
-            is_learned = name.endswith("_") and not name.startswith("_") and not self.is_fitted
-            hint = " before it is fitted: call fit first" if is_learned else ""
+            is_learned = name.endswith("_") and not name.startswith("_")
+            if is_learned or hasattr(type(self), name):  # such as a property that needs a fit
+                self._fitted()
+            hint = ""
+            if name == "partial_fit":
+                hint = ": it cannot learn from new events alone; use refit with all events"
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+
+    def __sklearn_tags__(self) -> Never:
+        """Refuse scikit-learn's model selection, which asks for these tags before it starts."""
+        raise UnsupportedError(
+            "scikit-learn splits and scores single rows, and recommenders rank items of users: "
+            "choose parameters with transcf.tune (or the command `transcf tune`), and judge models "
+            "with transcf.evaluate."
+        )
 
     # -- files -------------------------------------------------------------------------------
 
@@ -451,8 +464,9 @@ class Recommender(Answers, ABC, Generic[S]):
 
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
-        """Read a model that `save` wrote; `mapped` as in `transcf.load`."""
-        return put_together(cls, read_model(folder, mapped=mapped), folder)
+        """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
+        current = current_folder(folder)
+        return put_together(cls, read_stored(current, mapped=mapped), current)
 
 
 def _log_of(data: Any, options: FitOptions) -> Interactions | PartedLog:

@@ -10,7 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transcf.errors import ModelFileError, ParameterError, shown
+from transcf.errors import ModelFileError, ParameterError, did_you_mean, shown
+from transcf.models.aliases import current_name, current_params
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
@@ -34,6 +35,8 @@ HOMES = {
     "NeuMF": "neumf",
     "LightGCN": "lightgcn",
     "TransCF": "transcf",
+    "TransCFMixture": "mixture",
+    "TransCFExtended": "transcf.extensions",
     "Blend": "blend",
 }
 
@@ -54,15 +57,10 @@ def distinct() -> tuple[str, ...]:
     That is what "all" stands for.
 
     Example:
-        >>> sorted(set(available()) - set(distinct()))
-        ['transcf-categories', 'transcf-emb', 'transcf-friends']
+        >>> "transcf-emb" in available(), "transcf-emb" in distinct()
+        (True, False)
     """
-
-    def is_one(name: str) -> bool:
-        kind = model_class(name)
-        return name not in kind.twins and name not in kind.asking
-
-    return tuple(filter(is_one, available()))
+    return tuple(name for name in available() if name not in model_class(name).not_in_all)
 
 
 def spreading() -> tuple[str, ...]:
@@ -96,6 +94,7 @@ def create(name: str, **params: Any) -> Recommender[Any]:
         >>> create("random", random_state=7)
         Random(random_state=7)
     """
+    name, params = current(name, params)
     class_name, variant = _find(name)
     kind = _import(class_name)
     kind.check_names(params)
@@ -103,11 +102,17 @@ def create(name: str, **params: Any) -> Recommender[Any]:
     return model
 
 
+def current(name: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name of a model and its parameters with old names replaced; see `aliases`."""
+    class_name, variant = _find(name)
+    found, params = current_params(class_name, params)
+    return (variant if found == class_name else next(iter(_variants(found)))), params
+
+
 def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[str, Any]:
     """Return the hyper-parameters of a preset for a model by name.
 
-    A name that stands for parameters of its own keeps them, whatever the preset says, and what a
-    model with them does not look at is left out.
+    A name that stands for parameters of its own keeps them, whatever the preset says.
 
     Args:
         name: One of `available()`.
@@ -115,15 +120,13 @@ def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[s
         dataset: Catalog name of the data.
 
     Example:
-        >>> preset_of("transcf", "paper")["form"], preset_of("transcf-dot", "paper")["form"]
-        ('translation', 'dot')
+        >>> preset_of("transcf-dot", "paper")["negatives"]
+        1
     """
     from transcf.learning.presets import preset
 
     class_name, variant = _find(name)
-    params = preset(class_name, preset_name, dataset) | _variants(class_name)[variant]
-    unseen = _import(class_name).unseen(params)
-    return {key: value for key, value in params.items() if key not in unseen}
+    return preset(class_name, preset_name, dataset) | _variants(class_name)[variant]
 
 
 def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
@@ -153,7 +156,8 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
     """Read a model of any registered class from its folder.
 
     Args:
-        folder: What `save` wrote.
+        folder: What `save` wrote. If `transcf refresh` has added versions, the current one is
+            read, which is the one that the service uses.
         mapped: Whether arrays are mapped into memory rather than read. None does so from 256 MiB
             on. What is read is the model's own; a mapped file must not be written to while the
             model is in use, which `save` never does.
@@ -168,10 +172,16 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
         >>> load(folder).name
         'popularity'
     """
-    from transcf.models.saving import put_together
-    from transcf.storage.folders import read_model
+    from transcf.storage.versions import current_folder
 
-    stored = read_model(folder, mapped=mapped)
+    return load_version(current_folder(folder), mapped=mapped)
+
+
+def load_version(folder: Path, *, mapped: bool | None = None) -> Recommender[Any]:
+    """Read the model in a folder itself, whatever its current version is; else as `load`."""
+    from transcf.models.saving import put_together, read_stored
+
+    stored = read_stored(folder, mapped=mapped)
     if stored.kind not in HOMES:
         raise ModelFileError(
             f"{folder} holds a {stored.kind!r}, and this version of transcf has no such model."
@@ -195,14 +205,17 @@ def _find(name: str) -> tuple[str, str]:
         raise ParameterError(
             f"{shown(name)} is no name of a model; there are: {', '.join(available())}."
         )
-    wanted = _bare(name)
+    wanted = _bare(current_name(name))
     # Most names are those of a class: then no other has to be imported.
     likely = [class_name for class_name in HOMES if _bare(class_name) == wanted]
     for class_name in likely or HOMES:
         for variant in _variants(class_name):
             if _bare(variant) == wanted:
                 return class_name, variant
-    raise ParameterError(f"There is no model {name!r}; there are: {', '.join(available())}.")
+    known = available()
+    raise ParameterError(
+        f"There is no model {name!r}; there are: {', '.join(known)}.{did_you_mean(name, known)}"
+    )
 
 
 def _variants(class_name: str) -> dict[str, dict[str, Any]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from transcf.errors import ModelFileError, ParameterError
 from transcf.learning.known import Known
 from transcf.learning.settings import values_of
+from transcf.models.aliases import from_format_2
 from transcf.models.registry import HOMES
-from transcf.storage.folders import StoredModel
+from transcf.storage.folders import StoredModel, read_model
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
@@ -44,6 +46,15 @@ def taken_apart(model: Recommender[Any]) -> StoredModel:
         timed=known.timed,
         arrays=model.learned_.arrays(),
     )
+
+
+def read_stored(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
+    """Read a folder, with the names that models and parameters have now."""
+    stored = read_model(folder, mapped=mapped)
+    if stored.version > 2:
+        return stored
+    kind, params = from_format_2(stored.kind, stored.params)
+    return replace(stored, kind=kind, params=params)
 
 
 def put_together(kind: type[M], stored: StoredModel, folder: str | Path) -> M:

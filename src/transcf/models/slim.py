@@ -30,12 +30,12 @@ class SLIMSettings(ItemWeightSettings):
     """Hyper-parameters of SLIM."""
 
     l1: float = setting(
-        2.0,
+        0.5,
         "Weight of the sum of the weights: items that share no more users than this have none.",
         low=0,
     )
     l2: float = setting(
-        200.0,
+        100.0,
         "Weight of their squares; larger values spread a weight over similar items.",
         low=0,
     )
@@ -72,6 +72,11 @@ class SLIM(Recommender[SLIMSettings]):
 
     name = "SLIM"
     __init__ = made_from(SLIMSettings)
+
+    @property
+    def revision(self) -> int:
+        """Defaults are smaller."""
+        return 2
 
     def _learn(self, fit: Fit) -> Learned:
         train, settings = fit.train, self.settings

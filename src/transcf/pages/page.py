@@ -13,6 +13,7 @@ from typing import Self, TypeAlias
 from urllib.parse import quote
 
 from transcf.data.atomic import whole_file
+from transcf.data.paths import path_of
 from transcf.errors import ParameterError
 from transcf.pages.drawing import Drawing
 from transcf.pages.tables import Table
@@ -196,7 +197,7 @@ class Page:
             ParameterError: The ending is another one.
             WriteError: The system refuses to write it.
         """
-        path = Path(path)
+        path = path_of(path)
         texts: dict[Path, str] = {}
         if form_of(path) == "html":
             texts[path] = self.to_html()

@@ -160,6 +160,10 @@ class Table:
             + (f'\n<div class="notes">{notes}</div>' if notes else "")
         )
 
+    def _repr_html_(self) -> str:
+        """Show it in notebooks."""
+        return self.to_html(f"table-{id(self):x}")
+
 
 def _html_row(row: Sequence[Cell], sides: str) -> str:
     """The first cell names the row."""

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
+from transcf.data.paths import path_of
 from transcf.data.report import counted
 from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.retrieval.lists import faiss_library, fill_lists
@@ -210,7 +211,7 @@ class ItemIndex:
         """Write the index to one file, all or nothing; it holds no code."""
         from transcf.retrieval.index_files import save
 
-        return save(self, Path(path))
+        return save(self, path_of(path))
 
     @classmethod
     def load(cls, path: str | Path) -> ItemIndex:
@@ -221,7 +222,7 @@ class ItemIndex:
         """
         from transcf.retrieval.index_files import load
 
-        return load(Path(path))
+        return load(path_of(path))
 
     def _mask(self) -> Mask:
         mask = np.zeros(len(self.item_vectors), dtype=bool)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transcf.data.ids import Id
+from transcf.data.ids import UNKNOWN, Id
 from transcf.data.json_text import to_json
 from transcf.serving.events.recent import Recent
 from transcf.serving.people import Person, find_people, find_sessions
 from transcf.serving.ranking import Ranked, Wish, rank
 from transcf.serving.reasons import reason
-from transcf.serving.served import Served, plain_id
+from transcf.serving.served import Served, plain_id, rows_of
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ def answer(served: Served, recent: Recent, asks: Sequence[Ask]) -> list[bytes]:
     stale = "" if recent.trouble is None else ',"stale":true'
     answers = []
     for place, ask in enumerate(asks):
-        head = f'{{"version":{served.version}{stale},'
+        ignored = _unknown_ids(served, ask.wish)
+        counted = f',"ignored":{ignored}' if ignored else ""
+        head = f'{{"version":{served.version}{stale}{counted},'
         if ask.session is not None:
             left = f'"skipped":{to_json(skipped[place], compact=True)},'
             text = head + left + _list(served, *next(slots), explain=ask.explain)
@@ -67,6 +69,12 @@ def answer(served: Served, recent: Recent, asks: Sequence[Ask]) -> list[bytes]:
             text = head + (f'"answers":[{listed}]' if ask.many else bodies[0])
         answers.append(f"{text}}}".encode())
     return answers
+
+
+def _unknown_ids(served: Served, wish: Wish) -> int:
+    """Count the ids in `items` and `exclude` that the model does not know; they are skipped."""
+    listed = [*wish.exclude, *(wish.items or ())]
+    return int((rows_of(served.items, listed) == UNKNOWN).sum()) if listed else 0
 
 
 def _list(served: Served, person: Person, ranked: Ranked, *, explain: bool) -> str:

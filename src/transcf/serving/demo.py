@@ -60,7 +60,7 @@ def demo_shop(place: Path, users: int = 1000, items: int = 500, events: int = 20
     paths = Shop(place / "tea-shop", place / "items.csv", place / "events.csv")
     item_table(log.categories).write_csv(paths.items)
     log.to_frame().write_csv(paths.log)
-    model = create("transcf").fit(log)
+    model = create("transcf-mixture").fit(log)
     model.report_["dataset"] = str(paths.log.absolute())
     model.save(paths.model)
     return paths

@@ -10,19 +10,31 @@ from typing import Any
 import polars as pl
 
 from transcf.data.columns import usual_role
+from transcf.data.values import Place, category_lists
 from transcf.errors import DataError
 
 #: Usual names of the column with titles.
 _TITLES = ("title", "name", "label")
-#: What parts the categories of one item.
-_BAR = "|"
 
 
 def _read_text(path: Path, separator: str) -> pl.DataFrame:
     """Read a text file; numbers become numbers, apart from what names something."""
-    columns = pl.read_csv(path, n_rows=0, separator=separator, infer_schema=False).columns
-    words = {name: pl.String for name in columns if _is_id(name) or _is_words(name)}
-    return pl.read_csv(path, separator=separator, schema_overrides=words, infer_schema_length=None)
+    frame = pl.read_csv(path, separator=separator, infer_schema=False, glob=False)
+    others = (name for name in frame.columns if not (_is_id(name) or _is_words(name)))
+    return frame.with_columns(_as_numbers(frame[name]) for name in others)
+
+
+def _as_numbers(text: pl.Series) -> pl.Series:
+    """Return text as integers or floats if all of its values are such, else as it is."""
+    for kind in (pl.Int64, pl.Float64):
+        numbers = text.cast(kind, strict=False)
+        if numbers.null_count() == text.null_count():
+            return numbers
+    return text
+
+
+def _read_json(path: Path) -> pl.DataFrame:
+    return pl.read_ndjson(path.read_bytes(), infer_schema_length=None)
 
 
 def _is_id(name: str) -> bool:
@@ -36,10 +48,15 @@ def _is_words(name: str) -> bool:
 _READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
     ".csv": lambda path: _read_text(path, ","),
     ".tsv": lambda path: _read_text(path, "\t"),
-    ".jsonl": pl.read_ndjson,
-    ".ndjson": pl.read_ndjson,
-    ".parquet": pl.read_parquet,
+    ".jsonl": _read_json,
+    ".ndjson": _read_json,
+    ".parquet": lambda path: pl.read_parquet(path, glob=False),
 }
+
+
+def is_table(path: Path) -> bool:
+    """Tell by its ending whether `read_facts` reads a file."""
+    return path.suffix.lower() in _READERS
 
 
 @dataclass(frozen=True)
@@ -66,7 +83,7 @@ def read_facts(path: Path) -> dict[str, Fact]:
 
     Args:
         path: CSV, TSV, JSON lines or Parquet with a column of item ids; the columns `title` and
-            `category` may be there (several categories are parted by "|", or are a list).
+            `category` may be there (see `category_lists`).
 
     Raises:
         DataError: The table cannot be used; the sentence says why.
@@ -87,11 +104,12 @@ def read_facts(path: Path) -> dict[str, Fact]:
     if ids.n_unique() < len(ids):
         twice = ids.filter(ids.is_duplicated())[0]
         raise DataError(f"{path} has item {twice!r} twice: keep one line for each item.")
+    lists = _category_lists(frame, category, path)
     found: dict[str, Fact] = {}
-    for row in frame.iter_rows(named=True):
+    for place, row in enumerate(frame.iter_rows(named=True)):
         kept = {name: row[name] for name in others if row[name] not in (None, "")}
         named = None if title is None or row[title] is None else str(row[title])
-        found[str(row[item])] = Fact(named, _categories(row.get(category or "")), kept)
+        found[str(row[item])] = Fact(named, tuple(lists[place]), kept)
     return found
 
 
@@ -116,8 +134,9 @@ def _column(frame: pl.DataFrame, path: Path) -> str:
     return found[0]
 
 
-def _categories(value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    parts = value if isinstance(value, list) else str(value).split(_BAR)
-    return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
+def _category_lists(frame: pl.DataFrame, category: str | None, path: Path) -> list[list[str]]:
+    """Return the categories of each row; those of a table without such a column are empty."""
+    if category is None:
+        return [[]] * len(frame)
+    place = Place(str(path), category, lambda row: f"{path}: row {row + 1:,}")
+    return [list(names or ()) for names in category_lists(frame[category], place).to_list()]

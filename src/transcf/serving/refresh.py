@@ -12,7 +12,7 @@ from transcf.data.ids import Id
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.recommender import Recommender
-from transcf.models.registry import load
+from transcf.models.registry import load_version
 from transcf.serving.events.store import Event, EventStore, Stored
 from transcf.serving.people import Known, find_people
 from transcf.serving.ranking import Wish, rank
@@ -108,12 +108,12 @@ def _learner(
 
     def anew(events: Sequence[Stored]) -> Recommender[Any]:
         before = [found for found in store.after(0) if found.number <= served.after]
-        model = load(served.folder).refit(with_events(base, [*before, *events]))
+        model = load_version(served.folder).refit(with_events(base, [*before, *events]))
         model.report_ |= kept
         return model
 
     def added(events: Sequence[Stored]) -> Recommender[Any]:
-        model = load(served.folder)
+        model = load_version(served.folder)
         add = getattr(model, "partial_fit", None)
         if add is None:
             raise UnsupportedError(
@@ -193,5 +193,5 @@ def back_to(versions: Versions, version: int) -> None:
     if version < 1:
         raise ParameterError(f"--back-to {version} is no version: they count from 1.")
     if versions.made(version) is not None:
-        load(versions.folder(version))
+        load_version(versions.folder(version))
     versions.switch(version)

@@ -56,25 +56,34 @@ class RankedItem(TypedDict):
 
 
 class Recommendations(TypedDict):
-    """A list for a user; `version` is missing in the answers of many users."""
+    """A list for a user; `version` is missing in the answers of many users.
+
+    `ignored` counts unknown ids in `items` and `exclude`; it is missing if there are none.
+    """
 
     version: NotRequired[int]
+    ignored: NotRequired[int]
     user: Id
     source: Source
     items: list[RankedItem]
 
 
 class ManyRecommendations(TypedDict):
-    """Lists for many users."""
+    """Lists for many users; `ignored` as in `Recommendations`."""
 
     version: int
+    ignored: NotRequired[int]
     answers: list[Recommendations]
 
 
 class SessionRecommendations(TypedDict):
-    """A list for a session; `skipped` are items that the model does not know."""
+    """A list for a session; `skipped` are items of the session that the model does not know.
+
+    `ignored` as in `Recommendations`.
+    """
 
     version: int
+    ignored: NotRequired[int]
     source: Source
     skipped: list[Id]
     items: list[RankedItem]

@@ -203,11 +203,17 @@ class Listed(Item):
     reason: Reason | None = None
 
 
+IgnoredIds: TypeAlias = Annotated[
+    int, Field(description="Unknown ids in items and exclude, which were skipped.")
+]
+
+
 class Answer(BaseModel):
     """A list for a user."""
 
     version: int
     stale: bool = False
+    ignored: IgnoredIds = 0
     user: str | int
     source: Literal["model", "folded_in", "popular"]
     items: list[Listed]
@@ -224,6 +230,7 @@ class SessionAnswer(BaseModel):
 
     version: int
     stale: bool = False
+    ignored: IgnoredIds = 0
     skipped: list[str | int]
     source: Literal["folded_in", "popular"]
     items: list[Listed]
@@ -242,4 +249,5 @@ class UsersAnswer(BaseModel):
 
     version: int
     stale: bool = False
+    ignored: IgnoredIds = 0
     answers: list[UserList]

@@ -20,7 +20,7 @@ from transcf.data.json_text import to_json
 from transcf.errors import UnsupportedError
 from transcf.learning.learned import Learned
 from transcf.models.recommender import Recommender
-from transcf.models.registry import load
+from transcf.models.registry import load_version
 from transcf.serving.facts import NOTHING, Fact
 from transcf.serving.sharing import share_vectors
 from transcf.storage.description import NAME
@@ -58,7 +58,7 @@ class Served:
         Raises:
             TransCFError: It is damaged, not whole, or does not answer.
         """
-        model = load(folder, mapped=True)
+        model = load_version(folder, mapped=True)
         digest = _checksum(folder)
         share_vectors(model.learned_, f"{version}-{digest}")
         served = cls(version, folder, model, facts, _abilities(model.learned_))
@@ -187,11 +187,7 @@ def plain_id(ids: IdMap, value: Id) -> Id:
     """
     if ids.is_text:
         return str(value)
-    if isinstance(value, str) and len(value) < 20:
-        number = ids.parse(value)
-        # "007" and "1_0" are no integers, as in logs.
-        return number if str(number) == value else value
-    return value
+    return ids.parse(value) if isinstance(value, str) else value
 
 
 def rows_of(ids: IdMap, values: list[Id]) -> Rows:

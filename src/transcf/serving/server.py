@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from transcf.interrupts import temporary_folder
 from transcf.serving.app import create_app
 from transcf.serving.guard import check_host, read_token
 from transcf.serving.limits import Limits
@@ -77,7 +77,7 @@ def run(
     Service(settings).close()  # what cannot be served is said here, once, and not by every worker
     ready()
     os.environ[_ENVIRONMENT] = _written(settings)
-    with tempfile.TemporaryDirectory(prefix="transcf-workers-") as place:
+    with temporary_folder("transcf-workers-") as place:
         for name, folder in ((FIGURES, "figures"), (VECTORS, "vectors")):
             Path(place, folder).mkdir()
             os.environ[name] = str(Path(place, folder))

@@ -1,15 +1,12 @@
-"""Versions of a model: the folder it was saved to, those beside it, and a file that names one.
+"""Versions of a model: listed, added and switched; `storage.versions` says where they are.
 
-Version 1 is the folder itself, say `models/shop`. Later ones are `models/shop.versions/2` and so
-on, and `models/shop.versions/current` holds the number of the one to serve. A version never
-changes once it has its name, and the file is replaced in one step, so that a reader sees the old
-number or the new one.
+A version never changes once it has its name, and the file that names the current one is replaced
+in one step, so that a reader sees the old number or the new one.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +14,13 @@ from transcf.data.atomic import whole_file
 from transcf.errors import ModelFileError, ParameterError
 from transcf.models.recommender import Recommender
 from transcf.storage.description import NAME
-
-_POINTER = "current"
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+from transcf.storage.versions import (
+    NUMBER,
+    current_version,
+    pointer_file,
+    version_folder,
+    versions_folder,
+)
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,9 @@ class Versions:
     base: Path
 
     @property
-    def beside(self) -> Path:
-        """Where later versions lie."""
-        return self.base.with_name(f"{self.base.name}.versions")
-
-    @property
     def pointer(self) -> Path:
         """The file that names the current version."""
-        return self.beside / _POINTER
+        return pointer_file(self.base)
 
     def check(self) -> None:
         """Raise a `ModelFileError` where there is no model: before anything is made beside it."""
@@ -55,32 +51,18 @@ class Versions:
 
     def folder(self, version: int) -> Path:
         """Return where a version is, or would be."""
-        return self.base if version == 1 else self.beside / str(version)
+        return version_folder(self.base, version)
 
     def current(self) -> int:
-        """Return the number of the version to serve.
-
-        Raises:
-            ModelFileError: The file does not hold one.
-        """
-        try:
-            text = self.pointer.read_bytes()[:100].decode("ascii", "replace").strip()
-        except FileNotFoundError:
-            return 1
-        except OSError as error:
-            raise ModelFileError(f"{self.pointer} cannot be read: {error.strerror}.") from error
-        if not _NUMBER.fullmatch(text):
-            raise ModelFileError(
-                f"{self.pointer} does not hold the number of a version: write one into it, or "
-                "name one with `transcf refresh --back-to`."
-            )
-        return int(text)
+        """Return the number of the version to serve; see `current_version`."""
+        return current_version(self.base)
 
     def all(self) -> list[int]:
         """Return the numbers of the versions that have a name, whole or not, ascending."""
         found = {1} if self.base.is_dir() else set()
-        if self.beside.is_dir():
-            found |= {int(p.name) for p in self.beside.iterdir() if _NUMBER.fullmatch(p.name)}
+        later = versions_folder(self.base)
+        if later.is_dir():
+            found |= {int(p.name) for p in later.iterdir() if NUMBER.fullmatch(p.name)}
         return sorted(found)
 
     def made(self, version: int) -> float | None:

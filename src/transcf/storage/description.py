@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NotRequired, TypeAlias
 
-from transcf.errors import ModelFileError
+from transcf.data.json_text import from_json, misfit
+from transcf.data.readers import Reading
+from transcf.errors import ModelFileError, shown
 from transcf.storage.opened import OpenFolder
 
 About: TypeAlias = dict[str, Any]
 
 NAME = "model.json"
 FORMAT = "transcf-model"
-VERSION = 2
+VERSION = 3
+#: The oldest format that is read; models of it may have other names, see `models.aliases`.
+OLDEST = 2
 
 #: More than any model has to say; hostile files are not read to their end.
 _LARGEST = 64 * 2**20
@@ -49,16 +53,17 @@ def read_about(opened: OpenFolder, files: Sequence[str]) -> About:
     try:
         if file.size > _LARGEST:
             raise ValueError("too large")
-        about = json.loads(file.read(), parse_constant=_refuse)
+        about = from_json(file.read())
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ModelFileError(f"{path} does not describe a model of this library.")
         _check_version(opened.path, about.get("version"))
         is_as_written = about.get("sha256") == _own_checksum(about)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ModelFileError(f"{path} is damaged (it is not JSON): {_REMEDY}.") from error
     if not is_as_written:
         raise ModelFileError(f"{path} was altered after it was saved: {_REMEDY}.")
-    _check_content(path, about, files)
+    if (wrong := wrong_part(about, files)) is not None:
+        raise ModelFileError(f"{path} has no valid value of {shown(wrong)}: {_REMEDY}.")
     return about
 
 
@@ -70,10 +75,10 @@ def _check_version(folder: Path, version: object) -> None:
             f"{folder} was written in format {version} and this library reads up to {VERSION}: "
             "install a newer transcf."
         )
-    if version < VERSION:
+    if version < OLDEST:
         raise ModelFileError(
             f"{folder} was written in format {version} by an older transcf and this one reads "
-            f"format {VERSION}: fit again."
+            f"format {OLDEST} and later: fit again."
         )
 
 
@@ -82,42 +87,44 @@ def _own_checksum(about: About) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON, though many read it")
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-#: What each field holds: how to tell, and in words.
-_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "class": (lambda value: isinstance(value, str), "the name of a model"),
-    "params": (_is_object, "an object with the hyper-parameters"),
-    "report": (_is_object, "an object with facts about the training"),
-    "best_epoch": (
-        lambda value: value is None or (type(value) is int and value > 0),
-        "the number of the kept epoch, or null,",
-    ),
-    "additions": (
-        lambda value: type(value) is int and value >= 0,
-        "how often interactions were added",
-    ),
-    "timed": (lambda value: isinstance(value, bool), "true or false"),
-    "files": (_is_object, "an object with sizes and checksums"),
+#: What the report of a training holds; models add facts of their own, which are only shown.
+_REPORT = {
+    "users": int,
+    "items": int,
+    "interactions": int,
+    "seconds": float,
+    "ending": NotRequired[str],
+    "dataset": NotRequired[str],
+    "reading": NotRequired[Reading],
+    "protocol": NotRequired[str],
+    "split": NotRequired[str],
+    "split_seed": NotRequired[int],
+    "held_out": NotRequired[bool],
+    "fitted_on": NotRequired[str],
+    "events_after": NotRequired[int],
+}
+_FILE = {"bytes": int, "sha256": list[str]}
+_CONTENT = {
+    "library": str,
+    "class": str,
+    "params": dict[str, Any],
+    "report": _REPORT,
+    "timed": bool,
+    "best_epoch": int | None,
+    "additions": int,
 }
 
 
-def _check_content(path: Path, about: About, files: Sequence[str]) -> None:
-    for name, (is_right, words) in _FIELDS.items():
-        if name not in about or not is_right(about[name]):
-            raise ModelFileError(f"{path} should hold {words} as {name!r} and does not: {_REMEDY}.")
-    for name in files:
-        entry = about["files"].get(name)
-        if not (
-            isinstance(entry, dict)
-            and type(entry.get("bytes")) is int
-            and isinstance(entry.get("sha256"), list)
-            and all(isinstance(digest, str) for digest in entry["sha256"])
-        ):
-            raise ModelFileError(f"{path} has no size and checksums of {name}: {_REMEDY}.")
+def wrong_part(about: About, files: Sequence[str]) -> str | None:
+    """Return the name of the first part with a wrong type or value, None if there is none.
+
+    Args:
+        about: The content of `model.json`.
+        files: Names of files of which it has to give the size and the checksums.
+    """
+    wrong = misfit(about, _CONTENT | {"files": dict.fromkeys(files, _FILE)})
+    if wrong is None and about["additions"] < 0:
+        return "additions"
+    if wrong is None and about["best_epoch"] is not None and about["best_epoch"] < 1:
+        return "best_epoch"
+    return wrong

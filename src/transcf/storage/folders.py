@@ -34,17 +34,19 @@ import numpy as np
 import polars as pl
 
 from transcf import __version__
-from transcf.data.atomic import whole_folder
+from transcf.data.atomic import is_taken, whole_folder
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.parquet import damage_of
+from transcf.data.paths import path_of
 from transcf.errors import ModelFileError, ParameterError
 from transcf.storage import description, tensors
 from transcf.storage.card import model_card
 from transcf.storage.checksums import checksums, read_checksums
 from transcf.storage.description import About
 from transcf.storage.opened import OpenFile, OpenFolder, read_steadily
+from transcf.storage.versions import current_version
 from transcf.threads import check_unforked
 
 #: From this size on arrays are mapped unless the caller says otherwise; smaller ones are copied.
@@ -80,6 +82,7 @@ class StoredModel:
         best_epoch: The epoch that was kept, where there were any.
         additions: How often interactions were added since the fit.
         arrays: What it learned.
+        version: Version of the format that it was read from.
     """
 
     kind: str
@@ -94,6 +97,7 @@ class StoredModel:
     best_epoch: int | None
     additions: int
     arrays: tensors.Arrays
+    version: int = description.VERSION
 
 
 def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = False) -> Path:
@@ -103,7 +107,7 @@ def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = Fal
     as anything but an empty folder always is, with an error.
     """
     check_unforked("save a model")
-    target = Path(folder).absolute()
+    target = path_of(folder).absolute()
     check_replaceable(target, overwrite=overwrite)
     with whole_folder(target, replace=overwrite) as place:
         tensors.write(place / _TENSORS, model.arrays)
@@ -114,7 +118,7 @@ def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = Fal
         text = json.dumps(about, indent=2) + "\n"
         (place / description.NAME).write_text(text, encoding="utf-8")
         (place / _CARD).write_text(model_card(model.summary, about, model.users), encoding="utf-8")
-    return Path(folder)
+    return path_of(folder)
 
 
 def read_model(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
@@ -129,7 +133,7 @@ def read_model(folder: str | Path, *, mapped: bool | None = None) -> StoredModel
             says what.
     """
     check_unforked("load a model")
-    return read_steadily(Path(folder), lambda opened: _read(opened, mapped))
+    return read_steadily(path_of(folder), lambda opened: _read(opened, mapped))
 
 
 def _read(opened: OpenFolder, mapped: bool | None) -> StoredModel:
@@ -155,6 +159,7 @@ def _read(opened: OpenFolder, mapped: bool | None) -> StoredModel:
         best_epoch=about["best_epoch"],
         additions=about["additions"],
         arrays=tensors.parse(place / _TENSORS, contents[_TENSORS])[1],
+        version=about["version"],
     )
 
 
@@ -216,6 +221,8 @@ def _describe(model: StoredModel, place: Path) -> About:
     }
     try:
         about = json.loads(json.dumps(about, default=np.generic.item, allow_nan=False))
+        if (wrong := description.wrong_part(about, _CHECKED)) is not None:
+            raise ValueError(f"{wrong} has another type")
     except (ValueError, TypeError) as error:
         raise ParameterError(
             f"{model.kind} cannot be saved: its parameters and report must be plain numbers, words "
@@ -231,7 +238,14 @@ def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
         target: Where it should go.
         overwrite: Whether a model that is there may be replaced, even a damaged one.
     """
-    if not target.exists() and not target.is_symlink():
+    current = current_version(target)
+    if current != 1:
+        raise ModelFileError(
+            f"{target} has versions, and version {current} is in use, so a model written there "
+            f"would not be: choose another folder, or run `transcf refresh {target} --back-to 1` "
+            "first."
+        )
+    if not is_taken(target):
         return
     if target.is_symlink() or not target.is_dir():
         raise ModelFileError(f"{target} is not a folder: choose another place for the model.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ T = TypeVar("T")
 
 #: How often a folder that is replaced meanwhile is read anew.
 _ATTEMPTS = 100
+#: Whether files can be opened relative to an open folder; not on Windows.
+_BY_HANDLE = os.open in os.supports_dir_fd
+#: Held while a position is set and read from, on systems that have no one call for both.
+_position = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -47,11 +52,21 @@ def read_into(handle: int, start: int, buffer: memoryview) -> int:
     """Fill a buffer from some place of a file; return how much was there."""
     filled = 0
     while filled < len(buffer):
-        length = os.preadv(handle, [buffer[filled:]], start + filled)
+        length = _read_some(handle, start + filled, buffer[filled:])
         if not length:
             break
         filled += length
     return filled
+
+
+def _read_some(handle: int, start: int, buffer: memoryview) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(handle, [buffer], start)
+    with _position:
+        os.lseek(handle, start, os.SEEK_SET)
+        content = os.read(handle, len(buffer))
+    buffer[: len(content)] = content
+    return len(content)
 
 
 class OpenFolder:
@@ -73,7 +88,11 @@ class OpenFolder:
             ModelFileError: There is none, or it may not be read.
         """
         try:
-            self._handles.append(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY))
+            if _BY_HANDLE:
+                self._handles.append(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY))
+            elif not self.path.is_dir():
+                raise NotADirectoryError
+            self._facts = os.stat(self._handles[0] if _BY_HANDLE else self.path)
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:
             raise ModelFileError(f"There is no model folder {self.path}.") from error
         except OSError as error:
@@ -93,9 +112,12 @@ class OpenFolder:
     def file(self, name: str) -> OpenFile | None:
         """Open a file of the folder; None if there is no plain file of that name."""
         # Not blocking: a pipe of that name would keep everybody waiting for a writer.
-        flags = os.O_RDONLY | os.O_NONBLOCK
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         try:
-            handle = os.open(name, flags, dir_fd=self._handles[0])
+            if _BY_HANDLE:
+                handle = os.open(name, flags, dir_fd=self._handles[0])
+            else:
+                handle = os.open(self.path / name, flags)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -112,7 +134,7 @@ class OpenFolder:
             now = os.stat(self.path)
         except OSError:
             return True
-        return not os.path.samestat(os.fstat(self._handles[0]), now)
+        return not os.path.samestat(self._facts, now)
 
 
 def read_steadily(folder: Path, read: Callable[[OpenFolder], T]) -> T:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -12,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from transcf.errors import DivergenceError
-from transcf.kernels.compiling import on_compile
+from transcf.interrupts import stop_on_interrupt
+from transcf.kernels.compiling import clock, on_compile
 from transcf.storage.tensors import Arrays
 from transcf.training.checkpoint import Checkpoint, CheckpointFile, Elsewhere
-from transcf.training.interrupt import stop_on_interrupt
 from transcf.training.options import FitOptions
 from transcf.training.progress import ProgressBar
 from transcf.training.trainable import Epoch, EpochStats, S, SpreadTrainable, Trainable
@@ -70,6 +69,12 @@ class Outcome:
     history: pl.DataFrame
     best_epoch: int
     ending: Ending
+
+    @property
+    def best_metric(self) -> float | None:
+        """Validation metric of the epoch that was kept; None without validation."""
+        metrics = self.history["metric"].drop_nulls()
+        return None if metrics.is_empty() else float(metrics.max())  # type: ignore[arg-type]
 
     def facts(self) -> dict[str, Any]:
         """What a report says of it; seconds of training and of validation apart."""
@@ -194,9 +199,9 @@ def _one_epoch(
     # Without validation the state before the epoch is what to fall back on.
     fallback = run.best if validate is not None and run.best else _kept(trainable)
     number = run.epoch + 1
-    started = time.perf_counter()
+    started = clock()
     stats = trainable.run_epoch(number)
-    seconds = time.perf_counter() - started
+    seconds = clock() - started
     if _has_diverged(stats, trainable, run):
         _go_back(trainable, fallback)
         kept = run.outcome("diverged") if run.records else None
@@ -209,9 +214,9 @@ def _one_epoch(
             kept,
         )
     is_due = validate is not None and (number % plan.validate_every == 0 or number == plan.epochs)
-    epoch, started = Epoch(number, lambda: snapshot(trainable.tensors())), time.perf_counter()
+    epoch, started = Epoch(number, lambda: snapshot(trainable.tensors())), clock()
     metric = validate(epoch.snapshot) if validate is not None and is_due else None
-    epoch.metric, validation_seconds = metric, time.perf_counter() - started
+    epoch.metric, validation_seconds = metric, clock() - started
     run.records.append(
         {
             "epoch": number,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from transcf.data.paths import path_of
 from transcf.errors import ParameterError
 from transcf.training.trainable import Epoch, SpreadTrainable
 
@@ -34,7 +35,7 @@ class FitOptions:
         fresh: Whether to start anew where the checkpoint of another run is found, and to replace
             it; else that is an error. A run replaces its own checkpoints in any case.
         checkpoint_seconds: Shortest time between two checkpoints.
-        progress: Whether to show a progress bar; None shows it on a terminal.
+        progress: Whether to show a progress bar; None shows it at a terminal and in notebooks.
         on_epoch: Called with every finished epoch.
         threads: Threads of kernels, BLAS and torch; None leaves them as they are.
         cluster: Where to spread the training, for models that can be; None trains here.
@@ -54,7 +55,9 @@ class FitOptions:
     cluster: Spreads | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse what contradicts itself; write `~` out."""
+        if self.checkpoint is not None:
+            object.__setattr__(self, "checkpoint", path_of(self.checkpoint))
         if self.resume and self.fresh:
             raise ParameterError(
                 "resume and fresh contradict each other: use one of them, to go on from a "

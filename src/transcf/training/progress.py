@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, silence elsewhere."""
+"""A progress bar at a terminal and in notebooks, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,27 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
+
+
+def is_watched() -> bool:
+    """Tell whether a person sees stderr: at a terminal or in a notebook."""
+    return sys.stderr.isatty() or _in_notebook()
+
+
+def progress_console() -> Console:
+    """Return where progress bars are drawn.
+
+    Notebooks understand the control codes for one line; rich's own way there needs ipywidgets.
+    """
+    from rich.console import Console
+
+    return Console(stderr=True, force_jupyter=False, force_terminal=_in_notebook() or None)
+
+
+def _in_notebook() -> bool:
+    return "ipykernel" in sys.modules
 
 
 class ProgressBar:
@@ -17,21 +37,20 @@ class ProgressBar:
         title: What is being trained.
         total: How many units there are.
         unit: What is counted, in the plural: "epochs", "items".
-        shown: True, False, or None to show it if stderr is a terminal.
+        shown: True, False, or None to show it at a terminal and in notebooks.
     """
 
     def __init__(self, title: str, total: int, unit: str, shown: bool | None = None) -> None:
         """Prepare; nothing is drawn before `with`."""
         self._title, self._total, self._unit = title, total, unit
         self._done, self._figures = 0, ""
-        self.is_shown = sys.stderr.isatty() if shown is None else shown
+        self.is_shown = is_watched() if shown is None else shown
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
         """Draw the bar."""
         if self.is_shown:
-            from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._progress = Progress(
@@ -40,7 +59,7 @@ class ProgressBar:
                 TextColumn(f"{{task.completed}}/{{task.total}} {self._unit}"),
                 TextColumn("{task.fields[text]}", markup=False),
                 TimeRemainingColumn(),
-                console=Console(stderr=True),
+                console=progress_console(),
             )
             self._progress.start()
             self._task = self._progress.add_task(self._title, total=self._total, text="")

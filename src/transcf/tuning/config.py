@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from transcf.data.atomic import whole_file
+from transcf.data.paths import path_of
 from transcf.errors import ParameterError, shown
 from transcf.learning.rules import Number
 from transcf.models.registry import canonical_name, create, model_class
@@ -41,7 +42,7 @@ class Config:
             ParameterError: The file is missing or malformed, a parameter is not allowed, or the
                 settings are those of another model.
         """
-        content = _content(Path(path))
+        content = _content(path_of(path))
         about = content.get("model")
         if not isinstance(about, dict) or not isinstance(about.get("name"), str):
             raise ParameterError(f'{path} names no model: write [model] and name = "bpr" into it.')
@@ -81,9 +82,9 @@ class Config:
 
     def write(self, path: str | Path) -> Path:
         """Write the file atomically."""
-        with whole_file(Path(path)) as unfinished:
+        with whole_file(path_of(path)) as unfinished:
             unfinished.write_text(self.to_toml(), encoding="utf-8")
-        return Path(path)
+        return path_of(path)
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from transcf.errors import ParameterError, is_word, shown
-from transcf.models.registry import canonical_name, create, model_class
+from transcf.models.registry import canonical_name, model_class
 
 #: Names of the spaces: the recommended values, and the grid of TransCF's paper.
 SPACES = ("default", "paper")
@@ -102,13 +102,12 @@ def space_of(model: str, timed: bool = False, space: str = "default") -> Space:
 
 
 def _paper_space(model: str) -> Space:
-    """Return the paper's grid of the parameters that a model has and uses."""
-    rules, made = model_class(model).rules(), create(model)
-    unused = made.unseen(made.get_params())
+    """Return the paper's grid of the parameters that a model has."""
+    rules = model_class(model).rules()
     return {
         name: [value for value in _grid_values(values) if rules[name].allows(value)]
         for name, values in _all_spaces()["paper"].items()
-        if name in rules and name not in unused
+        if name in rules
     }
 
 

@@ -92,7 +92,9 @@ class Manifest:
             if self.files[name] != digest_of(folder / name):
                 raise _damaged(folder / name)
             return pl.read_parquet(
-                folder / name, columns=None if columns is None else list(columns)
+                folder / name,
+                columns=None if columns is None else list(columns),
+                glob=False,
             )
         except (PolarsError, PanicException, OSError, KeyError) as problem:
             raise _damaged(folder / name) from problem

@@ -13,7 +13,13 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.columns import ROLES, Column, Role, Roles, find_columns
-from transcf.data.files import check_kinds, check_names, file_source, unreadable
+from transcf.data.files import (
+    check_kinds,
+    check_names,
+    file_source,
+    parquet_schema,
+    unreadable,
+)
 from transcf.data.paths import PARQUET, files_of
 from transcf.data.tables import by_role
 from transcf.data.values import Place
@@ -45,7 +51,9 @@ class Piece:
         """Read the columns of some roles, and name them so."""
         columns = list(roles.values())
         try:
-            lazy = pl.scan_parquet(self.path).select(columns).slice(self.first, self.rows)
+            lazy = (
+                pl.scan_parquet(self.path, glob=False).select(columns).slice(self.first, self.rows)
+            )
             return by_role(lazy.collect(), roles)
         except (PolarsError, PanicException, OSError) as problem:
             raise unreadable(self.path, "Parquet", problem) from problem
@@ -85,10 +93,10 @@ def find_pieces(
     sources = [file_source(path) for path in paths]
     roles = find_columns(sources[0].columns, given, sources[0].label, ROLES)
     check_names(sources, roles)
-    schemas = [pl.read_parquet_schema(path) for path in paths]
+    schemas = [parquet_schema(path) for path in paths]
     for column in roles.values():
         check_kinds(column, [schema[column] for schema in schemas], sources)
-    sizes = [pl.scan_parquet(path).select(pl.len()).collect().item() for path in paths]
+    sizes = [pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() for path in paths]
     if not sum(sizes):
         raise DataError(f"{sources[0].label} is empty: it has columns but no rows.")
     befores = accumulate(sizes, initial=0)

@@ -142,7 +142,7 @@ def forget_numbers() -> None:
 @lru_cache(maxsize=1)
 def _numbers(scratch: Path) -> tuple[IdMap, IdMap]:
     """Read the numbered ids, once in a process."""
-    users, items = (pl.read_parquet(scratch / name)["id"] for name in (USERS, ITEMS))
+    users, items = (pl.read_parquet(scratch / name, glob=False)["id"] for name in (USERS, ITEMS))
     return IdMap(users), IdMap(items)
 
 

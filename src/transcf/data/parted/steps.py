@@ -10,7 +10,9 @@ import numpy as np
 import polars as pl
 
 from transcf.data.columns import Roles
+from transcf.data.files import parquet_schema
 from transcf.data.liking import without_disliked
+from transcf.data.notes import with_unused_columns
 from transcf.data.parted.filtering import Remaining
 from transcf.data.parted.log import offsets
 from transcf.data.parted.manifest import (
@@ -111,6 +113,7 @@ class Steps:
         left = Remaining.of(users, counts)
         missing = {"without_rating": self._unrated} if self._unrated else {}
         report = Report().then("read", rows=events, **missing)
+        report = with_unused_columns(report, parquet_schema(self._pieces[0].path), self._roles)
         report = report.then("merge repeats", events=events, repeats=repeats)
         if disliked:
             report = without_disliked(

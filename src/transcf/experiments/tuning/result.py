@@ -13,6 +13,7 @@ import polars as pl
 
 from transcf.data.atomic import whole_file
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
+from transcf.pages.tables import Table
 from transcf.tuning.config import Config
 from transcf.tuning.search import State, Trial
 from transcf.tuning.spaces import Space
@@ -99,6 +100,12 @@ class Tuning:
             for number, trial in enumerate(self.trials, start=1)
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
+
+    def _repr_html_(self) -> str:
+        """Show the trials in notebooks, the best first."""
+        trials = self.table().sort(self.metric, descending=True, nulls_last=True)
+        title = f"{self.model}: {len(self.trials)} trials, by {self.metric} on validation data"
+        return Table.of(trials, title)._repr_html_()
 
     def curve(self) -> list[float | None]:
         """Return the best metric after each trial; None until one is complete."""

@@ -19,6 +19,7 @@ from transcf.errors import MissingExtraError, ParameterError, shown
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.store import Store
 from transcf.experiments.tuning.result import Tuning
+from transcf.interrupts import StopRequest, stop_request
 from transcf.models.registry import canonical_name
 from transcf.tuning.budgets import Budget
 from transcf.tuning.search import Search, Trial
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from transcf.experiments.tuning.workers import Cluster, Workers
 
 #: A wait without a timeout can miss Ctrl-C.
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.1
 #: Called with the trials so far, before the first trial and after each.
 OnTrial: TypeAlias = Callable[[Tuning], None]
 
@@ -139,25 +140,36 @@ def tune(
     is_pruned = prune and objective.make({}).has_epochs()
     interrupted = False
     try:
-        with recorded.running(), open_workers(objective, jobs, cluster) as workers:
-            _run(recorded, workers, search, is_pruned, end)
+        with (
+            stop_request() as stop,
+            recorded.running(),
+            open_workers(objective, jobs, cluster) as workers,
+        ):
+            _run(recorded, workers, search, is_pruned, end, stop)
     except KeyboardInterrupt:
         interrupted = True
     return replace(known, trials=tuple(search.history), is_interrupted=interrupted)
 
 
-def _run(study: TrialStudy, workers: Workers, search: Search, prune: bool, end: float) -> None:
+def _run(
+    study: TrialStudy, workers: Workers, search: Search, prune: bool, end: float, stop: StopRequest
+) -> None:
     """Keep the workers busy until no trial is left or the time is over."""
     running: dict[Future[Any], tuple[int, dict[str, Any]]] = {}
+    has_more = True
     while True:
-        while len(running) < workers.size and time.monotonic() < end:
+        if stop.asked:
+            raise KeyboardInterrupt
+        while has_more and len(running) < workers.size and time.monotonic() < end:
             if (started := study.start()) is None:
+                has_more = False
                 break
             complete = [trial for trial in search.history if trial.state == "complete"]
             running[workers.submit(started[1], complete if prune else None)] = started
         if not running:
             return
         for future in wait(running, _POLL_SECONDS, return_when=FIRST_COMPLETED).done:
+            has_more = True
             number, setting = running.pop(future)
             try:
                 result = future.result()

@@ -16,6 +16,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.experiments.tuning.objective import Objective
+from transcf.interrupts import end
 from transcf.threads import thread_count, use_threads
 from transcf.tuning.search import Trial
 
@@ -128,7 +129,7 @@ def _start_worker(objective: Objective, threads: int, parent: int) -> None:
 def _exit_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1)
-    os._exit(1)
+    end(1)
 
 
 def _run_trial(setting: Mapping[str, Any], completed: Completed) -> Trial | str:

@@ -53,11 +53,6 @@ class RowTable:
         view: Array = self._packed[:, : self._width].cpu().numpy()
         return view
 
-    @property
-    def tensor(self) -> torch.Tensor:
-        """(n, width) the present values, a view."""
-        return self._packed[:, : self._width]
-
     def take(self, rows: torch.Tensor) -> Taken:
         """Fetch rows, each of which is named once."""
         packed = self._packed.index_select(0, rows)
@@ -76,12 +71,6 @@ class RowTable:
             values.sub_((mean * rate[:, None]).div_(root))
             self._packed.index_copy_(0, taken.rows, taken.packed)
             self._clocks.index_copy_(0, taken.rows, clocks)
-
-    def bound(self, rows: torch.Tensor, power: int) -> None:
-        """Divide vectors longer than 1 among some rows by this power of their length."""
-        vectors = self.tensor.index_select(0, rows)
-        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_(min=1)
-        self.tensor.index_copy_(0, rows, vectors.div_(lengths**power))
 
     def restart(self) -> None:
         """Forget the moments."""
@@ -120,12 +109,6 @@ class DenseParameters:
                 "exp_avg": torch.zeros_like(tensor, requires_grad=False),
                 "exp_avg_sq": torch.zeros_like(tensor, requires_grad=False),
             }
-
-    def set_rate(self, rate: float) -> None:
-        """Take steps of another size from now on."""
-        self._rate = rate
-        for group in self._adam.param_groups:
-            group["lr"] = rate
 
     def step(self, gradients: dict[str, torch.Tensor]) -> None:
         """Move along the gradients."""

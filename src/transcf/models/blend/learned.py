@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -31,12 +30,10 @@ _LEAST_SPREAD = float(np.finfo(np.float32).tiny)
 class Blended(Learned):
     """`score(u, i) = sum over parts of weight * score of the part / spread of the part`.
 
-    Parts without any weight are kept, and never asked. Items that were placed without interactions
-    may be ranked where every part that is asked has placed them.
+    Parts without any weight are kept, and never asked.
 
     Args:
-        known: What the model keeps of its training data, as all of its parts do, but for placed
-            items.
+        known: What the model keeps of its training data, as all of its parts do.
         name: What tables call the model.
         parts: What the parts have learned.
         weights: (n_parts,) float64, none below 0, with a sum of 1.
@@ -54,8 +51,7 @@ class Blended(Learned):
         best_epochs: Epochs,
     ) -> None:
         """Keep them."""
-        asked = (part.known.placed for part, _ in voices(parts, weights, spreads))
-        super().__init__(replace(known, placed=reduce(np.intersect1d, asked)), name)
+        super().__init__(known, name)
         self.parts, self.weights, self.spreads = tuple(parts), weights, spreads
         self.best_epochs = best_epochs
 

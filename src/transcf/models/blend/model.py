@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -11,13 +10,12 @@ import numpy as np
 
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, DivergenceError, ParameterError, shown
+from transcf.kernels.compiling import clock
 from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
-from transcf.learning.beneath import Beneath
 from transcf.learning.fitting import Held
-from transcf.learning.item_weights import ItemWeights
 from transcf.learning.trend import typical_spread
 from transcf.models.blend.learned import Blended, Floats
-from transcf.models.blend.parts import BLEND, PARTS, Part, check_layers, read_parts, written
+from transcf.models.blend.parts import BLEND, PARTS, Part, read_parts, written
 from transcf.models.blend.weights import best_weights, equal_weights
 from transcf.models.recommender import Recommender, made_from
 from transcf.training.loop import DivergedRunError
@@ -32,18 +30,10 @@ class BlendSettings:
     """Hyper-parameters of Blend."""
 
     parts: str = setting(
-        "ease + transcf",
+        "ease + transcf-mixture",
         "What is blended: names of models, each with its parameters in parentheses where they are "
         "not the usual ones.",
         rule=PARTS,
-    )
-    beneath: float = setting(
-        0.0,
-        "How much the first part counts beneath the others while they learn, which then learn what "
-        "it leaves over; 0 lets all learn on their own. Only for EASE and mixtures on top of it; "
-        "30 where EASE is far ahead of them.",
-        low=0,
-        high=100,
     )
     random_state: int = setting(
         0, "Seed of all parts that have one and set none of their own.", low=0, high=2**63 - 1
@@ -62,13 +52,6 @@ class Blend(Recommender[BlendSettings]):
     other in such steps. In full ranking it looks at 10,000 users at most. Without validation data
     all weights are equal. `refit` fits every part anew, up to its epoch, and keeps the weights.
     `Blend.of` blends models that are fitted already. A checkpoint has a folder for each part.
-
-    With `beneath`, mixtures (`transcf`) are trained on top of EASE, the first part: to the
-    scores in their softmax is added `beneath` times what EASE would say of the user had it not
-    learned from them, which follows in closed form (`transcf.learning.beneath`). The space then
-    says what EASE leaves over, and all weights are chosen as ever. Such parts run all their epochs.
-    It pays where EASE is far ahead of the mixture (`benchmarks/sparse.py`), and costs accuracy
-    where it is not, as on Ciao: choose between 0 and 30 on validation data.
 
     Reference: Jahrer, Töscher and Legenstein, "Combining predictions for accurate recommender
     systems" (KDD 2010).
@@ -92,8 +75,8 @@ class Blend(Recommender[BlendSettings]):
 
     @property
     def revision(self) -> int:
-        """A mixture may be among the parts."""
-        return 2
+        """Any model may be among the parts."""
+        return 3
 
     @classmethod
     def chooses(cls) -> bool:
@@ -119,9 +102,9 @@ class Blend(Recommender[BlendSettings]):
             >>> split = open_split("synthetic")
             >>> fitted = [EASE().fit(split.train), BPR(dim=8, epochs=3).fit(split.train)]
             >>> Blend.of(fitted, split.validation)
-            Blend(parts='ease + bpr(dim=8, epochs=3)', beneath=0.0, random_state=0)
+            Blend(parts='ease + bpr(dim=8, epochs=3)', random_state=0)
         """
-        started, models = time.perf_counter(), list(models)
+        started, models = clock(), list(models)
         for model in models:
             if not isinstance(model, Recommender):
                 raise ParameterError(f"{shown(model)} is no model: blend fitted models.")
@@ -151,11 +134,8 @@ class Blend(Recommender[BlendSettings]):
             if options.checkpoint is not None:
                 folder = options.checkpoint / f"{number}-{part.name}"
                 options = replace(options, checkpoint=folder)
-            beneath = self._beneath(models, fit) if number > 1 else None
-            # By itself, a part on top of another is not what will be asked: it runs to its end.
-            held = fit.validation if beneath is None else None
             try:
-                model._fit(fit.train, held, options, epoch, beneath=beneath)
+                model._fit(fit.train, fit.validation, options, epoch)
             except DivergedRunError as error:  # what it keeps of the part is no blend
                 raise DivergenceError(f"Part {number} of the blend: {error}") from error
             if model.report_.get("ending") == "interrupted":
@@ -166,22 +146,6 @@ class Blend(Recommender[BlendSettings]):
         }
         return self._join(models, fit)
 
-    def check_params(self) -> None:
-        """Refuse also parts that nothing can lie beneath."""
-        super().check_params()
-        if self.settings.beneath > 0:
-            check_layers(self._parts(), self.settings.beneath)
-
-    def _beneath(self, models: Sequence[Recommender[Any]], fit: Fit) -> Beneath | None:
-        """Return what other parts learn on top of: the first, or None where each is alone."""
-        strength, first = self.settings.beneath, models[0]
-        if strength == 0:
-            return None
-        learned = first._own()
-        assert isinstance(learned, ItemWeights), "the first part is an EASE"
-        weights = np.asarray(learned.weights)
-        return Beneath(fit.train, weights, first.settings.regularization, strength)
-
     def _chosen_epochs(self, fit: Fit) -> list[int | None]:
         """Return where each part stops: None where it finds out."""
         if fit.before is None:
@@ -191,11 +155,6 @@ class Blend(Recommender[BlendSettings]):
             raise ParameterError(
                 f"Blend: parts={shown(self.settings.parts)} are not those that weights were chosen "
                 "for, so that refit has none: use fit."
-            )
-        if self.settings.beneath != self.settings_.beneath:
-            raise ParameterError(
-                f"Blend: weights were chosen for beneath={self.settings_.beneath!r}, so that refit "
-                f"has none for {self.settings.beneath!r}: use fit."
             )
         return [epoch or None for epoch in fit.before.best_epochs.tolist()]
 

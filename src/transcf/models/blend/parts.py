@@ -1,6 +1,6 @@
 """The parts of a blend as a text: names of models, each with parameters where they are set.
 
-    ease(regularization=100.0) + transcf
+    ease(regularization=100.0) + transcf-mixture
 
 Values are numbers, words in quotes, True, False and None; nothing in a text is ever run.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from transcf.errors import ParameterError, shown
 from transcf.learning.rules import Text
 from transcf.learning.settings import values_of
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
-from transcf.models.transcf.settings import AUTO, MIXTURE
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
@@ -101,33 +100,6 @@ def read_parts(text: str) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def check_layers(parts: Sequence[Part], beneath: float) -> None:
-    """Raise a `ParameterError` unless the first part can lie beneath the others.
-
-    It must be an EASE whose events are all alike, and they must be mixtures.
-    """
-    first, *others = parts
-    settings = first.make(0).settings
-    even = {"recency": 0.0, "half_life": None, "confidence": "none"}
-    for name, value in even.items() if first.name == "ease" else ():
-        given = getattr(settings, name)
-        if given != value:
-            raise ParameterError(
-                f"Blend: beneath={beneath!r} needs an EASE that learns from all events alike, and "
-                f"{name}={given!r} here: leave it out, or set beneath=0."
-            )
-    alien = next((part for part in others if not _is_mixture(part)), None)
-    if first.name != "ease" or alien is not None:
-        raise ParameterError(
-            f"Blend: beneath={beneath!r} needs ease as the first part and transcf, the mixture, as "
-            f"the others, and there is {alien or first}: change the parts, or set beneath=0."
-        )
-
-
-def _is_mixture(part: Part) -> bool:
-    return getattr(part.make(0).settings, "form", None) == MIXTURE
-
-
 def written(parts: Iterable[Part]) -> str:
     """Write parts as `read_parts` reads them."""
     return " + ".join(map(str, parts))
@@ -141,8 +113,6 @@ def _part(name: str, values: str) -> Part:
     part = Part(name, _params(name, values))
     made = part.make(0)
     made.check_params()
-    if getattr(made.settings, "form", None) == AUTO:
-        raise ParameterError(f"{part} chooses its form when it is fitted: name the form instead.")
     return part
 
 

@@ -71,8 +71,14 @@ class FISM(Recommender[FISMSettings]):
     name = "FISM"
     __init__ = made_from(FISMSettings)
 
+    @property
+    def revision(self) -> int:
+        """The default number of epochs depends on the data."""
+        return 2
+
     def _learn(self, fit: Fit) -> Learned:
-        return fit.run(Training(fit.train, self.settings), self.settings, self._restore)
+        settings = fit.resolved(self.settings)
+        return fit.run(Training(fit.train, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: Known, settings: FISMSettings) -> Learned:
         shape = (len(known.items), settings.dim)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, Self
 
 from transcf.learning import setting, settings
-from transcf.learning.families import FactorSettings, IterationSettings
+from transcf.learning.families import MOST_SAMPLES, FactorSettings, IterationSettings
+from transcf.learning.log_sizes import EpochRule, LogSizes
 from transcf.learning.weights import WeightSettings
 
 
@@ -13,6 +15,8 @@ from transcf.learning.weights import WeightSettings
 class FISMSettings(FactorSettings, IterationSettings, WeightSettings):
     """Hyper-parameters of FISM."""
 
+    epoch_rule = EpochRule(30, 500, 100)
+    epochs: int | None = setting(None, epoch_rule.meaning, low=1)  # type: ignore[assignment]
     loss: Literal["auc", "rmse"] = setting(
         "rmse", '"auc" ranks pairs, "rmse" rebuilds ones and zeros.'
     )
@@ -26,5 +30,10 @@ class FISMSettings(FactorSettings, IterationSettings, WeightSettings):
         "How many of the user's items are taken as i in an epoch; None takes each once, or, where "
         "events weigh more or less, as many as there are.",
         low=1,
+        high=MOST_SAMPLES,
     )
     negatives: int = setting(20, "Items j for every i.", low=1, high=1000)
+
+    def for_log(self, sizes: LogSizes) -> Self:
+        """Return the settings with the defaults that depend on the data."""
+        return replace(self, epochs=self.epochs or self.epoch_rule(sizes))

@@ -64,7 +64,7 @@ class Training:
         visits = self._visits(number)
         longest = int(self._by_user.counts.max())
         scales = np.zeros(longest + 1, dtype)
-        scales[1:] = np.arange(1, longest + 1) ** -settings.alpha
+        scales[1:] = np.arange(1.0, longest + 1) ** -settings.alpha
         losses = np.zeros(len(visits.users))
         run_visits(
             self._rates(dtype), vectors, self._row, self._people, scales, visits,

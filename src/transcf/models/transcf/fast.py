@@ -19,12 +19,11 @@ from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
 from transcf.learning.crew import Crew, sums_of
-from transcf.learning.forms import FORMS
+from transcf.learning.norm_constraint import NORM_POWERS, constrain_norms
 from transcf.learning.triples import BLOCK_BYTES, Dealer, Outline, Problem
-from transcf.models.transcf.mixed_rows import MixedRows
-from transcf.models.transcf.mixing import Mixing
-from transcf.models.transcf.parameters import BOUND_POWERS, Parameters, Solver, bound, stats_of
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.transcf.parameters import Parameters, Solver, stats_of
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
+from transcf.models.transcf.settings import BIAS_RATE, TransCFSettings
 from transcf.training.trainable import EpochStats
 
 #: Items that are copied out at once.
@@ -38,14 +37,12 @@ class FastSolver(Solver):
         self,
         problem: Problem,
         settings: TransCFSettings,
-        mixing: Mixing | None = None,
         *,
         outline: Outline | None = None,
         crew: Crew | None = None,
     ) -> None:
         """Make room; `outline` and `crew` are given where a process has some of the users only."""
         super().__init__(problem, settings, drawn=crew is None)
-        self._mixing = mixing or Mixing(np.ones(problem.n_users), np.ones(problem.n_items))
         self._dim = padded_width(settings.dim)
         self._outline = outline or self.outline(problem, settings)
         self._crew = crew or Crew()
@@ -70,7 +67,7 @@ class FastSolver(Solver):
         """
         triples, nnz = self._outline.triples, self._outline.interactions
         affordable = triples * (1 + self.settings.negatives) / (2 * max(1, nnz))
-        return min(self.settings.refresh, max(1, int(affordable)))
+        return min(self.settings.neighborhood_updates, max(1, int(affordable)))
 
     def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
         """Train one epoch in strata."""
@@ -78,8 +75,7 @@ class FastSolver(Solver):
         places = np.zeros(self.problem.n_items, np.int32)
         places[order] = np.arange(len(order), dtype=np.int32)
         rows = self._pack(parameters, order)
-        mixed = MixedRows(self._mixing, self._dim, order, places, rows.users.dtype)
-        totals = self._train(rows, order, places, mixed, number)
+        totals = self._train(rows, order, places, number)
         return self._unpack(rows, parameters, order, totals)
 
     def _pack(self, parameters: Parameters, order: Array) -> PackedRows[TranslationExtra]:
@@ -87,7 +83,6 @@ class FastSolver(Solver):
         dtype, dim = parameters.users.dtype, self.settings.dim
         if self._rows is None or self._rows.users.dtype != dtype:
             n_groups = len(self._strata.groups) - 1
-            n_linked = 0 if self._mixing.friends is None else self.problem.n_users
             self._rows = PackedRows(
                 users=aligned_zeros((self.problem.n_users * 2 * self._dim,), dtype),
                 items=aligned_zeros((len(order) * 3 * self._dim,), dtype),
@@ -95,8 +90,8 @@ class FastSolver(Solver):
                 extra=TranslationExtra(
                     pending=aligned_zeros((n_groups, self._dim), dtype),
                     rank_weights=self.settings.rank_weights(len(order)).astype(dtype),
-                    kept=self._mixing.kept_users[:n_linked].astype(dtype),
-                    steps=aligned_zeros((n_linked * self._dim,), dtype),
+                    kept=np.empty(0, dtype),
+                    steps=aligned_zeros((0,), dtype),
                 ),
             )
         rows = self._rows
@@ -110,7 +105,6 @@ class FastSolver(Solver):
         rows: PackedRows[TranslationExtra],
         order: Array,
         places: Array,
-        mixed: MixedRows,
         number: int,
     ) -> Array:
         """Run all rounds, renewing the neighbourhoods in between; returns everybody's totals."""
@@ -123,8 +117,7 @@ class FastSolver(Solver):
             for indptr in (problem.user_indptr, problem.item_indptr)
         )
         user_samples = (self._outline.samples * user_share).astype(np.float32)
-        user_share *= self._mixing.kept_users.astype(dtype)
-        item_share = (item_share * self._mixing.kept_items.astype(dtype))[order]
+        item_share = item_share[order]
         n_blocks = len(strata.starts) - 1
         totals = np.zeros((len(strata.visits) - 1, 3))
         cuts = np.unique(np.linspace(0, n_blocks, self._renewals + 1).astype(np.int64))
@@ -135,10 +128,8 @@ class FastSolver(Solver):
         for begin, end in pairwise(cuts.tolist()):
             average_items(rows.users, rows.items, dim, items, user_share)
             self._crew.average_users(rows, dim, strata, item_share)
-            mixed.renew(rows)
             rounds = Rounds(settings.random_state, number, begin, end, self._outline.first_group)
             self._crew.run_rounds(run, rows, strata, rounds)
-            mixed.push(rows)
             push_to_users(rows.users, rows.items, dim, items, item_share, rates.bound)
         return self._crew.all_of(totals)[0]
 
@@ -146,18 +137,18 @@ class FastSolver(Solver):
         settings, number = self.settings, dtype.type
         rate = settings.rate_at(epoch)
         tie = 2 * rate * settings.reg_neighborhood
-        return FORMS[settings.form].rates(
+        return SCORE_FUNCTIONS[settings.variant].rates(
             learning_rate=number(rate),
             margin=number(settings.margin),
             reg_distance=number(settings.reg_distance),
             reg_neighborhood=number(settings.reg_neighborhood),
             tie=number(tie),
             tie_back=number(tie if settings.tie_neighbors else 0),
-            bias_rate=number(settings.bias_rate * rate),
+            bias_rate=number(BIAS_RATE * rate),
             bias_decay=number(settings.bias_decay),
             negatives=settings.negatives,
             item_bias=settings.item_bias,
-            bound=BOUND_POWERS[settings.bound],
+            bound=NORM_POWERS[settings.norm_constraint],
         )
 
     def _unpack(
@@ -167,12 +158,14 @@ class FastSolver(Solver):
         dim = self.settings.dim
         users = np.empty_like(before.users)
         copy_rows(users, rows.users.reshape(-1, 2, self._dim)[:, 0, :dim])
-        finite = bound(users, self.settings.bound) and bool(np.isfinite(rows.bias).all())
+        finite = constrain_norms(users, self.settings.norm_constraint) and bool(
+            np.isfinite(rows.bias).all()
+        )
         items, bias = before.items.copy(), before.item_bias.copy()
         trained = rows.items.reshape(-1, 3, self._dim)[:, 0, :dim]
         for first in range(0, len(order), _ROWS):  # a copy of all would take room
             some = trained[first : first + _ROWS].copy()
-            finite &= bound(some, self.settings.bound)
+            finite &= constrain_norms(some, self.settings.norm_constraint)
             items[order[first : first + _ROWS]] = some
         bias[order] = rows.bias
         loss, triples = sums_of(totals)

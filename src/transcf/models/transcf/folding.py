@@ -11,8 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from transcf.kernels import Array
-from transcf.learning.forms import FORMS, Form
-from transcf.learning.forms.base import TINY
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, TINY, ScoreFunction
 from transcf.models.transcf.settings import TransCFSettings
 
 
@@ -55,7 +54,7 @@ class ItemSide:
 
 
 def fold_users(
-    form: Form, neighbors: Neighbors, items: ItemSide, length: float
+    form: ScoreFunction, neighbors: Neighbors, items: ItemSide, length: float
 ) -> tuple[Array, Array]:
     """Place users by their items.
 
@@ -74,7 +73,9 @@ def fold_users(
     return (a if form.is_distance else length * a), even @ b
 
 
-def fold_items(form: Form, neighbors: Neighbors, a: Array, q: Array) -> tuple[Array, Array]:
+def fold_items(
+    form: ScoreFunction, neighbors: Neighbors, a: Array, q: Array
+) -> tuple[Array, Array]:
     """Place items by their users: b and n, (n, dim) float64 each; see `fold_users`.
 
     Means are shorter than trained vectors, which have been pushed away from users without the
@@ -128,7 +129,7 @@ def refine_user(
         a, (dim,).
     """
     generator = np.random.default_rng([settings.random_state, len(history)])
-    form, share = FORMS[settings.form], weights / weights.sum()
+    form, share = SCORE_FUNCTIONS[settings.variant], weights / weights.sum()
     rank_weights = settings.rank_weights(len(pool) + len(history))
     b_i, n_i, bias_i = items.b[history], items.n[history], items.bias[history]
     for _ in range(steps if len(pool) else 0):

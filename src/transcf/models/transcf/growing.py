@@ -12,7 +12,6 @@ from transcf.learning.growth import Growth
 from transcf.models.transcf.folding import ItemSide, Neighbors, by_count, fold_items, fold_users
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.parameters import Parameters
-from transcf.models.transcf.side import Beside
 
 
 def grow(learned: Translated, log: Interactions, weights: Array) -> Translated:
@@ -28,10 +27,10 @@ def grow(learned: Translated, log: Interactions, weights: Array) -> Translated:
         their neighbours, and all neighbourhood means renewed.
     """
     growing = _Growing(learned, log, weights)
-    while growing.place_users() or growing.place_items() or growing.trust_placed():
+    while growing.place_users() or growing.place_items():
         pass
     growing.check_all_placed()
-    return growing.grown(Beside(log.links, log.categories))
+    return growing.grown()
 
 
 class _Growing:
@@ -82,21 +81,10 @@ class _Growing:
             self._has_item[rows] = True
         return len(rows) > 0
 
-    def trust_placed(self) -> bool:
-        """Let items count that were placed before without users; whether there were any more."""
-        placed = self._growth.old_items[self._learned.known.placed]
-        more = placed[~self._has_item[placed]]
-        self._has_item[more] = True
-        return len(more) > 0
-
-    def grown(self, beside: Beside) -> Translated:
-        """Put the larger one together; items without users keep their neighbourhoods."""
-        known, growth, before = self.known, self._growth, self._learned
-        old = (growth.old_users, growth.old_items)
-        side = before.side.grown((known.users, known.items), old, beside)
+    def grown(self) -> Translated:
+        """Return the larger model."""
         parameters = Parameters(self.a, self.b, self.bias)
-        made = Translated(known, before.settings, parameters, side=side)
-        return made.with_neighborhoods(known.placed, self._n[known.placed])
+        return Translated(self.known, self._learned.settings, parameters)
 
     def _neighbors(
         self, usable: Array, owners: Array, others: Array, n_columns: int

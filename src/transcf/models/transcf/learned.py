@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,6 @@ from transcf.kernels import Array
 from transcf.learning import Arrays, Known, Learned
 from transcf.learning.contributions import Contributions, Remarks
 from transcf.learning.factors import in_pieces
-from transcf.learning.forms import FORMS
-from transcf.learning.known import known_with_placed, placed_arrays
 from transcf.learning.weights import weights_in_order
 from transcf.models.transcf import explaining
 from transcf.models.transcf.folding import (
@@ -25,10 +22,9 @@ from transcf.models.transcf.folding import (
     refine_user,
     relative_length,
 )
-from transcf.models.transcf.mixing import Mixing
 from transcf.models.transcf.parameters import Parameters, neighborhoods
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.transcf.settings import TransCFSettings
-from transcf.models.transcf.side import Side
 from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores
 from transcf.retrieval.views import BlockView, FormView
 from transcf.storage.tensors import checked
@@ -42,7 +38,6 @@ class Translated(Learned):
         settings: The model's.
         parameters: a, b and the biases.
         means: q and n, (n_users, dim) and (n_items, dim); None works them out when needed.
-        side: Links and categories that q and n are mixed with; None has neither.
     """
 
     def __init__(
@@ -51,18 +46,17 @@ class Translated(Learned):
         settings: TransCFSettings,
         parameters: Parameters,
         means: tuple[Array, Array] | None = None,
-        side: Side | None = None,
     ) -> None:
         """Keep them."""
-        self.form, self.settings = FORMS[settings.form], settings
+        self.form, self.settings = SCORE_FUNCTIONS[settings.variant], settings
         super().__init__(known, settings.title)
-        self.parameters, self._means, self.side = parameters, means, side or Side()
+        self.parameters, self._means = parameters, means
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, known: Known, settings: TransCFSettings) -> Translated:
         """Check the arrays of a file or of a solver, and put them together."""
         users, items = (len(known.users), settings.dim), (len(known.items), settings.dim)
-        form = FORMS[settings.form]
+        form = SCORE_FUNCTIONS[settings.variant]
         bias: Array = np.zeros(len(known.items), np.float32)
         if settings.item_bias:
             bias = checked(arrays, "item_bias", np.float32, items[:1])
@@ -77,8 +71,7 @@ class Translated(Learned):
                 checked(arrays, "user_neighborhoods", np.float32, users),
                 checked(arrays, "item_neighborhoods", np.float32, items),
             )
-        side = Side.from_arrays(arrays, len(known.users), len(known.items))
-        return cls(known_with_placed(known, arrays), settings, parameters, means, side)
+        return cls(known, settings, parameters, means)
 
     def arrays(self) -> Arrays:
         """Return the vectors, and biases and neighbourhoods where the score has them."""
@@ -87,21 +80,13 @@ class Translated(Learned):
         if self.form.has_neighborhoods:
             arrays |= {"user_neighborhoods": self.q, "item_neighborhoods": self.n}
         arrays |= {"item_bias": own.item_bias} if self.settings.item_bias else {}
-        return arrays | self.side.arrays() | placed_arrays(self.known)
-
-    def attributes(self) -> dict[str, Any]:
-        """Return the same as a model shows them, with names in the place of their bytes."""
-        named = {"category_names": self.side.names} if self.side.names else {}
-        return self.arrays() | named
+        return arrays
 
     @cached_property
     def _neighborhoods(self) -> tuple[Array, Array]:
         if self._means is not None:
             return self._means
-        known, own = self.known, self.parameters
-        means = neighborhoods(known.seen, known.by_item, own)
-        mixing = Mixing.of(self.side, self.settings, known.active, known.item_counts > 0)
-        return mixing.mixed(*means, own.users, own.items)
+        return neighborhoods(self.known.seen, self.known.by_item, self.parameters)
 
     @property
     def q(self) -> Array:
@@ -160,15 +145,7 @@ class Translated(Learned):
         if not self.settings.item_bias:
             return None
         own = replace(self.parameters, item_bias=self.parameters.item_bias + offset)
-        return Translated(self.known, self.settings, own, self._means, self.side)
-
-    def with_neighborhoods(self, rows: Rows, n: Array) -> Translated:
-        """Return the same with other neighbourhoods of some items, (len(rows), dim)."""
-        if not len(rows):
-            return self
-        means = self.q, self.n.copy()
-        means[1][rows] = n
-        return Translated(self.known, self.settings, self.parameters, means, self.side)
+        return Translated(self.known, self.settings, own, self._means)
 
     def translations(self, users: Rows, items: Rows) -> Scores:
         """Return the vectors that move users toward items, by pairs of rows: (n, dim)."""

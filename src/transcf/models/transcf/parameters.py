@@ -11,15 +11,12 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.kernels import Array
-from transcf.kernels.neighborhood import bound_rows, row_means
+from transcf.kernels.neighborhood import row_means
 from transcf.learning import Arrays
 from transcf.learning.first_vectors import first_vectors
 from transcf.learning.triples import Problem
-from transcf.models.transcf.settings import Bound, TransCFSettings
+from transcf.models.transcf.settings import TransCFSettings
 from transcf.training.trainable import EpochStats
-
-#: By which power of its norm a vector outside of the ball is divided.
-BOUND_POWERS: dict[Bound, int] = {"none": 0, "norm": 1, "squared": 2}
 
 
 @dataclass(frozen=True)
@@ -56,12 +53,6 @@ def first_parameters(
     generator = np.random.default_rng(settings.random_state)
     users, items = first_vectors(sizes, settings.dim, settings.init_scale, generator, dtype)
     return Parameters(users, items, np.zeros(problem.n_items, dtype))
-
-
-def bound(matrix: Array, how: Bound, beyond: float = 1.0) -> bool:
-    """Bring rows longer than `beyond` into the unit ball, in place; tells if all are finite."""
-    squared_norms = bound_rows(matrix, BOUND_POWERS[how], beyond)
-    return bool(np.isfinite(squared_norms).all())
 
 
 class Solver(ABC):

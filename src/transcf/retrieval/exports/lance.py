@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from transcf.data.paths import path_of
 from transcf.errors import MissingExtraError
 from transcf.retrieval.exports._folders import fresh_folder
 from transcf.retrieval.exports.vectors import Exported, Fitted, Vectors
@@ -40,7 +41,7 @@ def export_lancedb(model: Fitted, folder: str | Path) -> Exported:
     except ImportError as error:
         raise MissingExtraError("Exporting to LanceDB", "lancedb") from error
     vectors = Vectors.of(model)
-    target = Path(folder).absolute()
+    target = path_of(folder).absolute()
     with fresh_folder(target, "lancedb", vectors.width, vectors.score) as place:
         store = lancedb.connect(str(place))
         _write(store, "users", vectors.user_tables())

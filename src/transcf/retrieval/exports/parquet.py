@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from transcf.data.paths import path_of
 from transcf.retrieval.exports._folders import fresh_folder
 from transcf.retrieval.exports.vectors import Exported, Fitted, Vectors
 
@@ -28,7 +29,7 @@ def export_parquet(model: Fitted, folder: str | Path) -> Exported:
         True
     """
     vectors = Vectors.of(model)
-    target = Path(folder).absolute()
+    target = path_of(folder).absolute()
     with fresh_folder(target, "parquet", vectors.width, vectors.score) as place:
         _write(vectors.user_tables(), place / "users.parquet")
         _write(vectors.item_tables(), place / "items.parquet")

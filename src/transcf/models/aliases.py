@@ -1,0 +1,196 @@
+"""Names of models and parameters of earlier versions: one table, and what applies it.
+
+In version 0.1 one class, `TransCF`, had a parameter `form`, and its default was the mixture. Now
+`TransCF` is the published model, with a parameter `variant`, and `TransCFMixture` is a class of its
+own. Old names are replaced with a `FutureWarning`.
+
+The registry name "transcf" is not an alias: it is the published model now. Only in model folders of
+format 2, written by version 0.1, does it mean the mixture.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from transcf.errors import ParameterError
+
+#: Registry names.
+NAMES = {"transcf-translation": "transcf", "transcf-still": "transcf-none"}
+#: Values of the parameter `form` of TransCF, as values of `variant`.
+VARIANTS = {"still": "none"}
+#: Parameters, by class.
+PARAMETERS = {
+    "TransCF": {"refresh": "neighborhood_updates", "bound": "norm_constraint"},
+    "TransCFExtended": {"neighbors_at_most": "max_neighbors"},
+    "TransCFMixture": {
+        "rho": "history_decay",
+        "future": "future_weight",
+        "tied": "tie_item_vectors",
+        "debias": "popularity_correction",
+        "user_rate": "user_lr_multiplier",
+        "bound": "norm_constraint",
+    },
+}
+#: Removed parameters, by class, with the value that all models have now.
+REMOVED: dict[str, dict[str, Any]] = {
+    "TransCF": {"bias_decay": 0.01, "bias_rate": 0.2},
+    "TransCFMixture": {"decay": "linear"},
+    "Blend": {"beneath": 0.0},
+}
+
+_MIXTURE = "TransCFMixture"
+
+
+def current_name(name: str) -> str:
+    """Return the registry name that replaces an old one, or the name itself."""
+    found = NAMES.get(re.sub("[_ ]", "-", name.lower()))
+    if found is None:
+        return name
+    _warn(f"The model {name!r} is called {found!r} now")
+    return found
+
+
+def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Replace old names of parameters.
+
+    Args:
+        class_name: Name of the model's class.
+        params: Parameters as given.
+
+    Returns:
+        The class, which is `TransCFMixture` for a `TransCF` with `form="mixture"`, and its
+        parameters.
+
+    Raises:
+        ParameterError: A parameter was removed, and the value is not the one that models have now;
+            a parameter is one of `TransCFMixture`; or it is given by its old and its new name.
+    """
+    found = dict(params)
+    if class_name == "TransCF" and "form" in found:
+        form = found.pop("form")
+        if form == "mixture":
+            _warn("TransCF with form='mixture' is TransCFMixture now, 'transcf-mixture'")
+            class_name = _MIXTURE
+        else:
+            _warn("The parameter 'form' of TransCF is called 'variant' now")
+            found = _renamed(class_name, found, "variant", VARIANTS.get(form, form))
+    if class_name == "TransCF" and (moved := sorted(_ONLY_MIXTURE_HAS & found.keys())):
+        raise ParameterError(
+            f"{moved[0]!r} is no parameter of TransCF: it belongs to TransCFMixture, "
+            "'transcf-mixture', which was called 'transcf' before."
+        )
+    for old, new in PARAMETERS.get(class_name, {}).items():
+        if old in found:
+            _warn(f"The parameter {old!r} of {class_name} is called {new!r} now")
+            found = _renamed(class_name, found, new, found.pop(old))
+    for old, value in REMOVED.get(class_name, {}).items():
+        if old in found:
+            given = found.pop(old)
+            if given not in (value, str(value)):  # on the command line values are text
+                raise ParameterError(
+                    f"{class_name} has no parameter {old!r} any more: it is always {value!r}."
+                )
+            _warn(f"{class_name} has no parameter {old!r} any more: it is always {value!r}")
+    return class_name, found
+
+
+def from_format_2(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return class and parameters of a model that version 0.1 saved.
+
+    Parameters that the model did not use are left out. So are removed parameters of training, with
+    a warning where they were set, for they do not change what a fitted model answers.
+    """
+    if class_name not in ("TransCF", "Blend"):
+        return class_name, dict(params)
+    found = dict(params)
+    if class_name == "Blend":
+        found["parts"] = _parts_of_format_2(str(found.get("parts", "ease + transcf")))
+    else:
+        class_name, found = _transcf_of_format_2(found)
+        _warn(f"The folder of a TransCF is of version 0.1 and read as {class_name}: save it again")
+    names = PARAMETERS.get(class_name, {})
+    found = {names.get(name, name): value for name, value in found.items()}
+    for name, value in REMOVED.get(class_name, {}).items():
+        if found.pop(name, value) != value:
+            _warn(f"{class_name} has no parameter {name!r} any more; the folder's is ignored")
+    return class_name, found
+
+
+#: Parameters of the one class of version 0.1 that only the mixture used.
+_ONLY_MIXTURE_HAS = {
+    *("tau", "beta", "rho", "future", "tied", "shared_negatives", "negative_power"),
+    *("debias", "user_rate", "batch_events"),
+}
+#: Those that only extensions used, and those that the mixture did not use.
+_ONLY_EXTENSIONS_HAVE = {
+    *("friends", "category", "neighbors", "mapping", "hidden", "neighbors_at_most", "device"),
+}
+_MIXTURE_HAS_NO = _ONLY_EXTENSIONS_HAVE | {
+    *("margin", "reg_distance", "reg_neighborhood", "tie_neighbors", "negatives"),
+    *("rank_weighting", "bias_decay", "bias_rate", "refresh", "samples_per_user"),
+}
+#: Those that extensions used in training and do not have any more.
+_EXTENSIONS_HAVE_NO = {
+    *("friends", "category", "neighbors", "mapping", "variant", "decay", "tie_neighbors"),
+    *("rank_weighting", "item_bias", "bias_decay", "bias_rate", "refresh", "bound", "solver"),
+    "samples_per_user",
+}
+
+
+def _transcf_of_format_2(params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the class that a TransCF of version 0.1 belongs to now, and its parameters."""
+    form = params.pop("form", "mixture")
+    if form == "mixture":
+        return _MIXTURE, _without(params, _MIXTURE_HAS_NO)
+    params = {**_without(params, _ONLY_MIXTURE_HAS), "variant": VARIANTS.get(form, form)}
+    asked = {
+        "attention": params.get("neighbors") == "attention",
+        "map": params.get("mapping") == "network",
+        "friends": params.get("friends"),
+        "categories": params.get("category"),
+        "swapped": form == "swapped",
+    }
+    extensions = [name for name, is_used in asked.items() if is_used]
+    if not extensions:
+        return "TransCF", _without(params, _ONLY_EXTENSIONS_HAVE)
+    if len(extensions) > 1 or form not in ("translation", "swapped"):
+        raise ParameterError(
+            f"TransCF with form={form!r} and {' and '.join(extensions)} does not exist any more."
+        )
+    share = {"friends": params.get("friends"), "categories": params.get("category")}
+    own: dict[str, Any] = {"extension": extensions[0]}
+    if extensions[0] in share:
+        own["share"] = share[extensions[0]]
+    return "TransCFExtended", _without(params, _EXTENSIONS_HAVE_NO) | own
+
+
+def _without(params: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if name not in names}
+
+
+def _parts_of_format_2(text: str) -> str:
+    """Replace names of models in the parts of a blend: "transcf" was the mixture."""
+
+    def renamed(found: re.Match[str]) -> str:
+        name, values = found[1].lower(), found[2] or ""
+        if name != "transcf":
+            return NAMES.get(name, found[1]) + values
+        if "form=" not in values:
+            return "transcf-mixture" + values
+        return name + values  # the parameter `form` says which
+
+    return re.sub(r"""([A-Za-z][\w-]*)(\s*\((?:[^()'"]|'[^']*'|"[^"]*")*\))?""", renamed, text)
+
+
+def _renamed(class_name: str, params: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    if name in params:
+        raise ParameterError(f"{class_name} is given {name!r} twice, by its old and its new name.")
+    return {**params, name: value}
+
+
+def _warn(text: str) -> None:
+    # The caller's line is of no use here: names come from files and from the command line, too.
+    warnings.warn(f"{text}.", FutureWarning, stacklevel=4)

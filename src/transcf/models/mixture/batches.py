@@ -1,0 +1,202 @@
+"""Batches of an epoch of the mixture: users, targets and negative items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from transcf.data.histories import Histories
+from transcf.data.interactions import Interactions
+from transcf.kernels import Array, unlocked
+from transcf.kernels.mixture_batches import SHARDS, Dealt, Log
+from transcf.learning.crew import OnDisk
+from transcf.learning.weights import EventWeights
+from transcf.models.mixture.settings import MixtureSettings
+
+#: Keeps quotients finite where a sum is zero.
+TINY = 1e-12
+#: Batches that an epoch should have, and the fewest and most events of a batch all the same.
+_BATCHES, _BATCH_EVENTS = 150, (64, 1024)
+
+
+@dataclass(frozen=True)
+class Events:
+    """Training events, of all users or of some.
+
+    Attributes:
+        histories: Of these users; those of one event teach nothing.
+        weights: How much events count as targets, (n_events,) float32 in the same order.
+        item_counts: Events of each item, those of other users included, (n_items,) int64.
+        timed: Whether the order of events is known.
+    """
+
+    histories: Histories
+    weights: Array
+    item_counts: Array
+    timed: bool
+
+    @classmethod
+    def of(cls, train: Interactions, settings: MixtureSettings) -> Self:
+        """Take histories from a log, and the weights of its events from settings."""
+        events, weights = EventWeights.of(train, settings), np.ones(len(train), np.float32)
+        if not events.is_even:
+            weights = events.overall[train.in_order]
+        return cls(train.histories, weights, train.by_item.counts, train.timestamps is not None)
+
+    @property
+    def user_indptr(self) -> Array:
+        """Where the events of users start, (n_users + 1,) int64."""
+        return self.histories.indptr
+
+    @property
+    def taught_weight(self) -> float:
+        """How much targets count: events of users who have more than one."""
+        lengths = self.histories.counts
+        return float(self.weights[np.repeat(lengths > 1, lengths)].sum())
+
+    def part(self, first: int, end: int) -> Events | OnDisk:
+        """Keep the users first..end-1, who are counted from 0 then; items count as before."""
+        indptr = self.user_indptr[first : end + 1]
+        events = slice(int(indptr[0]), int(indptr[-1]))
+        own = Histories(indptr - indptr[0], self.histories.items[events], self.histories.n_items)
+        return replace(self, histories=own, weights=self.weights[events])
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Users of each shard, and batches; neither depends on threads or processes.
+
+    Neighbouring users belong to a shard, and every batch has about as many events of each shard: so
+    whoever has the users of a shard never needs those of another.
+
+    Attributes:
+        groups: Where the users of shards begin, and where those of the last one end, (SHARDS + 1,).
+            A process that has some of the shards sees the others as empty.
+        n_batches: Batches of an epoch.
+        samples: Targets of an epoch, those of all shards.
+        weight: How much they count.
+    """
+
+    groups: Array
+    n_batches: int
+    samples: int
+    weight: float
+
+    @classmethod
+    def of(cls, events: Events, batch_events: int | None = None) -> Self:
+        """Deal all users.
+
+        Args:
+            events: Theirs.
+            batch_events: Events of a batch on average, at most; None goes by how many there are.
+        """
+        lengths, n_events = events.histories.counts, int(events.user_indptr[-1])
+        size = batch_events or int(np.clip(n_events // _BATCHES, *_BATCH_EVENTS))
+        users = np.flatnonzero(lengths > 1)
+        before = _before(lengths[users])
+        cuts = np.searchsorted(before, np.linspace(0, before[-1], SHARDS + 1)[1:-1])
+        inside = np.append(users, len(lengths))[cuts]
+        return cls(
+            groups=np.array([0, *inside, len(lengths)]),
+            n_batches=max(1, -(-int(before[-1]) // size)),
+            samples=int(before[-1]),
+            weight=events.taught_weight,
+        )
+
+    @property
+    def n_groups(self) -> int:
+        """Shards of all processes."""
+        return SHARDS
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the shards first..end-1, whose users are counted from 0 then."""
+        begin, stop = self.groups[[first, end]]
+        return replace(self, groups=np.clip(self.groups, begin, stop) - begin)
+
+
+class BatchSampler:
+    """Deals users into batches of whole histories, anew in every epoch.
+
+    Args:
+        events: What is learned from.
+        shards: Whose users come together.
+        n_drawn: Negatives of a batch, at most.
+        power: Items are drawn in proportion to this power of their popularity.
+
+    Attributes:
+        log: What kernels see of it.
+        n_drawn: Negatives of a batch.
+    """
+
+    def __init__(self, events: Events, shards: Shards, n_drawn: int, power: float) -> None:
+        """Look at lengths and popularity."""
+        counts, histories = events.item_counts, events.histories
+        active = np.flatnonzero(counts).astype(np.int32)
+        self.n_drawn = min(n_drawn, len(active))
+        self._chances = chances(counts[active], self.n_drawn, power)
+        stand_for = np.zeros(len(counts), np.float32)
+        stand_for[active] = -np.log(self._chances)
+        indptr, items = unlocked(histories.indptr), unlocked(histories.items)
+        self.log = Log(indptr, items, unlocked(events.weights), active, stand_for)
+        users = np.flatnonzero(histories.counts > 1).astype(np.int32)
+        self._lengths, self._n_batches = histories.counts, shards.n_batches
+        self._shards = np.split(users, np.searchsorted(users, shards.groups[1:-1]))
+
+    def deal(self, seed: int, epoch: int) -> Dealt:
+        """Return the batches of an epoch."""
+        order = np.random.default_rng((seed, epoch)).permutation(len(self.log.active))
+        reach = np.cumsum(self._chances[order])
+        reach[-1:] = self.n_drawn
+        users, cuts, n_before = [], [], 0
+        for number, shard in enumerate(self._shards, start=1):
+            users.append(np.random.default_rng((seed, epoch, number)).permutation(shard))
+            before = _before(self._lengths[users[-1]])
+            starts = np.arange(self._n_batches + 1) * before[-1] / self._n_batches
+            cuts.append(n_before + np.searchsorted(before[:-1], starts))
+            n_before += len(shard)
+        return Dealt(
+            np.concatenate(users), np.stack(cuts), self.log.active[order], reach, seed, epoch
+        )
+
+    def events_of(self, dealt: Dealt) -> Array:
+        """Return how many events batches have, (n_batches,)."""
+        before = _before(self._lengths[dealt.users])
+        counts: Array = np.diff(before[dealt.cuts], axis=1).sum(axis=0)
+        return counts
+
+
+def users_of(dealt: Dealt, number: int) -> Array:
+    """Return the rows of the users of a batch, (n,) int32."""
+    shards = [slice(*cuts[number : number + 2]) for cuts in dealt.cuts]
+    return np.concatenate([dealt.users[shard] for shard in shards])
+
+
+def _before(lengths: Array) -> Array:
+    """Events of all users before each, and of all, (n + 1,)."""
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def chances(counts: Array, n_drawn: int, power: float) -> Array:
+    """Return the chance of each item to be among the negatives of a batch, (n,) float64.
+
+    In proportion to a power of its popularity, at most 1, and they add up to the number drawn.
+
+    Args:
+        counts: Events of each item, all of them above 0, (n,).
+        n_drawn: How many are drawn, at most all.
+        power: 0 draws all alike.
+
+    Example:
+        >>> chances(np.array([100, 1, 1, 1, 1]), 3, 0.5).round(2).tolist()
+        [1.0, 0.5, 0.5, 0.5, 0.5]
+    """
+    likely = counts.astype(np.float64) ** power
+    is_sure = np.zeros(len(counts), np.bool_)
+    while True:
+        rest = likely / max(likely[~is_sure].sum(), TINY) * (n_drawn - is_sure.sum())
+        found: Array = np.where(is_sure, 1.0, rest)
+        if (found <= 1).all():
+            return found
+        is_sure = found >= 1

@@ -1,0 +1,332 @@
+"""The fitted mixture: vectors of users, of items, and of items in a history."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcf.data.csr import Csr
+from transcf.data.histories import Histories
+from transcf.data.ids import Rows
+from transcf.data.interactions import Interactions, Mask
+from transcf.kernels import Array
+from transcf.kernels.rows import padded, padded_width
+from transcf.learning import Arrays, Known, Learned
+from transcf.learning.contributions import Contributions, Remarks
+from transcf.models.mixture.batch_scorer import scorer_of_many, squares
+from transcf.models.mixture.batches import TINY
+from transcf.models.mixture.settings import MixtureSettings
+from transcf.models.mixture.user_scorer import UserScorer
+from transcf.models.transcf.growing import grow
+from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.parameters import Parameters
+from transcf.models.transcf.settings import TransCFSettings
+from transcf.retrieval.forms import nearness_form
+from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.sums import Queries, SumForm
+from transcf.retrieval.views import FormView
+from transcf.storage.tensors import checked
+
+#: What an effect is, after "An effect is".
+SHARE = "the past item's share in the score, which is the logarithm of a sum over the history"
+
+
+class Mixture(Learned):
+    """The fitted mixture: vectors, and how they score.
+
+    Args:
+        known: Ids and interactions of the training data.
+        settings: Those of the model.
+        users: a, (n_users, dim) float32.
+        items: b, (n_items, dim) float32.
+        history: p, (n_items, dim) float32; the same array as b where they are tied.
+        bias: c, (n_items,) float32.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        settings: MixtureSettings,
+        *,
+        users: Array,
+        items: Array,
+        history: Array,
+        bias: Array,
+    ) -> None:
+        """Keep them."""
+        super().__init__(known, "TransCF-mixture")
+        self.settings = settings
+        self.users, self.items, self.history, self.bias = users, items, history, bias
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, known: Known, settings: MixtureSettings) -> Mixture:
+        """Check the arrays of a file or of a training, and put them together."""
+        n_items, dim = len(known.items), settings.dim
+        items = checked(arrays, "item_vectors", np.float32, (n_items, dim))
+        history, bias = items, np.zeros(n_items, np.float32)
+        if not settings.tie_item_vectors:
+            history = checked(arrays, "history_vectors", np.float32, (n_items, dim))
+        if settings.item_bias:
+            bias = checked(arrays, "item_bias", np.float32, (n_items,))
+        users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
+        made = cls(known, settings, users=users, items=items, history=history, bias=bias)
+        return made._with_lonely_placed()
+
+    def _with_lonely_placed(self) -> Mixture:
+        """Return the same with a place for users of one event, who are no one's targets.
+
+        They stand where somebody new with their item would, and items that nobody else has count
+        in a history as they are recommended: else both would stay where they were drawn.
+        """
+        histories = self.known.histories
+        lonely = histories.counts == 1
+        if not lonely.any():
+            return self
+        users, history = self.users.copy(), self.history
+        users[lonely] = self.place(histories.take(np.flatnonzero(lonely)))
+        if not self.settings.tie_item_vectors:
+            others = histories.items[~np.repeat(lonely, histories.counts)]
+            is_heard = np.bincount(others, minlength=len(self.items)) > 0
+            history = np.where(is_heard[:, None], history, self.items)
+        return self._changed(users=users, history=history)
+
+    def _changed(self, **arrays: Array) -> Mixture:
+        own = {"users": self.users, "items": self.items, "history": self.history, "bias": self.bias}
+        return Mixture(self.known, self.settings, **(own | arrays))
+
+    def arrays(self) -> Arrays:
+        """Return the points, and biases where items have them."""
+        arrays = {"user_vectors": self.users, "item_vectors": self.items}
+        if not self.settings.tie_item_vectors:
+            arrays["history_vectors"] = self.history
+        arrays |= {"item_bias": self.bias} if self.settings.item_bias else {}
+        return arrays
+
+    # -- scores ------------------------------------------------------------------------------
+
+    @cached_property
+    def item_points(self) -> Array:
+        """B as kernels want it, (n_items, width): the array itself where rows are whole lanes."""
+        if self.items.shape[1] == padded_width(self.items.shape[1]):
+            return self.items
+        return padded(self.items).reshape(len(self.items), -1)
+
+    @cached_property
+    def item_squares(self) -> Array:
+        """|b|^2, (n_items,) float32."""
+        return squares(self.items).astype(np.float32)
+
+    @cached_property
+    def reach(self) -> tuple[float, float]:
+        """The largest |b|, and the largest bias, signs aside."""
+        longest = float(np.sqrt(self.item_squares.max(initial=0)))
+        return longest, float(np.abs(self.bias).max(initial=0))
+
+    @cached_property
+    def heights(self) -> Array:
+        """H of each item, (n_items,) float32: what products with moved people need besides."""
+        return self._heights(self.settings.tau + self.settings.beta)
+
+    @cached_property
+    def own_heights(self) -> Array:
+        """The same for where people stand, c - beta |b|^2: (n_items,) float32."""
+        return self._heights(self.settings.beta)
+
+    def _heights(self, steepness: float) -> Array:
+        return (self.bias - steepness * squares(self.items)).astype(np.float32)
+
+    @cached_property
+    def history_squares(self) -> Array:
+        """|p|^2, (n_items,) float64."""
+        return squares(self.history)
+
+    @cached_property
+    def _users(self) -> UserScorer:
+        return UserScorer(self, self.known.histories, self.users)
+
+    def log_weights(self, histories: Histories) -> Array:
+        """Logarithms of how much items count by their distance from the present, (n_events,)."""
+        if not self.known.timed:
+            return np.zeros(len(histories.items))
+        ago = np.repeat(histories.counts, histories.counts) - histories.places + 1
+        fading: Array = -self.settings.history_decay * np.log(ago)
+        return fading
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        return self._users.score_block(users)
+
+    def best(
+        self, users: Rows, k: int, seen: Csr | None, allowed: Mask
+    ) -> tuple[Rows, Scores] | None:
+        """Find the best k items of some user rows; see `FindsBest`."""
+        return self._users.best(users, k, seen, allowed)
+
+    def sum_form(self) -> SumForm:
+        """Return the score as a logarithm of a sum over queries, one for each past item."""
+        dim = self.items.shape[1]
+
+        def of_users(users: Rows) -> Queries:
+            histories = self.known.histories.take(users)
+            people = self._users.points(users)
+            one = np.ones((len(people.points), 1), np.float32)
+            vectors = np.hstack([one, people.points[:, :dim]])
+            return Queries(histories.indptr, histories.items, vectors, people.offsets)
+
+        return SumForm(np.hstack([self.heights[:, None], self.items]), of_users, len(self.users))
+
+    def for_many(self, users: Rows) -> Scorer:
+        """Return what scores these users fastest."""
+        return scorer_of_many(self, users)
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows by the direct formula: (n,)."""
+        return self._users.score_pairs(users, items)
+
+    def _near(self, histories: Histories, items: Array) -> Array:
+        """Logarithms of what each item of a history adds to the score of one item.
+
+        Args:
+            histories: Of the people.
+            items: The scored item of each, (n, dim) float64.
+
+        Returns:
+            log w_k - tau |p_k - b|^2, (n_events,) float64.
+        """
+        scored = np.repeat(items, histories.counts, axis=0)
+        away = np.square(self.history[histories.items] - scored).sum(axis=1)
+        near: Array = self.log_weights(histories) - self.settings.tau * away
+        return near
+
+    def shares(self, histories: Histories, items: Rows) -> Array:
+        """Shares of each history's items in the score of one item: they add up to one each.
+
+        Where somebody stands does not matter: it is the same factor for all items of a history.
+
+        Args:
+            histories: Of the people.
+            items: The scored item of each, (n,) rows.
+        """
+        logs = self._near(histories, self.items[items].astype(np.float64))
+        shares: Array = np.exp(logs - np.repeat(_log_sums(histories, logs), histories.counts))
+        return shares
+
+    def translations(self, users: Rows, items: Rows) -> Scores:
+        """Return where users are moved for items, by pairs of rows: (n, dim).
+
+        The mean of the translations r_uk = g (p_k - a_u), g = tau / (tau + beta), by their shares.
+        """
+        histories = self.known.histories.take(users)
+        middle = _averages(histories, self.shares(histories, items), self.history)
+        tau, beta = self.settings.tau, self.settings.beta
+        moved: Scores = (tau / max(tau + beta, TINY) * (middle - self.users[users])).astype(
+            np.float32
+        )
+        return moved
+
+    def guests(self, histories: Histories) -> Scorer:
+        """Move people, who stand in the middle of their items, and score all items for them."""
+        return UserScorer(self, histories, self.place(histories))
+
+    def place(self, histories: Histories) -> Array:
+        """Place people by their items: a, (n, dim) float32."""
+        weights = np.exp(self.log_weights(histories))
+        return _averages(histories, weights, self.items).astype(np.float32)
+
+    def stand(self, user: int | None, history: Rows) -> Array:
+        """Return a of a user or of somebody new, (dim,)."""
+        people = Histories.of([history], len(self.known.items))
+        place: Array = self.place(people)[0] if user is None else self.users[user]
+        return place
+
+    def moved(self, user: int | None, history: Rows, items: Rows) -> Array:
+        """Return where somebody is moved to for some items, see `translations`: (n, dim)."""
+        ways = [self.ways(user, history, item) for item in items.tolist()]
+        return np.array([shares @ points for points, shares in ways]).reshape(len(items), -1)
+
+    def ways(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
+        """Return the points a + r_uk, (n, dim), and their shares in an item's score, (n,)."""
+        own, tau, beta = self.stand(user, history), self.settings.tau, self.settings.beta
+        points: Array = own + tau / max(tau + beta, TINY) * (self.history[history] - own)
+        people = Histories.of([history], len(self.known.items))
+        return points, self.shares(people, np.array([item], np.int32))
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Return the shares of a history's items in the score of another: they add up to one."""
+        people = Histories.of([history], len(self.known.items))
+        return Contributions(history, self.shares(people, np.array([item], np.int32)), SHARE)
+
+    def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
+        """Say how far somebody and the nearest of their items are from the item."""
+        people = Histories.of([history], len(self.known.items))
+        a = self.place(people)[0] if user is None else self.users[user]
+        b = self.items[item].astype(np.float64)
+        own = float(np.square(a - b).sum())
+        nearest = float(np.square(self.history[history] - b).sum(axis=1).min())
+        bias = float(self.bias[item])
+        words = (
+            f"Squared distances from the item: {nearest:.4f} from the nearest point of the "
+            f"history, {own:.4f} from the user's own; the item's bias is {bias:.4f}.",
+            "Without a past item of the share x the score would change by log(1 - x).",
+        )
+        return Remarks(words, {"bias": bias, "distance": own, "nearest_distance": nearest})
+
+    def grown(self, log: Interactions) -> Mixture:
+        """Return the same with interactions added: trained points stay, new ones are placed.
+
+        Items are placed in the middle of their users, as in TransCF without translation (see
+        `grow`), and users as somebody new with their history is.
+        """
+        shape: dict[str, Any] = {"dim": self.settings.dim, "item_bias": self.settings.item_bias}
+        settings = TransCFSettings(**shape, variant="none")
+        points = Translated(self.known, settings, Parameters(self.users, self.items, self.bias))
+        larger = grow(points, log, np.ones(len(log), np.float32))
+        known, own = larger.known, larger.parameters
+        history = own.items
+        if not self.settings.tie_item_vectors:
+            history = own.items.copy()
+            trained = self.known.item_counts > 0
+            history[known.items.rows(self.known.items.series)[trained]] = self.history[trained]
+        is_new = known.active.copy()
+        is_new[known.users.rows(self.known.users.series)[self.known.active]] = False
+        arrays = {"items": own.items, "history": history, "bias": own.item_bias}
+        made = Mixture(known, self.settings, users=own.users, **arrays)
+        own.users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
+        return made
+
+    def with_bias(self, offset: Scores) -> Mixture | None:
+        """Return the same with a number added to each item's bias; None where it has none."""
+        if not self.settings.item_bias:
+            return None
+        return self._changed(bias=self.bias + offset)
+
+    def item_similarity(self) -> Scorer:
+        """Return how near items are to items."""
+        return FormView(self.name, self.rankable, nearness_form(self.items))
+
+    def user_similarity(self) -> Scorer:
+        """Return how near users are to users."""
+        return FormView(self.name, self.known.active, nearness_form(self.users))
+
+
+def _log_sums(histories: Histories, logs: Array) -> Array:
+    """Logarithms of sums of exponentials over each history: (n,); NaN where it is empty."""
+    starts, counts = histories.indptr[:-1], histories.counts
+    padded_logs = np.append(logs, -np.inf)  # a start may be the end
+    highest = np.where(counts > 0, np.maximum.reduceat(padded_logs, starts), 0.0)
+    above = np.append(np.exp(logs - np.repeat(highest, counts)), 0.0)
+    sums = np.where(counts > 0, np.add.reduceat(above, starts), np.nan)
+    found: Array = highest + np.log(sums)
+    return found
+
+
+def _averages(histories: Histories, weights: Array, values: Array) -> Array:
+    """Weighted means of items' values over histories: (n, dim) float64; 0 where one is empty."""
+    shape = (len(histories), len(values))
+    matrix = sp.csr_array((weights, histories.items, histories.indptr), shape=shape)
+    totals = np.asarray(matrix.sum(axis=1))[:, None]
+    means: Array = matrix @ values.astype(np.float64) / np.where(totals > 0, totals, 1.0)
+    return means

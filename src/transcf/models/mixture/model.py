@@ -1,0 +1,128 @@
+"""TransCFMixture: the model class."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import polars as pl
+
+from transcf.answers import tables
+from transcf.data.logs import as_interactions
+from transcf.data.parted.log import PartedLog
+from transcf.learning import Arrays, Fit, Known, Learned
+from transcf.models.mixture.batches import Events
+from transcf.models.mixture.exact import ExactMixtureTraining
+from transcf.models.mixture.learned import Mixture
+from transcf.models.mixture.partitioned import PartedEvents
+from transcf.models.mixture.settings import MixtureSettings
+from transcf.models.mixture.training import MixtureTraining, popularity
+from transcf.models.recommender import Recommender, made_from
+
+
+class TransCFMixture(Recommender[MixtureSettings]):
+    """Mixture of translations: one for each item of the history, of which the nearest counts.
+
+    With user vectors a_u, item vectors b_i and history vectors p_k the score is
+
+        s(u, i) = c_i + log sum_k w_k exp(-tau |p_k - b_i|^2 - beta |a_u - b_i|^2)
+
+    over the items k of the user's history, with w_k = d^-history_decay for the item d places ago,
+    where events have times (c_i only with `item_bias`). It is trained with Adam on a softmax over
+    each event and `shared_negatives` drawn items. New users are folded in from their item history.
+    With `popularity_correction` the softmax is over s(u, i) + popularity_correction log n_i for an
+    item of n_i events, and scores leave the second term out. See docs/translations.md.
+
+    Items without training interactions are never drawn, scored or recommended; users without any
+    count as unknown.
+
+    Attributes (after `fit`):
+        user_vectors_: a, (n_users, dim) float32.
+        item_vectors_: b, (n_items, dim) float32.
+        history_vectors_: p, (n_items, dim) float32, unless `tie_item_vectors`.
+        item_bias_: c, (n_items,) float32.
+
+    References:
+        It extends the translations of Park, Kim, Xie, Yu: Collaborative Translational Metric
+        Learning. ICDM 2018.
+
+    Example:
+        >>> from transcf import TransCFMixture, synthesize
+        >>> log = synthesize(users=200, items=80, interactions=3000, seed=0)
+        >>> model = TransCFMixture(dim=16, epochs=5).fit(log)
+        >>> model.recommend(log.users.series[0], k=3).shape
+        (3, 4)
+    """
+
+    name = "TransCF-mixture"
+    remedy: ClassVar[str] = "learning_rate (or tau, beta)"
+    # The decay of the learning rate depends on the number of epochs.
+    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
+    __init__ = made_from(MixtureSettings)
+
+    def spreads(self) -> bool:
+        """Whether training can be distributed: with the fast solver."""
+        return self.settings.solver == "fast"
+
+    def _learn(self, fit: Fit) -> Learned:
+        settings = self.settings
+        if isinstance(fit.log, PartedLog):
+            events: Events = PartedEvents.of_log(fit.log, settings)
+        else:
+            events = Events.of(fit.log, settings)
+        added = popularity(events, settings)
+
+        def restore(arrays: Arrays, known: Known, settings: MixtureSettings) -> Learned:
+            bias = arrays["item_bias"] - added
+            return self._restore(arrays | {"item_bias": bias}, known, settings)
+
+        if fit.options.cluster is not None:
+            return fit.run_spread(MixtureTraining, events, settings, restore)
+        kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
+        return fit.run(kind(events, settings), settings, restore)
+
+    def _restore(self, arrays: Arrays, known: Known, settings: MixtureSettings) -> Mixture:
+        return Mixture.from_arrays(arrays, known, settings)
+
+    def _mixture(self) -> Mixture:
+        learned = self._own()
+        assert isinstance(learned, Mixture), "TransCFMixture learns nothing else"
+        return learned
+
+    def partial_fit(self, log: Any) -> Self:
+        """Add interactions without training again.
+
+        New users are placed as in `recommend_for`. New items are placed toward the mean of a_u
+        over their first users, with the length and the bias that trained items of their popularity
+        have. Trained vectors and biases stay as they are under their ids. Rows are in the order of
+        ids, so row numbers, and the order of `user_vectors_` and its like, do change. Nothing is
+        trained here: new items rank too low on some data and too high on others
+        (`benchmarks/fold_in.py`), so fit again soon.
+
+        Args:
+            log: New interactions, with old or new ids, in any form that `fit` takes.
+
+        Raises:
+            DataError: A user shares no item with the training data, not even through others.
+
+        Example:
+            >>> import polars as pl
+            >>> from transcf import TransCFMixture, read_interactions, synthesize
+            >>> model = TransCFMixture(dim=8, epochs=1).fit(synthesize())
+            >>> today = read_interactions(pl.DataFrame({"user": ["new"], "item": ["i001"]}))
+            >>> model.partial_fit(today).recommend("new", k=3).shape
+            (3, 4)
+        """
+        self._check_growing()
+        return self._add(self._mixture().grown(as_interactions(log)))
+
+    def translation(self, pairs: Any) -> pl.DataFrame:
+        """Return the translation vector of each pair.
+
+        Args:
+            pairs: Table with user and item columns, in any form that `read_interactions` takes.
+
+        Returns:
+            Table `user_id, item_id, translation` (a list of `dim` numbers), in the given order.
+        """
+        learned = self._mixture()
+        return tables.translation_table(learned, pairs, learned.translations)

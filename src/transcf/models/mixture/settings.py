@@ -1,0 +1,94 @@
+"""Hyper-parameters of the mixture of translations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from transcf.learning import setting, settings
+from transcf.learning.families import FactorSettings, IterationSettings
+from transcf.learning.norm_constraint import NormConstraint
+from transcf.learning.room import Room, vectors
+from transcf.learning.weights import WeightSettings
+
+
+@settings(epochs=20, learning_rate=0.01, init_scale=0.03)
+class MixtureSettings(FactorSettings, IterationSettings, WeightSettings):
+    """Hyper-parameters of `TransCFMixture`."""
+
+    tau: float = setting(
+        4.0, "Weight of the squared distance from the items of the history.", low=0, high=10
+    )
+    beta: float = setting(
+        2.0, "Weight of the squared distance from the user's own vector.", low=0, high=10
+    )
+    history_decay: float = setting(
+        1.5,
+        "Exponent by which older items of a history lose weight, where events have times: the item "
+        "d places before the target has the weight d^-history_decay.",
+        low=0,
+        high=50,
+    )
+    future_weight: float = setting(
+        0.5,
+        "Weight in training of events after the target, relative to events before it, where events "
+        "have times.",
+        low=0,
+        high=1,
+    )
+    tie_item_vectors: bool = setting(
+        False,
+        "Whether items have one vector each; else items of a history and recommended items have "
+        "vectors of their own.",
+    )
+    shared_negatives: int = setting(1000, "Negative items that all events of a batch share.", low=1)
+    negative_power: float = setting(
+        0.5,
+        "Negatives are drawn in proportion to this power of their popularity, and weighted by the "
+        "inverse of their probability; 0 draws uniformly.",
+        low=0,
+        high=1,
+    )
+    popularity_correction: float = setting(
+        0.0,
+        "Share of popularity that scores leave out: this number times the logarithm of an item's "
+        "event count is added in training and left out of scores.",
+        low=0,
+        high=2,
+    )
+    user_lr_multiplier: float = setting(
+        5.0,
+        "Step size of user vectors, as a multiple of the learning rate. A user is updated once per "
+        "epoch, an item in every batch that contains or draws it.",
+        above=0,
+    )
+    batch_events: int | None = setting(
+        None,
+        "Events per batch, at least one whole history; None takes 1,024, and fewer where there are "
+        "few events.",
+        low=1,
+    )
+    item_bias: bool = setting(True, "Whether items have a bias.")
+    norm_constraint: NormConstraint = setting(
+        "norm",
+        'Vectors are projected into the unit ball after each step: "norm" divides by the norm, '
+        '"squared" by the squared norm, "none" does not constrain them.',
+    )
+    solver: Literal["fast", "exact"] = setting(
+        "fast",
+        '"exact" compares each event with all items, in float64; "fast" with `shared_negatives`.',
+    )
+
+    def room(self, users: int, items: int) -> Room:
+        """Return the least memory of the vectors and of Adam's two moments of each."""
+        rows = users + (1 if self.tie_item_vectors else 2) * items
+        return replace(super().room(users, items), size=3 * vectors(rows, self.dim))
+
+    @property
+    def uses_times(self) -> bool:
+        """Whether times of events matter."""
+        return super().uses_times or self.history_decay > 0
+
+    def rate_at(self, epoch: float) -> float:
+        """Return the learning rate of an epoch, counted from 1; it decays linearly to 0."""
+        return self.learning_rate * max(0.0, 1 - (epoch - 1) / self.epochs)

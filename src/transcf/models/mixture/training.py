@@ -1,0 +1,169 @@
+"""Epochs of the mixture: softmax over a target and shared negatives, by lazy Adam.
+
+Every event of a history is a target of the others once an epoch. What is dealt and drawn depends on
+seed and epoch alone, and sums are made in a fixed order, so that the same seed gives the same bits
+for any number of threads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transcf.kernels import Array
+from transcf.kernels.adam import Moving, step_sizes
+from transcf.kernels.mixture import Kernel, Points
+from transcf.kernels.mixture_batches import SHARDS
+from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
+from transcf.kernels.rows import padded, padded_width
+from transcf.learning import Arrays
+from transcf.learning.crew import Crew
+from transcf.learning.first_vectors import first_vectors
+from transcf.learning.norm_constraint import NORM_POWERS
+from transcf.models.mixture.batches import TINY, BatchSampler, Events, Shards
+from transcf.models.mixture.buffers import Buffers
+from transcf.models.mixture.distributed import run_together
+from transcf.models.mixture.settings import MixtureSettings
+from transcf.threads import one_blas_thread
+from transcf.training.trainable import EpochStats
+
+#: Batches before Python is asked whether somebody wants to stop.
+_AT_ONCE = 100
+#: What Adam keeps of each array beside it, as parts of names.
+_PARTS = ("", ".means", ".squares")
+
+
+class MixtureTraining:
+    """The points, and what an epoch does to them.
+
+    Args:
+        events: What to learn from.
+        settings: The model's.
+        outline: Shards and batches, where a process has some of the users only.
+        crew: Who trains, then.
+    """
+
+    def __init__(
+        self,
+        events: Events,
+        settings: MixtureSettings,
+        *,
+        outline: Shards | None = None,
+        crew: Crew | None = None,
+    ) -> None:
+        """Draw the first vectors, unless a crew is going to be given some."""
+        self._crew = crew or Crew()
+        self._settings, self._width = settings, padded_width(settings.dim)
+        self._shards = outline or self.outline(events, settings)
+        self._dealer = BatchSampler(
+            events, self._shards, settings.shared_negatives, settings.negative_power
+        )
+        n_drawn, bound = self._dealer.n_drawn, NORM_POWERS[settings.norm_constraint]
+        self._rules = Rules(
+            n_drawn,
+            settings.tie_item_vectors,
+            settings.item_bias,
+            bound,
+            float(settings.user_lr_multiplier),
+        )
+        histories = events.histories
+        longest = int(histories.counts.max(initial=0))
+        self._kernel = kernel_of(settings, events.timed, longest)
+        self._memory = Buffers.of(0, n_drawn, histories.n_items, self._width)
+        self._whole = self._memory  # of all processes; this one may be alone
+        if crew is None:  # else somebody has vectors for all
+            self.load_tensors(_first_tensors(events, settings))
+
+    @classmethod
+    def outline(cls, events: Events, settings: MixtureSettings) -> Shards:
+        """Lay out shards and batches for all users."""
+        return Shards.of(events, settings.batch_events)
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Let every event be a target once."""
+        dealt = self._dealer.deal(self._settings.random_state, number)
+        batches = self._shards.n_batches
+        rates = [self._settings.rate_at(number + place / batches) for place in range(batches)]
+        sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
+        epoch = Epoch(self._kernel, self._rules, self._dealer.log, dealt, sizes, self._points)
+        losses = np.zeros((batches, SHARDS))
+        counts = np.stack(self._crew.from_all(self._dealer.events_of(dealt)))
+        self._memory = self._memory.for_events(int(counts[self._crew.number].max()))
+        with one_blas_thread():
+            if self._crew.size == 1:
+                for first in range(0, batches, _AT_ONCE):
+                    run_batches(epoch, *self._memory, losses, first, min(first + _AT_ONCE, batches))
+            else:
+                self._whole = self._whole.for_events(int(counts.sum(axis=0).max()))
+                run_together(self._crew, epoch, self._memory, self._whole, counts, losses)
+        self._steps += batches
+        # Each is that of one process, and nothing is what the others add.
+        return self._stats(float(np.sum(self._crew.from_all(losses), axis=0).sum()))
+
+    def _stats(self, loss: float) -> EpochStats:
+        return EpochStats(loss / max(self._shards.weight, TINY), self._shards.samples)
+
+    def tensors(self) -> Arrays:
+        """Return vectors, biases, Adam's running means and the number of steps."""
+        found: Arrays = {"steps": self._steps}
+        users, items, history, bias = self._points
+        vectors = {"user_vectors": users, "item_vectors": items}
+        if not self._settings.tie_item_vectors:
+            vectors["history_vectors"] = history
+        for part, values in zip(_PARTS, bias, strict=True):
+            found[f"item_bias{part}"] = values
+        for name, moving in vectors.items():
+            for part, values in zip(_PARTS, moving, strict=True):
+                found[name + part] = values[:, : self._settings.dim]
+        # A worker's are in Ray's store before they are changed: copies of all would take room.
+        keep = np.copy if self._crew.size == 1 else np.ascontiguousarray
+        return {name: keep(array) for name, array in found.items()}
+
+    def load_tensors(self, tensors: Arrays) -> None:
+        """Put back what `tensors` returned."""
+
+        def moving(name: str) -> Moving:
+            parts = [tensors[name + part] for part in _PARTS]
+            return Moving(*(padded(part).reshape(-1, self._width) for part in parts))
+
+        users, items = moving("user_vectors"), moving("item_vectors")
+        history = items if self._settings.tie_item_vectors else moving("history_vectors")
+        bias = Moving(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
+        self._points = Points(users, items, history, bias)
+        self._steps = tensors["steps"].copy()
+
+
+def _first_tensors(events: Events, settings: MixtureSettings) -> Arrays:
+    """Draw vectors, as `MixtureTraining.tensors` returns them."""
+    sizes = {"user_vectors": len(events.histories), "item_vectors": events.histories.n_items}
+    generator = np.random.default_rng(settings.random_state)
+    drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
+    tensors = dict(zip(sizes, drawn, strict=True))
+    if not settings.tie_item_vectors:  # where the items are: what is taken together draws both near
+        tensors["history_vectors"] = tensors["item_vectors"]
+    tensors["item_bias"] = popularity(events, settings)
+    empty = {name + part: 0 * tensors[name] for name in tensors for part in _PARTS[1:]}
+    return tensors | empty | {"steps": np.zeros(1, np.int64)}
+
+
+def popularity(events: Events, settings: MixtureSettings) -> Array:
+    """Return what `popularity_correction` adds to the biases in training, (n_items,) float32.
+
+    Scores leave it out.
+    """
+    logs: Array = np.log(np.maximum(1, events.item_counts))
+    return (settings.popularity_correction * logs).astype(np.float32)
+
+
+def kernel_of(settings: MixtureSettings, timed: bool, longest: int) -> Kernel:
+    """Return the numbers of the score; without times all places count the same.
+
+    Args:
+        settings: The model's.
+        timed: Whether events have times.
+        longest: Events of the longest history.
+    """
+    distances = np.maximum(1, np.arange(longest + 1, dtype=np.float64))
+    past = (distances ** -(settings.history_decay if timed else 0.0)).astype(np.float32)
+    future = past * np.float32(settings.future_weight if timed else 1.0)
+    # Kernels are compiled for types: whole numbers would ask for other ones.
+    return Kernel(float(settings.tau), float(settings.beta), past, future)

@@ -1,0 +1,286 @@
+r"""Score functions of TransCF: the published model and its ablations.
+
+With a user vector a, the mean q of the vectors of the user's items, an item vector b and the mean n
+of the vectors of the item's users:
+
+| variant | score without bias | translation |
+|---|---|---|
+| translation | -\|a + q * n - b\|^2 | q * n |
+| dot | (a + q * n) . b | q * n |
+| alt | -\|a + a * b - b\|^2 | a * b |
+| none | -\|a - b\|^2 | 0 |
+| emb | as translation | a - b |
+
+A score function defines the cost of a pair (minus its score, without bias) and the gradient of that
+cost. The exact solver, the kernels of the fast solver, ranking, fold-in and explanations all use
+these definitions. A subclass of `ScoreFunction` in another module has to add itself to
+`SCORE_FUNCTIONS`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcf.errors import UnsupportedError
+from transcf.kernels import Array
+from transcf.kernels.lanes import zeros
+from transcf.kernels.translation import Rates, register_form
+from transcf.retrieval.forms import cosine_form, nearness_form
+from transcf.retrieval.scorer import LinearForm
+
+#: Keeps quotients finite where a sum of squares is zero.
+TINY = 1e-12
+
+
+class Averages(Protocol):
+    """Computes averages of rows, (n, dim) = averages @ (n_rows, dim); mostly a sparse matrix."""
+
+    def __matmul__(self, rows: Array, /) -> Any:
+        """Return the averages."""
+
+
+class ScoreFunction(ABC):
+    """A score of a user and an item; stateless.
+
+    `cost` and `slope` use `+ - *` only: they run on arrays, and on SIMD lanes in kernels.
+    """
+
+    #: Value of the parameter `variant`.
+    name: ClassVar[str]
+    #: Name of the model in tables.
+    title: ClassVar[str]
+    #: Type that kernels are compiled for.
+    rates: ClassVar[type[Rates]]
+    #: Whether the score depends on q and n.
+    has_neighborhoods: ClassVar[bool] = True
+    #: Whether the cost is a squared distance.
+    is_distance: ClassVar[bool] = True
+    #: Whether the score can be written as an inner product; otherwise pairs are scored one by one.
+    is_linear: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        """Register cost and slope with the kernels."""
+        super().__init_subclass__()
+        if not {"cost", "slope"}.isdisjoint(vars(cls)):
+            # Kernels cached on disk find the class by its qualified name.
+            place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.rates"}
+            cls.rates = type(f"{cls.__name__}Rates", (Rates,), place)
+            register_form(cls.rates, cls.cost, cls.slope)
+
+    @staticmethod
+    @abstractmethod
+    def cost(a: Any, q: Any, b: Any, n: Any) -> Any:
+        """Return the terms of -s(u, i), to be summed over the dimensions."""
+
+    @staticmethod
+    @abstractmethod
+    def slope(g: Any, a: Any, q: Any, b: Any, n: Any) -> tuple[Any, Any, Any, Any]:
+        """Return g times the gradient of -s(u, i) by a, q, b and n."""
+
+    # -- arrays of pairs ---------------------------------------------------------------------
+
+    def pair_cost(self, a: Array, q: Array, b: Array, n: Array) -> Array:
+        """Return -s(u, i) without bias, of vectors in the last axis."""
+        return np.asarray(self.cost(a, q, b, n).sum(-1))
+
+    def moved_cost(self, a: Array, r: Array, b: Array) -> Array:
+        """Return -s(u, i) without bias, for a given translation r in place of q * n."""
+        return np.asarray(self.cost(a, r, b, 1.0).sum(-1))
+
+    def pair_slope(self, g: Array, a: Array, q: Array, b: Array, n: Array) -> tuple[Array, ...]:
+        """Return g times the gradient of -s(u, i) by a, q, b and n, vectors in the last axis."""
+        return self.slope(g[..., None], a, q, b, n)
+
+    def translation(self, a: Array, q: Array, b: Array, n: Array) -> Array:
+        """Return the translation vector of pairs, (..., dim)."""
+        return np.zeros_like(a)
+
+    # -- the score as an inner product, const_u + x_u . y_i ------------------------------------
+
+    def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
+        """Return x (n, width) and const (n,) of users, from a and q (n, dim) each."""
+        raise UnsupportedError(f'The variant "{self.name}" is no inner product.')
+
+    def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
+        """Return y (n_items, width), from b and n (n_items, dim) and bias (n_items, 1)."""
+        raise UnsupportedError(f'The variant "{self.name}" is no inner product.')
+
+    # -- fold-in: vectors that minimise the squared error of the known pairs ----------------------
+
+    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
+        """Return vectors of users, given their items: a, (n_new, dim).
+
+        Args:
+            even: Averages the items of each user, (n_new, n_items).
+            weighted: The same with later items weighing more.
+            b: Item vectors, (n_items, dim) float64.
+            n: Means of the items' users, (n_items, dim) float64.
+        """
+        return np.asarray(weighted @ b)
+
+    def place_items(self, even: sp.csr_array, a: Array, q: Array) -> Array:
+        """Return vectors of items, given their users: b, (n_new, dim); see `place_users`."""
+        return np.asarray(even @ a)
+
+    def likeness(self, vectors: Array) -> LinearForm:
+        """Return the similarity between vectors of users, or of items, (n, dim)."""
+        return nearness_form(vectors) if self.is_distance else cosine_form(vectors)
+
+
+class Translation(ScoreFunction):
+    """The published score: users are translated by q * n, the product of both neighbourhoods."""
+
+    name, title = "translation", "TransCF"
+
+    @staticmethod
+    def cost(a: Any, q: Any, b: Any, n: Any) -> Any:
+        """Terms of the squared distance."""
+        e = a + q * n - b
+        return e * e
+
+    @staticmethod
+    def slope(g: Any, a: Any, q: Any, b: Any, n: Any) -> tuple[Any, Any, Any, Any]:
+        """Its gradients."""
+        x = (g + g) * (a + q * n - b)
+        return x, x * n, -x, x * q
+
+    def translation(self, a: Array, q: Array, b: Array, n: Array) -> Array:
+        """The product of both neighbourhoods."""
+        return q * n
+
+    def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
+        """X of 4 dim + 1 numbers."""
+        one = np.ones((len(a), 1), a.dtype)
+        return np.hstack([one, -q * q, -2 * a * q, 2 * a, 2 * q]), -(a * a).sum(axis=1)
+
+    def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
+        """Y of 4 dim + 1 numbers."""
+        short = bias - (b * b).sum(axis=1, keepdims=True)
+        return np.hstack([short, n * n, n, b, n * b])
+
+    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
+        """The weighted mean of b - q * n."""
+        return np.asarray(weighted @ b - (even @ b) * (weighted @ n))
+
+    def place_items(self, even: sp.csr_array, a: Array, q: Array) -> Array:
+        """The mean of a + q * n."""
+        n = even @ a
+        return np.asarray(n + n * (even @ q))
+
+
+class Dot(Translation):
+    """The paper's TransCF-dot: an inner product in place of the distance."""
+
+    name, title = "dot", "TransCF-dot"
+    is_distance = False
+
+    @staticmethod
+    def cost(a: Any, q: Any, b: Any, n: Any) -> Any:
+        """Terms of minus the product."""
+        return -((a + q * n) * b)
+
+    @staticmethod
+    def slope(g: Any, a: Any, q: Any, b: Any, n: Any) -> tuple[Any, Any, Any, Any]:
+        """Its gradients."""
+        x = -g
+        return x * b, x * n * b, x * (a + q * n), x * q * b
+
+    def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
+        """X of 2 dim + 1 numbers."""
+        one = np.ones((len(a), 1), a.dtype)
+        return np.hstack([one, a, q]), np.zeros(len(a), a.dtype)
+
+    def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
+        """Y of 2 dim + 1 numbers."""
+        return np.hstack([bias, b, n * b])
+
+    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
+        """Return the weighted mean of b: a direction, since inner products have no least error."""
+        return np.asarray(weighted @ b)
+
+
+class Alternative(ScoreFunction):
+    """The paper's TransCF-alt: users are translated by a * b, the product of both vectors."""
+
+    name, title = "alt", "TransCF-alt"
+    has_neighborhoods = False
+
+    @staticmethod
+    def cost(a: Any, q: Any, b: Any, n: Any) -> Any:
+        """Terms of the squared distance."""
+        e = a + a * b - b
+        return e * e
+
+    @staticmethod
+    def slope(g: Any, a: Any, q: Any, b: Any, n: Any) -> tuple[Any, Any, Any, Any]:
+        """Its gradients."""
+        x = (g + g) * (a + a * b - b)
+        return x + x * b, zeros(x), x * a - x, zeros(x)
+
+    def translation(self, a: Array, q: Array, b: Array, n: Array) -> Array:
+        """The product of the pair's own vectors."""
+        return a * b
+
+    def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
+        """X of 2 dim + 1 numbers."""
+        one = np.ones((len(a), 1), a.dtype)
+        return np.hstack([one, 2 * a * (1 - a), -((1 - a) ** 2)]), -(a * a).sum(axis=1)
+
+    def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
+        """Y of 2 dim + 1 numbers."""
+        return np.hstack([bias, b, b * b])
+
+    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
+        """Least squares in every dimension."""
+        return np.asarray((weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, TINY))
+
+    def place_items(self, even: sp.csr_array, a: Array, q: Array) -> Array:
+        """Least squares in every dimension."""
+        return np.asarray((even @ (a * (1 - a))) / np.maximum(even @ (1 - a) ** 2, TINY))
+
+
+class NoTranslation(ScoreFunction):
+    """An ablation without translation."""
+
+    name, title = "none", "TransCF-none"
+    has_neighborhoods = False
+
+    @staticmethod
+    def cost(a: Any, q: Any, b: Any, n: Any) -> Any:
+        """Terms of the squared distance."""
+        e = a - b
+        return e * e
+
+    @staticmethod
+    def slope(g: Any, a: Any, q: Any, b: Any, n: Any) -> tuple[Any, Any, Any, Any]:
+        """Its gradients."""
+        x = (g + g) * (a - b)
+        return x, zeros(x), -x, zeros(x)
+
+    def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
+        """X of dim + 1 numbers."""
+        return np.hstack([np.ones((len(a), 1), a.dtype), 2 * a]), -(a * a).sum(axis=1)
+
+    def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
+        """Y of dim + 1 numbers."""
+        return np.hstack([bias - (b * b).sum(axis=1, keepdims=True), b])
+
+
+class Embedding(Translation):
+    """The paper's TransCF-emb: scores as "translation", but a - b is called the translation."""
+
+    name, title = "emb", "TransCF-emb"
+
+    def translation(self, a: Array, q: Array, b: Array, n: Array) -> Array:
+        """The difference of the two vectors."""
+        return a - b
+
+
+#: By name; the published one comes first.
+SCORE_FUNCTIONS: dict[str, ScoreFunction] = {
+    kind.name: kind() for kind in (Translation, Dot, Alternative, NoTranslation, Embedding)
+}

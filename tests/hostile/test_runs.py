@@ -1,0 +1,152 @@
+"""Stored runs that were damaged or forged: the other runs are listed, and nothing blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hostile._forging import GONE, KINDS, NESTED, changed, forged_tables, nested, places
+from tests.hostile._outcomes import FUZZ, Answered, checked_sentence, outcome_of
+from typer.testing import CliRunner, Result
+
+from transcf import leave_one_out, synthesize
+from transcf.cli.app import app
+from transcf.experiments.contenders import Contender
+from transcf.experiments.course import Course
+from transcf.experiments.judging import Judging
+from transcf.experiments.store import Store
+from transcf.experiments.work import finish
+
+#: Kinds of values; all of them with `make fuzz`.
+FEW = KINDS if FUZZ else ("null", "huge int", "nan", "string", "list", "dict", NESTED, GONE)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A store with two runs, and the key of the one with epochs."""
+    store = Store(tmp_path_factory.mktemp("kept"))
+    course = Course(leave_one_out(synthesize(30, 15, 200)), Judging("strict"), store=store)
+    finish(course.job(Contender("bpr", "bpr", {"epochs": 1, "dim": 2})))
+    (key,) = store.all_keys()
+    finish(course.job(Contender("popularity", "popularity")))
+    return store.folder, key
+
+
+@pytest.fixture
+def store(kept: tuple[Path, str], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(kept[0], tmp_path / "runs"))
+
+
+def command(*words: object) -> Result:
+    """Run `transcf runs`; anything but an answer or one sentence fails."""
+    done = outcome_of("runs", lambda: CliRunner().invoke(app, ["runs", *map(str, words)])).value
+    assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
+    assert done.exit_code in (0, 2), done.output
+    if done.stderr:
+        checked_sentence(done.stderr)
+    return done
+
+
+def check(store: Path, key: str) -> None:
+    """Read a run; if that works, list and show it, too."""
+    if isinstance(outcome_of("runs", lambda: Store(store).read(key)), Answered):
+        assert command("list", "--store", store).exit_code == 0
+        assert command("show", key, "--store", store).exit_code == 0
+
+
+def check_commands(store: Path, key: str) -> None:
+    """List and show: the run that was not touched is there, and at most one line on the other."""
+    listed = command("list", "--store", store, "--json")
+    assert listed.exit_code == 0
+    models = [entry["model"] for entry in json.loads(listed.stdout)]
+    assert "popularity" in models or "bpr" in models
+    assert len(models) == 2 or "1 stored run is damaged" in listed.stderr
+    assert command("list", "--store", store).exit_code == 0
+    for words in ((), ("--json",)):
+        shown = command("show", key, "--store", store, *words)
+        assert shown.exit_code == (0 if len(models) == 2 else 2)
+
+
+def signed(head: Any) -> bytes:
+    """Write `run.json` with the checksum of its body made right."""
+    if isinstance(head, dict) and "run" in head and head.get("sha256") is not None:
+        body = json.dumps(head["run"], indent=2)
+        digest = hashlib.sha256(nested(body.encode())).hexdigest()
+        head = {**head, "sha256": digest, "run": head["run"]}
+    return nested(json.dumps(head, indent=2).encode() + b"\n")
+
+
+def test_every_value_of_a_run(kept: tuple[Path, str], store: Path) -> None:
+    key = kept[1]
+    path = store / key[:2] / key / "run.json"
+    head = json.loads(path.read_bytes())
+    assert signed(head) == path.read_bytes(), "this is how entries are signed"
+    ways = places(head)[1:]
+    if not FUZZ:  # settings are all read in the same way
+        ways = [way for way in ways if not {"settings", "parameters"} & {*way[:-1]}]
+    for way in ways:
+        for kind in FEW:
+            path.write_bytes(signed(changed(head, way, KINDS[kind])))
+            try:
+                check(store, key)
+            except AssertionError as error:
+                raise AssertionError(f"{way} is {kind}: {error}") from error
+
+
+def test_forged_figures_of_users(kept: tuple[Path, str], store: Path) -> None:
+    key = kept[1]
+    folder = store / key[:2] / key
+    head = json.loads((folder / "run.json").read_bytes())
+    for what, content in forged_tables((folder / "users.parquet").read_bytes()):
+        (folder / "users.parquet").write_bytes(content)
+        head["run"]["files"]["users.parquet"] = hashlib.sha256(content).hexdigest()
+        (folder / "run.json").write_bytes(signed(head))
+        try:
+            check(store, key)
+        except AssertionError as error:
+            raise AssertionError(f"{what}: {error}") from error
+
+
+def _replaced(path: Path, make: Callable[[Path], object]) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    make(path)
+
+
+#: What stands in the place of a file.
+ODD: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "folder": Path.mkdir,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "loop": lambda path: path.symlink_to(path),
+    "bytes": lambda path: path.write_bytes(b"\xff\xfe"),
+    "nothing": lambda path: None,
+}
+
+
+@pytest.mark.parametrize("name", ["run.json", "users.parquet", ""])
+@pytest.mark.parametrize("odd", ODD)
+def test_other_things_in_the_place_of_files(
+    odd: str, name: str, kept: tuple[Path, str], store: Path
+) -> None:
+    key = kept[1]
+    _replaced(store / key[:2] / key / name, ODD[odd])
+    if not (odd == "nothing" and not name):
+        check_commands(store, key)
+        assert command("rm", key, "--yes", "--store", store).exit_code == 0
+    assert [entry["model"] for entry in json.loads(
+        command("list", "--store", store, "--json").stdout)] == ["popularity"]  # fmt: skip
+
+
+def test_many_damaged_runs_are_one_line(kept: tuple[Path, str], store: Path) -> None:
+    for head in store.glob("*/*/run.json"):
+        head.write_bytes(b"[" * 10_000 + b"]" * 10_000)
+    listed = command("list", "--store", store)
+    assert listed.exit_code == 0
+    assert "2 stored runs are damaged" in listed.stderr
+    assert GONE not in listed.stdout
