@@ -59,7 +59,7 @@ def test_the_grid_finds_what_brute_force_finds(split: Split) -> None:
         for s in values[1]
     }
     found = tune(split, "itemknn", metric="H@5", protocol="strict", sampler="grid", params=untimed)
-    assert len(found.trials) == 36 + ((100, 20.0) not in figures)
+    assert len(found.trials) == 36 + 1, "the default shrinkage follows from the data"
     assert found.best.figure == max(figures.values())
     best = create("itemknn", **found.best_params)
     assert judge(best.fit(split.train)) == found.best.figure
