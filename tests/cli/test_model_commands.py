@@ -462,6 +462,36 @@ def test_tune_writes_settings_that_other_commands_take(
     assert "There is no file" in refusal("evaluate", log_file, "--config", tmp_path / "none.toml")
 
 
+def test_an_interrupted_search_keeps_its_trials_and_goes_on(
+    command: Command, log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    fit, fits = transcf.EASE.fit, 0
+
+    def interrupt(self: Any, *words: Any) -> Any:
+        nonlocal fits
+        fits += 1
+        if fits in (1, 4):
+            raise KeyboardInterrupt
+        return fit(self, *words)
+
+    monkeypatch.setattr(transcf.EASE, "fit", interrupt)
+    words = ("tune", log_file, "--model", "ease", "--trials", 4, "--sampler", "grid", "--no-store")
+    words = (*words, "--storage", tmp_path / "trials.sqlite")
+    first = command(*words)
+    assert (first.exit_code, first.stdout) == (130, "")
+    assert "interrupted" in first.stderr
+    second = command(*words, "--json")
+    assert second.exit_code == 130
+    assert "2/4 trials" in second.stderr
+    assert "best N@10" in second.stderr
+    assert json.loads(second.stdout)["trials"] == 2
+    third = command(*words, "--json")
+    assert third.exit_code == 0
+    assert "2 trials are in" in third.stderr
+    assert [one["regularization"] for one in json.loads(third.stdout)["table"]][1:] == [3, 10, 30]
+
+
 def test_compare_checks_budget_and_folder_first(refusal: Refusal, log_file: Path) -> None:
     assert "no budget 'huge'" in refusal("compare", log_file, "--budget", "huge")
     assert "is not a folder" in refusal("compare", log_file, "--out", log_file)

@@ -117,7 +117,7 @@ def test_two_workers_one_of_whom_is_killed_try_the_same(split: Split, tmp_path: 
 
     def kill_one(known: Tuning) -> None:
         if len(known.trials) == 3:
-            killed.append(processes_called("ray::Trials")[0])
+            killed.append(processes_called("ray::run_or_refuse")[0])
             os.kill(killed[0], signal.SIGKILL)
 
     store = tmp_path / "runs"
@@ -128,10 +128,7 @@ def test_two_workers_one_of_whom_is_killed_try_the_same(split: Split, tmp_path: 
 
 
 @pytest.mark.usefixtures("session")
-def test_what_a_cluster_has_no_room_for_is_tried_here(
-    split: Split, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("transcf.cluster.trials._PATIENCE_SECONDS", 0.0)
+def test_what_a_cluster_has_no_room_for_is_tried_here(split: Split) -> None:
     crowded = Cluster(workers=1, threads=50)
     with pytest.warns(UserWarning, match="room for 0 of 1 workers with 50 threads"):
         found = tune(split, "ease", trials=3, sampler="grid", cluster=crowded)

@@ -1,16 +1,16 @@
-"""Tuning: the grid's best is that of brute force; records, kills, pruning, processes, files."""
+"""Tuning: the grid's best is that of brute force; databases, kills, pruning, processes, files."""
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,17 +19,10 @@ import polars as pl
 import pytest
 
 from transcf import Split, Tuning, Validation, create, leave_one_out, synthesize, tune
-from transcf.errors import ParameterError, TransCFError
-from transcf.experiments.tuning.bench import Bench
-from transcf.experiments.tuning.charts import importance, write_charts
-from transcf.experiments.tuning.partners import (
-    LostPartnerError,
-    Message,
-    NoPartnerError,
-    Partner,
-)
+from transcf.errors import MissingExtraError, ParameterError, TransCFError
 from transcf.models.bpr import BPR
 from transcf.models.itemknn import ItemKNN
+from transcf.tuning import Search
 from transcf.tuning.config import Config
 
 pytest.importorskip("optuna", reason="optuna is not installed")
@@ -66,7 +59,7 @@ def test_the_grid_finds_what_brute_force_finds(split: Split) -> None:
         for s in values[1]
     }
     found = tune(split, "itemknn", metric="H@5", protocol="strict", sampler="grid", params=untimed)
-    assert len(found.trials) == 36 + ((100, 20.0) not in figures)
+    assert len(found.trials) == 36 + 1, "the default shrinkage follows from the data"
     assert found.best.figure == max(figures.values())
     best = create("itemknn", **found.best_params)
     assert judge(best.fit(split.train)) == found.best.figure
@@ -111,7 +104,9 @@ def test_a_study_of_something_else_is_refused(split: Split, searched: Tuning) ->
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "grid"])
-def test_two_at_one_record_try_different_things(split: Split, tmp_path: Path, sampler: str) -> None:
+def test_two_searches_of_one_study_try_different_settings(
+    split: Split, tmp_path: Path, sampler: str
+) -> None:
     short = {**SHORT, "epochs": 2}
 
     def run(trials: int, on_trial: Any = None) -> Tuning:
@@ -122,19 +117,18 @@ def test_two_at_one_record_try_different_things(split: Split, tmp_path: Path, sa
 
     inner: list[Tuning] = []
 
-    def somebody_else(known: Tuning) -> None:
-        if not inner and not known.trials:
-            inner.append(run(3))  # while the outer one is about to try the defaults
+    def search_too(known: Tuning) -> None:
+        if not inner and len(known.trials) == 1:
+            inner.append(run(3))
 
-    outer = run(6, somebody_else)
-    alone = tune(split, "bpr", trials=6, params=short, sampler=sampler)
+    outer = run(6, search_too)
     assert outer.trials[:3] == tuple(inner[0].trials)
     settings = [one.setting for one in outer.trials]
     assert len({str(one) for one in settings}) == 6
-    assert {} not in settings[:3], "the defaults are left to the first"
-    assert settings[3] == {}
-    assert settings[:3] != [one.setting for one in alone.trials[1:4]]
-    assert not list(tmp_path.glob("*.lock"))
+    assert settings[0] == {}
+    if sampler != "tpe":
+        alone = tune(split, "bpr", trials=6, params=short, sampler=sampler)
+        assert settings == [one.setting for one in alone.trials]
 
 
 TUNE = """
@@ -171,65 +165,152 @@ def test_what_a_trial_finds_does_not_depend_on_jobs(split: Split) -> None:
     }
 
 
-class Leaving:
-    """Others who run trials: they are lost in the second one, and gone before the fifth."""
+class LostError(Exception):
+    """A worker was killed."""
 
-    def __init__(self, attempts: int) -> None:
-        self.attempts, self.asked = attempts, 0
+
+class Workers:
+    """A cluster with one worker, which is lost in its second trial."""
+
+    lost: tuple[type[Exception], ...] = (LostError,)
+
+    def __init__(self, size: int = 1) -> None:
+        self.size, self.submitted, self.is_closed = size, 0, False
 
     @contextmanager
-    def trying(self, bench: Bench) -> Iterator[list[Partner]]:
-        self.bench = bench
-        yield [self]
+    def trial_workers(self, objective: Any) -> Iterator[Workers]:
+        self.objective = objective
+        try:
+            yield self
+        finally:
+            self.is_closed = True
 
-    def ask(self, message: Any) -> Message:
-        self.asked += 1
-        if self.asked == 2:
-            raise LostPartnerError("its worker was lost.")
-        if self.asked == 5:
-            raise NoPartnerError
-        tried = self.bench.run(message)
-        return asdict(tried) | {"curve": list(tried.curve.items())}
-
-    def close(self) -> None:
-        raise AssertionError("there is nothing to end")
+    def submit(self, setting: Mapping[str, Any], completed: Any) -> Future[Any]:
+        self.submitted += 1
+        future: Future[Any] = Future()
+        if self.submitted == 2:
+            future.set_exception(LostError())
+        else:
+            future.set_result(self.objective.run(setting, completed))
+        return future
 
 
-def test_what_others_leave_is_tried_here(split: Split) -> None:
+def test_a_lost_worker_fails_its_trial_only(split: Split) -> None:
     asked: dict[str, Any] = {"trials": 6, "params": SHORT, "sampler": "random", "prune": False}
-    alone, again, once = tune(split, "bpr", **asked), Leaving(attempts=2), Leaving(attempts=1)
-    found = tune(split, "bpr", **asked, cluster=again)
-    assert [(one.setting, one.figure) for one in found.trials] == [
-        (one.setting, one.figure) for one in alone.trials
-    ]
-    assert again.asked == 5
-    lost = tune(split, "bpr", **asked, cluster=once).trials[1]
-    assert (lost.setting, lost.state) == (alone.trials[1].setting, "failed")
-    assert lost.reason == "its worker was lost."
+    alone, cluster = tune(split, "bpr", **asked), Workers()
+    found = tune(split, "bpr", **asked, cluster=cluster)
+    assert cluster.submitted == 6
+    assert [one.setting for one in found.trials] == [one.setting for one in alone.trials]
+    assert [one.state for one in found.trials].count("failed") == 1
+    assert found.trials[1].state == "failed"
+    assert "killed" in found.trials[1].reason
+    assert found.trials[2].figure == alone.trials[2].figure
+    empty = Workers(size=0)
+    here = tune(split, "bpr", **asked, cluster=empty)
+    assert empty.submitted == 0
+    assert [one.figure for one in here.trials] == [one.figure for one in alone.trials]
 
 
-class Busy(Leaving):
-    """Somebody who is at a trial for long, while Ctrl-C is pressed."""
+class Busy(Workers):
+    """A cluster whose trial does not end before Ctrl-C is pressed."""
 
-    def __init__(self) -> None:
-        super().__init__(attempts=1)
-        self.is_closed = threading.Event()
-
-    def ask(self, message: Any) -> Message:
-        _thread.interrupt_main()
-        assert self.is_closed.wait(timeout=20), "nobody has ended it"
-        raise LostPartnerError("its worker was lost.")
-
-    def close(self) -> None:
-        self.is_closed.set()
+    def submit(self, setting: Mapping[str, Any], completed: Any) -> Future[Any]:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return Future()
 
 
-def test_an_interruption_ends_others(split: Split) -> None:
-    busy = Busy()
-    found = tune(split, "bpr", params=SHORT, sampler="random", cluster=busy)
-    assert busy.is_closed.is_set()
+def test_an_interruption_ends_workers(split: Split, tmp_path: Path) -> None:
+    busy, storage = Busy(), tmp_path / "trials.sqlite"
+    asked: dict[str, Any] = {"params": SHORT, "sampler": "random", "storage": storage}
+    found = tune(split, "bpr", **asked, cluster=busy)
+    assert busy.is_closed
     assert found.is_interrupted
     assert found.trials == ()
+    again = tune(split, "bpr", trials=1, **asked)
+    assert [one.setting for one in again.trials] == [{}], "its setting was queued again"
+
+
+def test_a_killed_process_fails_its_trial_only(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+
+    def kill_one(known: Tuning) -> None:
+        if len(known.trials) == 1:
+            killed.extend(_children())
+            os.kill(killed[0], signal.SIGKILL)
+
+    found = tune(
+        split, "bpr", trials=6, params={**SHORT, "epochs": 60, "patience": None}, jobs=2,
+        sampler="random", prune=False, on_trial=kill_one,
+    )  # fmt: skip
+    assert len(found.trials) == 6
+    assert [one.reason for one in found.trials if one.state == "failed"].count("") == 0
+    assert found.count("complete") >= 5
+
+
+def _children() -> list[int]:
+    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    numbers = [int(number) for path in tasks for number in path.read_text().split()]
+    return [
+        number
+        for number in numbers
+        if b"loky.backend.popen" in Path(f"/proc/{number}/cmdline").read_bytes()
+    ]
+
+
+def test_a_setting_whose_process_was_killed_is_tried_again(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transcf.experiments.tuning import study as studies
+
+    monkeypatch.setattr(studies, "GRACE", 1)
+    asked: dict[str, Any] = {"sampler": "grid", "storage": str(tmp_path / "trials.sqlite")}
+    asked |= {"study": "mine", "params": {"shrinkage": 0.0, "recency": 0.0, "trend": 0.0}}
+    tune(split, "itemknn", trials=2, **asked)
+    search = Search("itemknn", {"trials": 9, "sampler": "grid"}, fixed=asked["params"], timed=True)
+    about = _stored_about(asked["storage"])
+    lost = studies.TrialStudy(search, about, asked["storage"], "mine", lambda: None).start()
+    assert lost is not None, "and its process ends here, without a word"
+    time.sleep(2.5)
+    found = tune(split, "itemknn", trials=4, **asked)
+    assert found.trials[2].setting == lost[1]
+    assert len({str(one.setting) for one in found.trials}) == 4
+
+
+def _stored_about(storage: str) -> dict[str, Any]:
+    import optuna
+
+    study = optuna.load_study(study_name="mine", storage=f"sqlite:///{storage}")
+    return dict(study.user_attrs["transcf"])
+
+
+def test_of_two_equal_proposals_the_later_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transcf.experiments.tuning.study import TrialStudy
+
+    budget = {"trials": 9, "sampler": "grid"}
+    first, second = (
+        TrialStudy(Search("bpr", budget), {}, str(tmp_path / "t.sqlite"), "mine", lambda: None)
+        for _ in range(2)
+    )
+    started, look = first.start(), TrialStudy._update
+    seen: list[Any] = []
+
+    def look_too_early(self: TrialStudy) -> Any:
+        seen.append(look(self))
+        if len(seen) > 1:
+            return seen[-1]
+        self._count = 0  # the first trial is not there yet
+        return []
+
+    monkeypatch.setattr(TrialStudy, "_update", look_too_early)
+    other = second.start()
+    assert started is not None
+    assert other is not None
+    assert (started[1], len(seen)) == ({}, 2)
+    assert other[1] != {}
 
 
 def test_what_does_not_train_is_noted_and_does_not_stop_the_rest(
@@ -302,16 +383,22 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, words: str) -
         Config.read(tmp_path / "best.toml", "bpr")
 
 
-def test_charts_are_drawn_and_shares_add_up(searched: Tuning, tmp_path: Path) -> None:
-    written = write_charts(searched, tmp_path)
+def test_plots_are_those_of_optuna(searched: Tuning, split: Split, tmp_path: Path) -> None:
+    written = searched.write_plots(tmp_path)
     assert [path.name for path in written] == ["history.svg", "importance.svg"]
-    history, bars = (set(ElementTree.parse(path).getroot().itertext()) for path in written)
-    assert {"trial", "pruned, best epoch so far", "best so far"} <= history
-    shares = importance(searched)
-    assert shares is not None
-    assert set(shares) <= bars
-    assert sum(shares.values()) == pytest.approx(1)
-    assert {"learning_rate", "regularization"} <= set(shares) <= set(searched.space)
+    history, bars = (" ".join(ElementTree.parse(path).getroot().itertext()) for path in written)
+    assert "Optimization History" in history
+    assert "learning_rate" in bars
+    once = tune(split, "bpr", trials=1, params=SHORT)
+    assert [path.name for path in once.write_plots(tmp_path / "once")] == ["history.svg"]
+
+
+def test_tuning_without_its_extra_is_an_error_that_names_it(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transcf.experiments.tuning.study", None)
+    with pytest.raises(MissingExtraError, match=r"transcf\[tune\]"):
+        tune(split, "bpr")
 
 
 @pytest.mark.parametrize(
@@ -341,13 +428,3 @@ def test_postgres_keeps_the_record(split: Split, database: str) -> None:
     again = tune(split, "ease", trials=4, sampler="grid", storage=database, study="first")
     assert again.trials[:3] == found.trials
     assert len(again.trials) == 4
-
-
-def test_postgres_gives_everybody_another_seat(database: str) -> None:
-    from transcf.experiments.tuning.record import Record
-
-    first, second = (Record(database, "seats", {}) for _ in range(2))
-    with first.seat() as one, second.seat() as other:
-        assert (one, other) == (0, 1)
-    with second.seat() as again:
-        assert again == 0

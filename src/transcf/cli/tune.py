@@ -1,7 +1,9 @@
-"""`transcf tune`: try settings of a model on validation data, and write the best to a file."""
+"""`transcf tune`: search for the best settings of a model on validation data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +24,7 @@ from transcf.cli._options import (
     reading_options,
 )
 from transcf.cli._output import JsonFlag, print_facts, print_json, say_reading
-from transcf.cli._progress import Steps, show_steps
+from transcf.cli._progress import show_steps
 from transcf.cli._sharing import RunWorkers, parse_sharing
 from transcf.interrupts import INTERRUPTED
 
@@ -35,61 +37,59 @@ def tune(
     data: Data,
     model: Annotated[str, typer.Option(help="Name of the model; see `transcf models`.")],
     trials: Annotated[
-        int, typer.Option(min=1, help="Settings to try, those on record included.")
+        int, typer.Option(min=1, help="Settings to try, those in the database included.")
     ] = 100,
     metric: Annotated[
         str | None,
-        typer.Option(help="What to choose by, such as N@10; that of the protocol unless given."),
+        typer.Option(help="Metric to maximize, such as N@10; by default that of the protocol."),
     ] = None,
     protocol: Protocol = None,
     sampler: Annotated[
-        str, typer.Option(help="Who proposes settings: tpe (learns from trials), random or grid.")
+        str, typer.Option(help="tpe (learns from earlier trials), random or grid.")
     ] = "tpe",
     space: Annotated[
-        str, typer.Option(help="Where from: default, or paper for the grid of TransCF's paper.")
+        str, typer.Option(help="Search space: default, or paper for the grid of TransCF's paper.")
     ] = "default",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Not to be searched; repeatable."),
     ] = None,
     preset: Annotated[
-        str | None,
-        typer.Option(help="Settings that come with the model, in the place of the defaults."),
+        str | None, typer.Option(help="Settings of the model that replace the defaults.")
     ] = None,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Trials side by side, each with its share of the threads.")
+        int, typer.Option(min=1, help="Trials at the same time, in processes of this machine.")
     ] = 1,
     workers: RunWorkers = None,
     cluster: ClusterAddress = None,
     minutes: Annotated[
-        float | None, typer.Option(help="No trial is started after so many minutes.")
+        float | None, typer.Option(help="Start no trial after this many minutes.")
     ] = None,
     prune: Annotated[
         bool,
         typer.Option(
             "--prune/--no-prune",
-            help="Whether to give up trials that are behind half of the others after as many "
-            "epochs.",
+            help="Stop trials that are below the median of earlier trials at the same epoch.",
         ),
     ] = True,
     storage: Annotated[
         str,
         typer.Option(
             metavar="FILE|URL",
-            help="Record of the trials: a SQLite file, or postgresql://... The same command goes "
-            "on with those that are missing.",
+            help="Optuna database: a SQLite file, or postgresql://... The same command continues "
+            "the search.",
         ),
     ] = "tuning.sqlite",
     study: Annotated[
         str | None,
-        typer.Option(help="Name of the trials in it; one for these data and options unless given."),
+        typer.Option(help="Name of the study in it; by default derived from data and options."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="TOML file for the best settings, for --config of other commands."),
     ] = None,
     plots: Annotated[
-        Path | None, typer.Option(help="Folder for charts of the trials and of what mattered.")
+        Path | None, typer.Option(help="Folder for Optuna's plots: history and importance.")
     ] = None,
     *,
     reading: ReadingOptions,
@@ -99,70 +99,75 @@ def tune(
     no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Choose the settings of a model on validation data; the test part is not looked at.
+    """Search for the best settings of a model on validation data; the test part is not used.
 
-    The defaults are the first trial. With --jobs or --workers, what a trial finds is the same;
-    which ones are tried depends on who finishes first. Ctrl-C ends with the best so far and 130;
-    what was under way is not counted.
+    The first trial has the defaults. With --jobs or --workers, the result of each trial is the
+    same, but which settings are tried depends on the order in which trials end. Ctrl-C prints the
+    best so far and exits with 130; the next search runs unfinished trials again.
     """
     from transcf.data.sources import open_split
     from transcf.experiments.tuning import tune as run
+    from transcf.experiments.tuning.result import check_plots
 
     spread = parse_sharing(jobs, workers, cluster)
     params = read_params(model, settings)
     start = read_preset(model, preset, data)
     if plots is not None:
-        _check_plots(plots)
+        check_plots(plots)
     kept = open_store_unless(no_store, store)
     split = open_split(data, protocol, seed=seed, **reading)
     say_reading(split.train)
-    with show_steps(trials, "trials") as steps:
+    with _show_progress(trials) as on_trial:
         found = run(
             split, model, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
             space=space, params=params, start=start, seed=seed, jobs=jobs, cluster=spread,
             minutes=minutes, prune=prune, storage=storage, study=study, dataset=data,
-            store=None if kept is None else kept.folder, on_trial=_Progress(steps),
+            store=None if kept is None else kept.folder, on_trial=on_trial,
         )  # fmt: skip
-    if found.is_interrupted and not found.trials:
+    if found.is_interrupted and not found.count("complete"):
         raise KeyboardInterrupt
     if as_json:
         print_json({"dataset": data, **found.to_dict()})
     else:
         _print(data, found)
-    _write(found, out, plots)
+    written = [] if out is None else [found.config().write(out)]
+    written += [] if plots is None else found.write_plots(plots)
+    if written:
+        typer.echo(f"Written: {', '.join(map(str, written))}", err=True)
     if found.is_interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
-class _Progress:
-    """Shows how many trials are done, and the best so far."""
+@contextmanager
+def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
+    """Show the number of trials and the best metric."""
+    is_first = True
+    with show_steps(total, "trials") as steps:
 
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-        self._is_first = True
+        def report(known: Tuning) -> None:
+            nonlocal is_first
+            done = len(known.trials)
+            if is_first and done:
+                found = f"{done} trials are in {known.storage} ({known.study})."
+                typer.echo(f"transcf: {found}", err=True)
+            is_first = False
+            steps.reach(done, _best(known))
 
-    def __call__(self, known: Tuning) -> None:
-        if self._is_first and known.trials:
-            typer.echo(
-                f"transcf: {len(known.trials)} trials are on record in {known.storage} "
-                f"({known.study}).",
-                err=True,
-            )
-        self._is_first = False
-        figure = next((figure for figure in reversed(known.curve()) if figure is not None), None)
-        best = "" if figure is None else f"best {known.metric} {figure:.4f} {_setting(known)}"
-        self._steps.reach(len(known.trials), best)
+        yield report
 
 
-def _setting(found: Tuning) -> str:
-    chosen = ", ".join(f"{name}={value}" for name, value in found.best.setting.items())
-    return f"({chosen or 'the defaults'})"
+def _best(known: Tuning) -> str:
+    if not known.count("complete"):
+        return "none is complete"
+    best = known.best
+    setting = ", ".join(f"{name}={value}" for name, value in best.setting.items())
+    return f"best {known.metric} {best.figure:.4f} ({setting or 'the defaults'})"
 
 
 def _print(data: str, found: Tuning) -> None:
     ended = {state: found.count(state) for state in ("complete", "pruned", "failed")}
     best = found.best
-    reasons = sorted({tried.reason for tried in found.trials if tried.reason})
+    reasons = sorted({trial.reason for trial in found.trials if trial.reason})
     facts = {
         **found.best_params,
         found.metric: best.figure,
@@ -170,28 +175,7 @@ def _print(data: str, found: Tuning) -> None:
         "epoch": best.epoch,
         "trials": ", ".join(f"{count} {state}" for state, count in ended.items() if count),
         "minutes of trials": round(found.seconds / 60, 2),
-        "on record": f"{found.storage} ({found.study})",
+        "database": f"{found.storage} ({found.study})",
         **{f"failed ({number})": reason for number, reason in enumerate(reasons, start=1)},
     }
     print_facts(f"{found.model} on {data}: the best of {len(found.trials)} settings", facts)
-
-
-def _write(found: Tuning, out: Path | None, plots: Path | None) -> None:
-    written = [] if out is None else [found.config().write(out)]
-    if plots is not None:
-        from transcf.experiments.tuning.charts import write_charts
-
-        written += write_charts(found, plots)
-    if written:
-        typer.echo(f"Written: {', '.join(map(str, written))}", err=True)
-
-
-def _check_plots(folder: Path) -> None:
-    """Refuse before the work what cannot be drawn after it."""
-    from transcf.errors import ParameterError
-    from transcf.pages.figures import canvas
-
-    if folder.exists() and not folder.is_dir():
-        raise ParameterError(f"--plots {folder} is not a folder: name another one.")
-    with canvas(1.0):  # needs what drawing needs
-        pass

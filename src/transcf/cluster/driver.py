@@ -26,8 +26,8 @@ from transcf.training.checkpoint import PART, PartFile
 from transcf.training.trainable import EpochStats
 
 if TYPE_CHECKING:
-    from transcf.experiments.tuning.bench import Bench
-    from transcf.experiments.tuning.partners import Partner
+    from transcf.experiments.tuning.objective import Objective
+    from transcf.experiments.tuning.workers import Workers
 
 T = TypeVar("T")
 
@@ -76,11 +76,11 @@ class Cluster:
 
         return helping(self, work, *task)
 
-    def trying(self, bench: Bench) -> AbstractContextManager[Sequence[Partner]]:
-        """Let every worker run trials of a bench; see `cluster.trials`."""
-        from transcf.cluster.trials import trying
+    def trial_workers(self, objective: Objective) -> AbstractContextManager[Workers]:
+        """Run the trials of a search on this cluster; see `cluster.trials`."""
+        from transcf.cluster.trials import trial_workers
 
-        return trying(self, bench)
+        return trial_workers(self, objective)
 
 
 @dataclass(frozen=True, eq=False)

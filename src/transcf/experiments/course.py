@@ -23,7 +23,7 @@ from transcf.models.recommender import Recommender
 from transcf.models.registry import canonical_name
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Epoch
-from transcf.tuning import Tried
+from transcf.tuning import Trial
 
 #: Called with one line of text that tells what is being done.
 OnProgress: TypeAlias = Callable[[str], None]
@@ -121,14 +121,14 @@ def trial(
     return answer(store, Cell.trial(model, train, validation), make, about or {})
 
 
-def as_tried(setting: Mapping[str, Any], found: Result) -> Tried:
-    """Say what came of a setting as searches are told it."""
+def as_trial(setting: Mapping[str, Any], found: Result) -> Trial:
+    """Convert the result of a setting to a trial of a search."""
     if found.error is not None:
-        return Tried(setting, "failed", None, found.spent, reason=str(found.error))
+        return Trial(setting, "failed", None, found.spent, reason=str(found.error))
     curve = {
         epoch["epoch"]: epoch["metric"] for epoch in found.curve if epoch["metric"] is not None
     }
-    return Tried(setting, "complete", found.validation, found.spent, found.best_epoch, curve)
+    return Trial(setting, "complete", found.validation, found.spent, found.best_epoch, curve)
 
 
 class _Runner:
@@ -166,7 +166,7 @@ class _Runner:
             proposed.append(setting)
             found = yield from self._trial(len(proposed), setting, search.budget.trials)
             trials.append(found)
-            search.tell(as_tried(setting, found))
+            search.tell(as_trial(setting, found))
         return proposed, trials
 
     def _trial(self, number: int, choice: Mapping[str, Any], total: int) -> Job[Result]:

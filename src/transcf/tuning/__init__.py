@@ -1,6 +1,6 @@
-"""Which settings are worth trying, as data (TOML); budgets, searches, and tuning."""
+"""Search spaces (TOML), budgets, and the search for settings of a model."""
 
 from transcf.tuning.budgets import BUDGETS, SAMPLERS, Budget, settings_to_try
-from transcf.tuning.search import Search, Tried
+from transcf.tuning.search import Search, Trial
 
-__all__ = ["BUDGETS", "SAMPLERS", "Budget", "Search", "Tried", "settings_to_try"]
+__all__ = ["BUDGETS", "SAMPLERS", "Budget", "Search", "Trial", "settings_to_try"]

@@ -1,4 +1,4 @@
-"""Budgets: how many settings of a model are tried, and who proposes them."""
+"""Budgets: how many settings of a model are tried, and which sampler proposes them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, Self
 
 from transcf.errors import ParameterError, is_word, shown
 from transcf.models.registry import create
-from transcf.tuning.spaces import SPACES, draws, free_space, is_same
+from transcf.tuning.spaces import SPACES, free_space, grid_of
 
-#: How many settings of each model are tried, by the name of the budget; the first is the default.
+#: Settings to try by name of the budget; the first is the default.
 BUDGETS = {"none": 1, "small": 3, "medium": 10, "large": 40}
-#: Who proposes settings: TPE learns from those that were tried (extra `tune`).
+#: Samplers; TPE learns from earlier trials (extra `tune`).
 SAMPLERS = ("random", "tpe", "grid")
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How many settings are tried, and which.
+    """How many settings to try, and which.
 
     Attributes:
-        trials: How many, the defaults included.
+        trials: Number of settings, the defaults included.
         sampler: One of `SAMPLERS`.
-        space: Where from; one of `SPACES`.
+        space: One of `SPACES`.
 
     Example:
         >>> Budget.of("medium"), Budget.of({"trials": 20, "sampler": "tpe"}).trials
@@ -36,16 +36,14 @@ class Budget:
     space: str = "default"
 
     def __post_init__(self) -> None:
-        """Refuse what there is not."""
+        """Check the values."""
         if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
             raise ParameterError(
                 f"A budget of trials={shown(self.trials)} is not allowed; it must be a number from "
                 "1 on."
             )
-        for what, word, words in (
-            ("sampler", self.sampler, SAMPLERS),
-            ("space", self.space, SPACES),
-        ):
+        choices = (("sampler", self.sampler, SAMPLERS), ("space", self.space, SPACES))
+        for what, word, words in choices:
             if not is_word(word, words):
                 raise ParameterError(
                     f"There is no {what} {shown(word)}; there are: {', '.join(words)}."
@@ -53,7 +51,7 @@ class Budget:
 
     @classmethod
     def of(cls, asked: Any) -> Self:
-        """Read a budget: one of `BUDGETS`, a number, both as text, a table, or a budget."""
+        """Parse a budget: one of `BUDGETS`, a number, either as text, a table, or a budget."""
         if isinstance(asked, cls):
             return asked
         if isinstance(asked, Mapping):
@@ -86,21 +84,19 @@ def settings_to_try(
     """Return the settings that a budget allows: the defaults, then random ones without repeats.
 
     Args:
-        model: Name of the model, as in the registry.
-        budget: What `Budget.of` takes.
-        fixed: Parameters to leave alone.
-        seed: Of the draw.
-        timed: Whether events have times.
-        start: Settings that stand in the place of the defaults.
+        model: Name in the registry.
+        budget: Anything that `Budget.of` accepts.
+        fixed: Parameters that are not searched.
+        seed: Seed of the draws.
+        timed: Whether events have timestamps.
+        start: Settings that replace the defaults.
 
     Example:
-        >>> settings_to_try("ease", "none")
-        [{}]
-        >>> len(settings_to_try("ease", "small"))
-        3
+        >>> settings_to_try("ease", "none"), len(settings_to_try("ease", "small"))
+        ([{}], 3)
     """
     budget = Budget.of(budget)
     space = free_space(model, fixed, timed, budget.space)
     usual = create(model, **(start or {})).get_params()
-    others = (setting for setting in draws(space, seed) if not is_same(setting, usual))
+    others = (one for one in grid_of(space, seed) if any(usual[name] != one[name] for name in one))
     return [{}, *islice(others, budget.trials - 1)]

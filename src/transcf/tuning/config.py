@@ -1,4 +1,4 @@
-"""Settings of a model in a TOML file: what `transcf tune` writes, and `--config` reads."""
+"""Settings of a model in a TOML file: written by `transcf tune`, read by `--config`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Config:
     """A model with its settings.
 
     Attributes:
-        model: Its name in the registry.
+        model: Name in the registry.
         params: Parameters that are set.
-        found: How they were found, for whoever reads the file; nobody else looks at it.
+        found: How they were found; for information only.
     """
 
     model: str
@@ -35,12 +35,12 @@ class Config:
         """Read a file.
 
         Args:
-            path: Where it is.
-            model: The model that it is read for, if any is named.
+            path: TOML file.
+            model: The expected model, if any.
 
         Raises:
-            ParameterError: There is no such file, it is not of this kind, a parameter is not
-                allowed, or it is about another model.
+            ParameterError: The file is missing or malformed, a parameter is not allowed, or the
+                settings are those of another model.
         """
         content = _content(path_of(path))
         about = content.get("model")
@@ -66,7 +66,7 @@ class Config:
         return cls(name, params, content.get("found", {}))
 
     def to_toml(self) -> str:
-        r"""Write it down.
+        """Return the text of the file.
 
         Example:
             >>> print(Config("ease", {"regularization": 50.0}).to_toml())
@@ -81,7 +81,7 @@ class Config:
         return "\n".join([*parts, *([_table("found", self.found)] if self.found else [])])
 
     def write(self, path: str | Path) -> Path:
-        """Write it to a file, whole or not at all."""
+        """Write the file atomically."""
         with whole_file(path_of(path)) as unfinished:
             unfinished.write_text(self.to_toml(), encoding="utf-8")
         return path_of(path)
@@ -102,5 +102,5 @@ def _table(name: str, values: Mapping[str, Any]) -> str:
 
 
 def _written(value: Any) -> str:
-    """Write a value as TOML has it: but for None, as JSON does."""
+    """Format a value for TOML; except for None, as in JSON."""
     return '"none"' if value is None else json.dumps(value)

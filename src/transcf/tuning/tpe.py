@@ -1,8 +1,9 @@
-"""Proposals by a tree-structured Parzen estimator; needs optuna."""
+"""Search spaces and trials as Optuna has them, and its tree-structured Parzen estimator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,10 +17,10 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from transcf.tuning.search import Tried
+from transcf.tuning.search import Trial
 from transcf.tuning.spaces import Range, Space, Values
 
-_STATES = {
+STATES = {
     "complete": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
     "failed": TrialState.FAIL,
@@ -29,44 +30,49 @@ _STATES = {
 def propose(
     space: Space,
     usual: Mapping[str, Any],
-    history: Sequence[Tried],
-    pending: Sequence[Mapping[str, Any]],
+    history: Collection[Trial],
+    running: Collection[Mapping[str, Any]],
     seed: Sequence[int],
 ) -> dict[str, Any]:
-    """Return the setting that looks best after a history; the same for the same arguments.
+    """Return a setting proposed by `TPESampler`; it depends only on the arguments.
 
-    A study is put together for each proposal: adding a hundred trials takes a few hundredths of a
-    second, and nothing has to be kept in step.
+    The in-memory study is built for each proposal, which takes a few hundredths of a second for a
+    hundred trials, so that proposals can be replayed from the trials.
 
     Args:
-        space: What may be tried.
-        usual: What the parameters are in the trial that sets none of them.
-        history: What was tried.
-        pending: What is being tried.
-        seed: Numbers that the draw depends on.
+        space: Search space.
+        usual: Values of its parameters in the trial with the defaults.
+        history: Finished trials.
+        running: Settings of trials that have not finished.
+        seed: Seed of the sampler.
     """
     whole = distributions(space)
     number = int(np.random.SeedSequence(list(seed)).generate_state(1)[0])
-    with quietly():
-        study = optuna.create_study(
-            direction="maximize", sampler=optuna.samplers.TPESampler(seed=number)
-        )
-    known = [frozen(tried, usual, whole) for tried in history]
-    under_way = [
-        create_trial(state=TrialState.RUNNING, params={**usual, **one}, distributions=whole)
-        for one in pending
-        if len(_contained({**usual, **one}, whole)) == len(whole)
-    ]
-    # A trial with other parameters than the rest would keep these from being looked at together.
-    study.add_trials([one for one in [*known, *under_way] if len(one.params) == len(whole)])
+    trials = [to_frozen(trial, usual, whole) for trial in history]
+    # RUNNING trials count as bad ones (constant liar), which keeps parallel proposals apart.
+    trials += [freeze({**usual, **one}, whole, state=TrialState.RUNNING) for one in running]
+    # A trial that lacks a parameter would exclude that parameter from the joint estimate.
+    trials = [trial for trial in trials if len(trial.params) == len(whole)]
+    study = memory_study(trials, sampler=optuna.samplers.TPESampler(seed=number))
     drawn = study.ask(whole).params
-    return {name: _brief(space[name], drawn[name]) for name in space}
+    return {
+        name: values.round(drawn[name]) if isinstance(values, Range) else drawn[name]
+        for name, values in space.items()
+    }
+
+
+def memory_study(trials: Iterable[FrozenTrial], **options: Any) -> optuna.Study:
+    """Return an in-memory study with some trials, and with options of `optuna.create_study`."""
+    with quiet_optuna():
+        study = optuna.create_study(direction="maximize", **options)
+    study.add_trials(trials)
+    return study
 
 
 def distributions(
     space: Space, usual: Mapping[str, Any] | None = None
 ) -> dict[str, BaseDistribution]:
-    """Write a space as Optuna does; on request wide enough for what is usual.
+    """Convert a space to Optuna's distributions, optionally widened to hold the usual values.
 
     Example:
         >>> distributions({"dim": [32, 64]}, {"dim": 50})
@@ -75,34 +81,40 @@ def distributions(
     return {name: _distribution(values, name, usual or {}) for name, values in space.items()}
 
 
-def frozen(
-    tried: Tried, usual: Mapping[str, Any], whole: Mapping[str, BaseDistribution]
+def to_frozen(
+    trial: Trial, usual: Mapping[str, Any], whole: Mapping[str, BaseDistribution]
 ) -> FrozenTrial:
-    """Write a trial as Optuna does; what no distribution holds is left out."""
-    params = _contained({**usual, **tried.setting}, whole)
-    return create_trial(
-        state=_STATES[tried.state],
-        value=None if tried.state == "failed" else tried.figure,
-        params=params,
-        distributions={name: whole[name] for name in params},
-        intermediate_values=dict(tried.curve),
+    """Convert a finished trial; values outside of their distribution are left out."""
+    return freeze(
+        {**usual, **trial.setting},
+        whole,
+        state=STATES[trial.state],
+        value=None if trial.state == "failed" else trial.figure,
+        intermediate_values=dict(trial.curve),
     )
 
 
+def freeze(
+    params: Mapping[str, Any], whole: Mapping[str, BaseDistribution], **result: Any
+) -> FrozenTrial:
+    """Create a trial of Optuna; values outside of their distribution are left out."""
+    held = {name: params[name] for name in whole if _holds(whole[name], params[name])}
+    used = {name: whole[name] for name in held}
+    return create_trial(params=held, distributions=used, **result)
+
+
 @contextmanager
-def quietly() -> Iterator[None]:
-    """Keep Optuna from telling about studies that come and go."""
+def quiet_optuna() -> Iterator[None]:
+    """Hide Optuna's log messages about studies, and its warnings about experimental features."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            warnings.filterwarnings("ignore", "Heartbeat of storage is supposed")
+            yield
     finally:
         optuna.logging.set_verbosity(before)
-
-
-def _contained(params: Mapping[str, Any], whole: Mapping[str, BaseDistribution]) -> dict[str, Any]:
-    """Return the parameters with a value that their distribution holds."""
-    return {name: params[name] for name in whole if _holds(whole[name], params[name])}
 
 
 def _holds(distribution: BaseDistribution, value: Any) -> bool:
@@ -119,10 +131,6 @@ def _distribution(values: Values, name: str, usual: Mapping[str, Any]) -> BaseDi
     low, high, value = values.low, values.high, usual.get(name)
     if value is not None and (value > 0 or not values.log):
         low, high = min(low, value), max(high, value)
-    if values.whole:
+    if values.is_integer:
         return IntDistribution(int(low), int(high), log=values.log)
     return FloatDistribution(low, high, log=values.log)
-
-
-def _brief(values: Values, drawn: Any) -> Any:
-    return values.brief(drawn) if isinstance(values, Range) else drawn

@@ -1,4 +1,4 @@
-"""Tuning one model: trials here or in processes of their own, on record, and drawn."""
+"""Hyper-parameter search for one model, on Optuna."""
 
 from transcf.experiments.tuning.result import Tuning
 from transcf.experiments.tuning.tuner import tune

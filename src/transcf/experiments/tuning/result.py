@@ -1,18 +1,21 @@
-"""`Tuning`: what came of the settings that were tried."""
+"""`Tuning`: the trials of a search, their best settings and plots."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from transcf.errors import TransCFError
+from transcf.data.atomic import whole_file
+from transcf.errors import MissingExtraError, ParameterError, TransCFError
 from transcf.pages.tables import Table
 from transcf.tuning.config import Config
-from transcf.tuning.search import State, Tried
+from transcf.tuning.search import State, Trial
 from transcf.tuning.spaces import Space
 
 
@@ -21,22 +24,22 @@ class Tuning:
     """Trials of one model.
 
     Attributes:
-        model: Its name in the registry.
-        params: What was set in all of them.
-        metric: What they were judged by, on validation data.
-        trials: What was tried, in the order in which it was finished.
-        space: What could be chosen.
-        usual: What its parameters are in the trial that chooses none.
-        sampler: Who proposed settings.
-        study: Name under which trials are on record; nothing if they are not.
-        storage: Where; nothing if they are not.
-        is_interrupted: Whether somebody ended it.
+        model: Name in the registry.
+        params: Parameters of all trials.
+        metric: Metric on validation data.
+        trials: Trials in the order in which they finished.
+        space: Search space.
+        usual: Values of its parameters in the trial with the defaults.
+        sampler: "tpe", "random" or "grid".
+        study: Name of the study in the database; empty without a database.
+        storage: The database.
+        is_interrupted: Whether the search was interrupted.
     """
 
     model: str
     params: Mapping[str, Any]
     metric: str
-    trials: Sequence[Tried]
+    trials: Sequence[Trial]
     space: Space
     usual: Mapping[str, Any]
     sampler: str = "tpe"
@@ -45,18 +48,17 @@ class Tuning:
     is_interrupted: bool = False
 
     @property
-    def best(self) -> Tried:
-        """The first of the trials with the best figure.
+    def best(self) -> Trial:
+        """The first trial with the best metric.
 
         Raises:
-            TransCFError: There is none; the reason of the first that failed.
+            TransCFError: No trial is complete.
         """
-        done = [tried for tried in self.trials if tried.figure is not None]
-        done = [tried for tried in done if tried.state == "complete"]
+        done = [trial for trial in self.trials if trial.state == "complete"]
         if not done:
-            failed = [tried.reason for tried in self.trials if tried.state == "failed"]
+            failed = [trial.reason for trial in self.trials if trial.state == "failed"]
             raise TransCFError(failed[0] if failed else "No trial was finished: allow for more.")
-        return max(done, key=lambda tried: tried.figure or 0.0)
+        return max(done, key=lambda trial: trial.figure or 0.0)
 
     @property
     def best_params(self) -> dict[str, Any]:
@@ -65,15 +67,15 @@ class Tuning:
 
     @property
     def seconds(self) -> float:
-        """Wall clock of all trials, one after the other."""
-        return sum(tried.seconds for tried in self.trials)
+        """Sum of the wall-clock times of all trials."""
+        return sum(trial.seconds for trial in self.trials)
 
     def count(self, state: State) -> int:
-        """How many trials ended so."""
-        return sum(tried.state == state for tried in self.trials)
+        """Count the trials with a state."""
+        return sum(trial.state == state for trial in self.trials)
 
     def config(self) -> Config:
-        """The best settings as a file holds them, with how they were found."""
+        """Return the best settings, with how they were found, for a TOML file."""
         found = {
             "metric": self.metric,
             "figure": self.best.figure,
@@ -84,18 +86,18 @@ class Tuning:
         return Config(self.model, self.best_params, found)
 
     def table(self) -> pl.DataFrame:
-        """One row for each trial: number, state, figure, epoch, seconds, its settings, reason."""
+        """Return a row per trial: number, state, metric, epoch, seconds, settings, reason."""
         rows = [
             {
                 "number": number,
-                "state": tried.state,
-                self.metric: tried.figure,
-                "epoch": tried.epoch,
-                "seconds": tried.seconds,
-                **{**self.usual, **tried.setting},
-                "reason": tried.reason,
+                "state": trial.state,
+                self.metric: trial.figure,
+                "epoch": trial.epoch,
+                "seconds": trial.seconds,
+                **{**self.usual, **trial.setting},
+                "reason": trial.reason,
             }
-            for number, tried in enumerate(self.trials, start=1)
+            for number, trial in enumerate(self.trials, start=1)
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -106,12 +108,12 @@ class Tuning:
         return Table.of(trials, title)._repr_html_()
 
     def curve(self) -> list[float | None]:
-        """The best figure after each trial; None as long as there is none."""
-        figures = [tried.figure if tried.state == "complete" else None for tried in self.trials]
+        """Return the best metric after each trial; None until one is complete."""
+        figures = [trial.figure if trial.state == "complete" else None for trial in self.trials]
         return list(accumulate(figures, _larger))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
+        """Return the JSON form."""
         return {
             "model": self.model,
             "metric": self.metric,
@@ -127,6 +129,43 @@ class Tuning:
             "interrupted": self.is_interrupted,
             "table": self.table().to_dicts(),
         }
+
+    def write_plots(self, folder: Path) -> list[Path]:
+        """Write Optuna's plots as SVG files: the history, and the importance of parameters.
+
+        The importance (fANOVA) is left out unless two complete trials differ in their metric.
+        """
+        check_plots(folder)
+        import matplotlib.pyplot as plt
+        from optuna.importance import FanovaImportanceEvaluator
+        from optuna.visualization import matplotlib as plots
+
+        from transcf.tuning.tpe import distributions, memory_study, quiet_optuna, to_frozen
+
+        whole = distributions(self.space, self.usual)
+        study = memory_study([to_frozen(trial, self.usual, whole) for trial in self.trials])
+        written = []
+        with quiet_optuna(), plt.rc_context({"svg.fonttype": "none"}):
+            axes = {"history": plots.plot_optimization_history(study)}
+            figures = {trial.figure for trial in self.trials if trial.state == "complete"}
+            if self.space and len(figures) > 1:
+                evaluator = FanovaImportanceEvaluator(seed=0)
+                axes["importance"] = plots.plot_param_importances(study, evaluator=evaluator)
+            for name, drawn in axes.items():
+                written.append(folder / f"{name}.svg")
+                with whole_file(written[-1]) as path:
+                    plt.figure(drawn.figure)
+                    plt.savefig(path, format="svg", bbox_inches="tight")
+                    plt.close()
+        return written
+
+
+def check_plots(folder: Path) -> None:
+    """Check that plots can be written to a folder."""
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"{folder} is not a folder: name another one for plots.")
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("Plots of a search", "plots")
 
 
 def _larger(one: float | None, other: float | None) -> float | None:
