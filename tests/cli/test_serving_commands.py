@@ -13,7 +13,6 @@ from typer.testing import Result
 import transcf
 from transcf.data.synthetic import synthesize
 from transcf.models.mixture import TransCFMixture
-from transcf.models.transcf import TransCF
 
 Command = Callable[..., Result]
 Answer = Callable[..., Any]
@@ -104,7 +103,7 @@ def test_similar(command: Command, answer: Answer, refusal: Answer, folder: Path
 
 def test_explain(command: Command, answer: Answer, refusal: Answer, folder: Path,
                  floor: Path) -> None:  # fmt: skip
-    model = TransCF.load(folder)
+    model = TransCFMixture.load(folder)
     (item, *_) = model.recommend("u010", 1)["item_id"]
     asked = ("explain", folder, "--user", "u010", "--item", item)
     expected = model.explain("u010", item, top=2)

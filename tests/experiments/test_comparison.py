@@ -28,7 +28,7 @@ from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
 from transcf.models.popularity import Popularity
 from transcf.models.random import Random
-from transcf.models.registry import available
+from transcf.models.registry import available, model_class
 
 STRENGTHS = (1.0, 30.0, 1000.0)
 
@@ -193,8 +193,8 @@ def test_compare_splits_logs_and_tables_as_the_command_line_does(tmp_path: Path)
     sampled = compare("popularity", leave_one_out(log), protocol="paper")
     assert sampled.runs[0].full_ranking is not None
     every = [c.model for c in contenders_of("all")]
-    # One ranks as transcf, the others ask for more than events.
-    left_out = {"transcf-emb", "transcf-friends", "transcf-categories"}
+    left_out = {name for name in available() if name in model_class(name).not_in_all}
+    assert {"transcf-emb", "transcf-attention", "transcf-friends"} <= left_out
     assert every == [name for name in available() if name not in left_out]
 
 
@@ -241,7 +241,7 @@ def test_one_failure_does_not_stop_the_others(split: Split) -> None:
 def test_a_table_says_who_uses_times_where_only_some_do() -> None:
     log = synthesize(users=80, items=40, interactions=1200, seed=1)
     quick: dict[str, Any] = {"dim": 4, "epochs": 1}
-    note = "Times of events are used by transcf and not by ease and bpr: let all try it with"
+    note = "Times of events are used by transcf-mixture and not by ease and bpr"
     some = ["ease", ("bpr", quick), ("transcf-mixture", quick)]
     assert note in str(compare(some, log))
     assert "Times of events" not in str(

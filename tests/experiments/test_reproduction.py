@@ -215,7 +215,5 @@ def test_models_of_the_studies_keep_to_what_the_paper_fixes() -> None:
     study = load_table("performance")
     for plan in study.models:
         if "samples_per_user" in model_class(plan.name).rules() and plan.preset is None:
-            if plan.name == "transcf":
-                continue
             assert plan.params["samples_per_user"] == 100
             assert not plan.params.get("item_bias", False)
