@@ -600,7 +600,7 @@ def test_categories_come_from_a_file_beside_the_log(
     assert model.name == "TransCF-categories"
     assert model.report_["reading"] == {"categories": str(shelves)}
     assert answer("evaluate", tmp_path / "model")["metrics"]
-    assert "needs categories of items" in refusal("fit", events, *few, "--out", tmp_path / "no")
+    assert "needs categories" in refusal("fit", events, *few, "--out", tmp_path / "no")
 
 
 def test_old_names_work_with_a_warning(command: Any, log_file: Path, tmp_path: Path) -> None:

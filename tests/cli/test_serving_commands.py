@@ -15,7 +15,6 @@ import transcf
 from transcf.data.synthetic import synthesize
 from transcf.errors import ModelFileError
 from transcf.models.mixture import TransCFMixture
-from transcf.models.transcf import TransCF
 from transcf.serving.versions import Versions
 
 Command = Callable[..., Result]
@@ -188,7 +187,7 @@ def test_similar(command: Command, answer: Answer, refusal: Answer, folder: Path
 
 def test_explain(command: Command, answer: Answer, refusal: Answer, folder: Path,
                  floor: Path) -> None:  # fmt: skip
-    model = TransCF.load(folder)
+    model = TransCFMixture.load(folder)
     (item, *_) = model.recommend("u010", 1)["item_id"]
     asked = ("explain", folder, "--user", "u010", "--item", item)
     expected = model.explain("u010", item, top=2)

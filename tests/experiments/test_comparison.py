@@ -262,9 +262,7 @@ def test_one_failure_does_not_stop_the_others(split: Split) -> None:
 def test_a_table_says_who_uses_times_where_only_some_do() -> None:
     log = synthesize(users=80, items=40, interactions=1200, seed=1)
     quick: dict[str, Any] = {"dim": 4, "epochs": 1}
-    note = (
-        "Times of events are used by transcf-mixture and not by ease and bpr: let all try it with"
-    )
+    note = "Times of events are used by transcf-mixture and not by ease and bpr"
     some = ["ease", ("bpr", quick), ("transcf-mixture", quick)]
     assert note in str(compare(some, log))
     assert "Times of events" not in str(

@@ -79,3 +79,10 @@ def test_combinations_that_do_not_exist_any_more_are_named() -> None:
     old = {"form": "dot", "neighbors": "attention", "dim": 8}
     with pytest.raises(ParameterError, match=r"attention.*not exist"):
         from_format_2("TransCF", old)
+
+
+def test_values_of_any_type_are_refused_with_a_sentence() -> None:
+    with pytest.warns(FutureWarning), pytest.raises(ParameterError, match="variant"):
+        create("transcf", form=["dot"]).check_params()
+    with pytest.warns(FutureWarning):
+        assert from_format_2("TransCF", {"form": {}})[1]["variant"] == {}

@@ -76,7 +76,7 @@ def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dic
             class_name = _MIXTURE
         else:
             _warn("The parameter 'form' of TransCF is called 'variant' now")
-            found = _renamed(class_name, found, "variant", VARIANTS.get(form, form))
+            found = _renamed(class_name, found, "variant", _variant(form))
     if class_name == "TransCF" and (moved := sorted(_ONLY_MIXTURE_HAS & found.keys())):
         raise ParameterError(
             f"{moved[0]!r} is no parameter of TransCF: it belongs to TransCFMixture, "
@@ -145,7 +145,7 @@ def _transcf_of_format_2(params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     form = params.pop("form", "mixture")
     if form == "mixture":
         return _MIXTURE, _without(params, _MIXTURE_HAS_NO)
-    params = {**_without(params, _ONLY_MIXTURE_HAS), "variant": VARIANTS.get(form, form)}
+    params = {**_without(params, _ONLY_MIXTURE_HAS), "variant": _variant(form)}
     asked = {
         "attention": params.get("neighbors") == "attention",
         "map": params.get("mapping") == "network",
@@ -165,6 +165,10 @@ def _transcf_of_format_2(params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if extensions[0] in share:
         own["share"] = share[extensions[0]]
     return "TransCFExtended", _without(params, _EXTENSIONS_HAVE_NO) | own
+
+
+def _variant(form: Any) -> Any:
+    return VARIANTS.get(form, form) if isinstance(form, str) else form
 
 
 def _without(params: dict[str, Any], names: set[str]) -> dict[str, Any]:

@@ -49,11 +49,18 @@ def taken_apart(model: Recommender[Any]) -> StoredModel:
 
 
 def read_stored(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
-    """Read a folder, with the names that models and parameters have now."""
+    """Read a folder, with the names that models and parameters have now.
+
+    Raises:
+        ModelFileError: It cannot be read, or holds a model that does not exist any more.
+    """
     stored = read_model(folder, mapped=mapped)
     if stored.version > 2:
         return stored
-    kind, params = from_format_2(stored.kind, stored.params)
+    try:
+        kind, params = from_format_2(stored.kind, stored.params)
+    except ParameterError as error:
+        raise ModelFileError(f"{folder} cannot be loaded: {error}") from error
     return replace(stored, kind=kind, params=params)
 
 

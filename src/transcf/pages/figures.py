@@ -257,28 +257,6 @@ def lines(
         return finish(figure, title, f"{title}: lines of {y_axis} by {x_axis}. {'; '.join(ends)}.")
 
 
-def scatter(
-    groups: Mapping[str, Points],
-    *,
-    title: str,
-    x_axis: str,
-    y_axis: str,
-    alt: str,
-    steps: Mapping[str, Points] | None = None,
-) -> Drawing:
-    """Draw groups of x and y as points; `steps` are step lines, such as the best value so far."""
-    with canvas(2.9) as (figure, axes):
-        for place, (name, (x, y)) in enumerate(groups.items()):
-            color, marker = series_color(place), _MARKERS[place % len(_MARKERS)]
-            axes.scatter(x, y, 9.0, color, marker=marker, linewidths=0, alpha=0.75, label=name)
-        for name, (x, y) in (steps or {}).items():
-            axes.step(x, y, where="post", color=INK, linewidth=1.2, label=name)
-        axes.grid()
-        axes.set(xlabel=x_axis, ylabel=y_axis)
-        _legend(figure, axes)
-        return finish(figure, title, alt)
-
-
 def _legend(figure: Figure, axes: Axes) -> None:
     """Put a legend below the axes if anything is labelled."""
     handles, labels = axes.get_legend_handles_labels()
