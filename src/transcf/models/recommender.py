@@ -302,6 +302,7 @@ class Recommender(Answers, ABC, Generic[S]):
             options=options,
             last_epoch=last_epoch,
             before=before,
+            previous=None if before is None else self.settings_,
             beneath=beneath,
             trend=trend,
             remedy=remedy_of(self.settings, self.remedy),
