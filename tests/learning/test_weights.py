@@ -148,7 +148,7 @@ def test_weighted_itemknn_counts_users_of_the_target_by_weight(log: Interactions
     norms = np.sqrt(X.sum(axis=0))
     wanted = (X.T @ Y) / (np.outer(norms, norms) + 10.0)
     np.fill_diagonal(wanted, 0.0)
-    found = create("itemknn", n_neighbors=30, **BOTH).fit(log).weights_.toarray()
+    found = create("itemknn", n_neighbors=30, shrinkage=10.0, **BOTH).fit(log).weights_.toarray()
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
