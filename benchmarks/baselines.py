@@ -28,6 +28,7 @@ from _sets import ciao, interactions, long_tail
 from _turns import use_one_thread
 from transcf.learning.alternation import Alternation, Pairs, cholesky
 from transcf.learning.first_vectors import first_vectors
+from transcf.learning.log_sizes import LogSizes
 from transcf.models.bpr import BPR
 from transcf.models.eals import EALS, EALSSettings, objective, weights_of_items
 from transcf.models.ials import IALS
@@ -41,9 +42,10 @@ BATCH = 2048
 
 def exact_eals(data: sp.csr_matrix, dim: int, epochs: int) -> Timed:
     """Seconds per iteration: the objective of eALS, every row solved exactly in O(dim^3)."""
-    log, settings = interactions(data), EALSSettings(dim=dim)
+    log = interactions(data)
+    settings = EALSSettings(dim=dim).for_log(LogSizes.of(log))
     weights = weights_of_items(settings, log.by_item.counts)
-    goal = objective(settings.regularization, weights, log.by_user.counts)
+    goal = objective(settings.ridge, weights, log.by_user.counts)
 
     def run() -> float:
         start = first_vectors(data.shape, dim, 0.01, np.random.default_rng(0))

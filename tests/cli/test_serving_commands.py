@@ -114,7 +114,7 @@ def test_the_current_version_of_a_model_answers(
     versions, log = Versions(base), transcf.synthesize(users=20, items=60, interactions=300)
     newer = transcf.EASE().fit(log)
     versions.add(newer)
-    assert transcf.load(base).name == "TransCF"
+    assert transcf.load(base).name == "TransCF-mixture"
     versions.switch(2)
     user = newer.users_.series[0]
     expected = newer.recommend(user, 3)
@@ -130,7 +130,7 @@ def test_the_current_version_of_a_model_answers(
         with pytest.raises(ModelFileError, match="version 2 is in use"):
             save(base, overwrite=True)
     assert answer("refresh", base, "--back-to", 1)["served"] == 1
-    assert transcf.load(base).name == "TransCF"
+    assert transcf.load(base).name == "TransCF-mixture"
     newer.save(base, overwrite=True)
     (tmp_path / "shop.versions" / "current").write_text("two")
     assert "number of a version" in refusal("recommend", base, "--user", user)

@@ -124,6 +124,7 @@ def solver_of(
     matrix = sp.csr_array(dense)
     problem = Problem.from_csr(matrix.indptr, matrix.indices, n_items)
     settings = AoBPRSettings(
+        decay="none",
         dim=3, samples_per_user=samples, init_scale=0.5, learning_rate=rate, regularization=0,
         bias_regularization=0, rank_share=0.3,
     )  # fmt: skip

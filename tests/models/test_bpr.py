@@ -65,7 +65,7 @@ def three_errors(rate: float, users: int) -> float:
 
 def test_as_accurate_as_the_algorithm_of_the_paper(split: Split) -> None:
     settings = {"learning_rate": 0.05, "regularization": 0.01, "bias_regularization": 0.01}
-    model = BPR(dim=16, epochs=10, **settings).fit(split.train)
+    model = BPR(dim=16, epochs=10, decay="none", **settings).fit(split.train)
     ours, theirs = scores_of(model), plain_bpr(split.train, 16, 10, 0.05, 0.01)
     rates = [hit_rate(scores, split) for scores in (ours, theirs)]
     assert hit_rate(scores_of(Popularity().fit(split.train)), split) < min(rates) - 0.02

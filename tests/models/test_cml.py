@@ -48,7 +48,8 @@ def test_the_covariance_term_makes_dimensions_differ(log: Interactions) -> None:
     """The share of the covariance that is off its diagonal falls."""
 
     def off_diagonal(weight: float) -> float:
-        model = CML(dim=12, epochs=20, learning_rate=0.02, covariance=weight).fit(log)
+        model = CML(dim=12, epochs=20, learning_rate=0.02, decay="none", covariance=weight)
+        model.fit(log)
         covariance = np.cov(np.concatenate([model.user_vectors_, model.item_vectors_]).T)
         return float(1 - (np.diag(covariance) ** 2).sum() / (covariance**2).sum())
 

@@ -153,7 +153,7 @@ def test_popular_items_weigh_more(random_log: Interactions) -> None:
     model = EALS(dim=4, unobserved_weight=8.0, popularity_power=0.5, epochs=1).fit(random_log)
     roots = np.sqrt(random_log.by_item.counts)
     np.testing.assert_allclose(model.item_weights_, 8.0 * roots / roots.sum(), rtol=1e-6)
-    dense = dense_eals(matrix(random_log), 8.0, 0.5, model.regularization)
+    dense = dense_eals(matrix(random_log), 8.0, 0.5, model.settings_.regularization)
     mean = dense.loss(model.user_vectors_, model.item_vectors_) / len(random_log)
     assert model.history_["loss"][-1] == pytest.approx(mean, rel=1e-5)
 

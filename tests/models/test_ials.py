@@ -30,7 +30,8 @@ def csr(R: np.ndarray) -> Csr:
 
 
 def dense_of(model: IALS, R: np.ndarray) -> Dense:
-    return dense_ials(R, model.unobserved_weight, model.regularization, model.nu)
+    settings = model.settings_ if model.is_fitted else model.settings
+    return dense_ials(R, settings.unobserved_weight, settings.regularization, settings.nu)
 
 
 def alternation(model: IALS, R: np.ndarray, start: list[np.ndarray]) -> Alternation:
@@ -111,7 +112,7 @@ def test_no_half_step_raises_the_loss(
 
 def test_many_steps_of_conjugate_gradient_are_exact(random_log: Interactions) -> None:
     R = matrix(random_log)
-    model = IALS(dim=20)
+    model = IALS(dim=20, unobserved_weight=0.15)
     goal = objective(model.settings, R.sum(axis=0), R.sum(axis=1))
     start = random_start(R, 20)
     exact = Alternation(Pairs(csr(R), csr(R.T), goal), cholesky(), *start)
@@ -154,8 +155,8 @@ def test_a_history_is_solved_exactly(random_log: Interactions) -> None:
     guest = np.zeros((1, R.shape[1]))
     guest[0, [2, 5, 30]] = 1
     dense = dense_of(model, R)
-    ridge = model.regularization * (3 + model.unobserved_weight * R.shape[1]) ** model.nu
-    weight = model.unobserved_weight
+    weight = model.settings_.unobserved_weight
+    ridge = model.regularization * (3 + weight * R.shape[1]) ** model.nu
     weights, targets = weight + guest, guest / (1 + weight)
     alone = Dense(weights, targets, 0.0, np.array([ridge]), dense.item_ridges)
     expected = model.item_vectors_ @ alone.best_users(model.item_vectors_)[0]

@@ -23,10 +23,11 @@ from transcf.models.recommender import Recommender
 from transcf.storage.tensors import Arrays
 from transcf.threads import use_threads
 from transcf.training import FitOptions
+from transcf.training.trainable import Epoch
 
 NAMES = ("user_vectors", "item_vectors", "item_bias")
 RATE = 0.1
-ONE = {"dim": 5, "samples_per_user": 1}
+ONE = {"dim": 5, "samples_per_user": 1, "decay": "none"}
 DECAYS = {"regularization": 0.3, "bias_regularization": 0.7}
 LOGISTIC = BPRSettings(**ONE, **DECAYS, learning_rate=RATE)
 HINGE = CMLSettings(**ONE, learning_rate=RATE)
@@ -153,7 +154,7 @@ class TestOneStep:
         for name in NAMES[:2]:
             at[name] *= 0.95 / np.linalg.norm(at[name], axis=1, keepdims=True)
         settings = CMLSettings(
-            dim=5, samples_per_user=2, learning_rate=0.2, margin=9.0, negatives=1,
+            dim=5, samples_per_user=2, learning_rate=0.2, decay="none", margin=9.0, negatives=1,
             rank_weighting=False, bound_after=bound_after,
         )  # fmt: skip
         step = step_of(HingeSolver(problem, settings), at, samples=2)
@@ -201,7 +202,12 @@ def test_on_average_an_epoch_takes_the_expected_step() -> None:
         np.add.at(expected["item_bias"], i, doubt)
         np.add.at(expected["item_bias"], j, -doubt)
     settings = BPRSettings(
-        dim=4, samples_per_user=200, learning_rate=1e-9, regularization=0, bias_regularization=0
+        dim=4,
+        samples_per_user=200,
+        learning_rate=1e-9,
+        decay="none",
+        regularization=0,
+        bias_regularization=0,
     )
     solver = LogisticSolver(
         problem, settings, np.float64, LogisticSolver.outline(problem, settings, 20 * LANES * 4)
@@ -257,7 +263,13 @@ def test_a_resumed_run_ends_with_the_same_bits(name: str, tmp_path: Path) -> Non
     make = MODELS[name]
     whole = make(dim=24, epochs=6).fit(split.train, split.validation)
     options = FitOptions(checkpoint=tmp_path, resume=True, checkpoint_seconds=0.0)
-    make(dim=24, epochs=3).fit(split.train, split.validation, options)
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.number == 4:
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        make(dim=24, epochs=6).fit(split.train, split.validation, replace(options, on_epoch=stop))
     resumed = make(dim=24, epochs=6).fit(split.train, split.validation, options)
     assert resumed.history_["loss"].equals(whole.history_["loss"])
     assert bits(resumed) == bits(whole)
@@ -279,3 +291,15 @@ def test_everything_is_padded_to_whole_lanes() -> None:
     solver.run_epoch(1)
     padding: Array = solver._rows.items.reshape(-1, LANES)[:, 3:]
     assert not padding.any()
+
+
+def test_the_rate_decays_to_nothing_over_the_epochs() -> None:
+    settings = BPRSettings(learning_rate=0.1, epochs=4)
+    assert [settings.rate_at(epoch) for epoch in (1, 3, 5)] == [0.1, 0.05, 0.0]
+    problem, at = one_triple(), random_tensors(one_triple(), 5, 0.6)
+    solver = LogisticSolver(problem, replace(LOGISTIC, decay="linear", epochs=2), dtype=np.float64)
+    first = step_of(solver, at)["user_vectors"]
+    solver.load_tensors({name: array.copy() for name, array in at.items()})
+    solver.run_epoch(2)
+    second = solver.tensors()["user_vectors"] - at["user_vectors"]
+    np.testing.assert_allclose(second, first / 2, atol=1e-12)

@@ -19,14 +19,25 @@ def split() -> Split:
 
 def test_refit_takes_the_first_steps_of_a_fresh_fit_on_everything(split: Split) -> None:
     log = synthesize(users=120, items=60, interactions=2000, seed=4)
-    model = BPR(dim=8, epochs=6, validate_every=1).fit(split.train, split.validation)
+    settings = {"dim": 8, "decay": "none", "bias_regularization": 0.02}
+    model = BPR(epochs=6, validate_every=1, **settings).fit(split.train, split.validation)
     chosen = model.best_epoch_
     model.refit(log)
-    fresh = BPR(dim=8, epochs=chosen).fit(log)
+    fresh = BPR(epochs=chosen, **settings).fit(log)
     assert model.best_epoch_ == chosen
     assert len(model.history_) == chosen
     for name, array in fresh.learned_.arrays().items():
         np.testing.assert_array_equal(model.learned_.arrays()[name], array)
+
+
+def test_refit_keeps_the_defaults_that_the_data_gave(split: Split) -> None:
+    log = synthesize(users=120, items=60, interactions=2000, seed=4)
+    model = BPR(dim=8, epochs=2).fit(split.train, split.validation)
+    found = model.settings_
+    assert model.refit(log).settings_ == found
+    assert model.fit(log).settings_.bias_regularization != found.bias_regularization
+    model.set_params(bias_regularization=0.5)
+    assert model.refit(log).settings_.bias_regularization == 0.5
 
 
 def test_refit_keeps_the_schedule_of_the_learning_rate(split: Split) -> None:

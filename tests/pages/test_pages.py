@@ -12,7 +12,7 @@ import pytest
 
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.pages import Cell, Page, Table
-from transcf.pages.figures import bars, canvas, heat_map, lines, scatter
+from transcf.pages.figures import bars, canvas, heat_map, lines
 from transcf.pages.page import check_file
 
 NASTY = "<script>alert('x')</script> & \"quotes\" | $a$ `b` *c* [d](e)"
@@ -107,8 +107,7 @@ def test_the_same_page_gives_the_same_bytes(tmp_path: Path) -> None:
         grid = heat_map(["a", "b"], ["c", "d"], [[1.0, 2.0], [None, 3.0]],
                         title="t", row_axis="r", column_axis="c")  # fmt: skip
         curve = lines({"x": ([1, 2], [0.1, 0.2])}, title="t", x_axis="epoch", y_axis="y")
-        dots = scatter({"x": ([1.0], [2.0])}, title="t", x_axis="a", y_axis="b", alt="c")
-        page.section("figures").add("figures", [grid, curve, dots])
+        page.section("figures").add("figures", [grid, curve])
         return page.to_html()
 
     first = drawn()

@@ -27,7 +27,9 @@ def filter_of(name: str) -> tuple[int | None, bool]:
     if core and not rest and number.isascii() and number.isdigit():
         return int(number), False
     if not is_word(name, ("none", "paper")):
-        raise ParameterError(f"filter={shown(name)} is not known: use none, paper, or 5-core.")
+        raise ParameterError(
+            f"filter={shown(name)} is not known: use none, paper, or a number with -core."
+        )
     return None, name == "paper"
 
 

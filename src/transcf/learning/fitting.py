@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -63,6 +63,7 @@ class Fit:
         options: How to run it.
         last_epoch: Where to stop, whatever the settings say; None stops where they do.
         before: What was learned before, where choices that were made then are to be kept.
+        previous: The settings of that fit.
         trend: What recent popularity adds to scores, or None.
         remedy: Parameters to lower when training diverges, for the error.
         free: Parameters that may differ between a run and its resumption.
@@ -79,6 +80,7 @@ class Fit:
     options: FitOptions
     last_epoch: int | None = None
     before: Learned | None = None
+    previous: Any = None
     trend: Trend | None = None
     remedy: str = "learning_rate"
     free: Collection[str] = ()
@@ -103,8 +105,18 @@ class Fit:
         return self.log
 
     def resolved(self, settings: R) -> R:
-        """Return settings with the defaults for the data; the fitted model keeps them."""
+        """Return settings with the defaults for the data; the fitted model keeps them.
+
+        A refit keeps those of the fit before it, as it keeps the epoch.
+        """
         chosen = settings.for_log(LogSizes.of(self.log))
+        if type(self.previous) is type(settings):
+            kept = {
+                name: getattr(self.previous, name)
+                for name, value in values_of(settings).items()
+                if value is None and getattr(chosen, name) is not None
+            }
+            chosen = replace(chosen, **kept)  # type: ignore[type-var]
         self.chosen = chosen
         return chosen
 

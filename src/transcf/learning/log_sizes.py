@@ -34,9 +34,12 @@ class LogSizes:
     def of(cls, log: Interactions | PartedLog) -> LogSizes:
         """Count the events of a log."""
         if isinstance(log, PartedLog):
-            users, items = log.user_counts, log.item_counts
-        else:
-            users, items = log.by_user.counts, log.by_item.counts
+            return cls.of_counts(log.user_counts, log.item_counts)
+        return cls.of_counts(log.by_user.counts, log.by_item.counts)
+
+    @classmethod
+    def of_counts(cls, users: Array, items: Array) -> LogSizes:
+        """Leave out users and items without events."""
         return cls(users[users > 0], items[items > 0])
 
     @property

@@ -23,7 +23,7 @@ from transcf.learning.triples import rank_weights
 from transcf.models.recommender import Recommender, made_from
 
 
-@settings(learning_rate=0.03)
+@settings(learning_rate=0.1)
 class CMLSettings(TripleSettings):
     """Hyper-parameters of CML."""
 

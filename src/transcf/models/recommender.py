@@ -299,6 +299,7 @@ class Recommender(Answers, ABC, Generic[S]):
             options=options,
             last_epoch=last_epoch,
             before=before,
+            previous=None if before is None else self.settings_,
             trend=trend,
             remedy=remedy_of(self.settings, self.remedy),
             free=self.free_to_change,

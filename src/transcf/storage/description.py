@@ -94,7 +94,7 @@ _REPORT = {
     "interactions": int,
     "seconds": float,
     "ending": NotRequired[str],
-    "dataset": NotRequired[str],
+    "dataset": NotRequired[str | list[str]],
     "reading": NotRequired[Reading],
     "protocol": NotRequired[str],
     "split": NotRequired[str],
