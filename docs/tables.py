@@ -212,6 +212,16 @@ def _entries(outcomes: Sequence[Outcome], dataset: str, protocol: str) -> dict[s
     return {entry.name: entry for outcome in reversed(found) for entry in outcome.entries}
 
 
+def filters_of(spec: Spec, results: Sequence[Results]) -> str:
+    """Name the filters of the datasets of a table."""
+    outcomes = [outcome for each in results for outcome in each.outcomes]
+    chosen = spec.pick("datasets", [outcome.dataset for outcome in outcomes])
+    filters = {one.dataset: one.filter for one in outcomes if one.dataset in chosen}
+    if len(set(filters.values())) == 1:
+        return f"filter: {next(iter(filters.values()))}"
+    return "filters: " + ", ".join(f"{name} {each}" for name, each in filters.items())
+
+
 def renewed(text: str, folder: Path) -> str:
     """Return a page with its tables made anew, each with its command, and its figures filled in."""
 
@@ -220,7 +230,7 @@ def renewed(text: str, folder: Path) -> str:
         results = [Results.read(folder / f"{name}.json") for name in spec.names]
         commands = ", ".join(f"`{each.command}`" for each in results)
         lines = table_of(spec, results).to_markdown(titled=False)
-        return f"{found[1]}{lines}\n\n({commands})\n{found[3]}"
+        return f"{found[1]}{lines}\n\n({commands}; {filters_of(spec, results)})\n{found[3]}"
 
     if len(_BLOCK.findall(text)) != text.count(_BEGIN):
         raise ParameterError("A table has no <!-- end -->, or more than one line at its beginning.")

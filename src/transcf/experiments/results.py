@@ -100,6 +100,7 @@ class Outcome:
         part: "test" or "validation".
         ties: How equal scores are ranked.
         split: Description of the held-out data.
+        filter: Filter of the events, such as "5-core".
         metric: Metric of the paired tests.
         entries: The models.
         tests: Paired tests, one per pair of models.
@@ -111,6 +112,7 @@ class Outcome:
     part: str
     ties: str
     split: str
+    filter: str
     metric: str
     entries: Sequence[Entry]
     tests: Sequence[Mapping[str, Any]]
@@ -130,6 +132,7 @@ class Outcome:
             part=first.get("part", "test"),
             ties=first.get("ties", ""),
             split=content["split"],
+            filter=content.get("filter", "none"),
             metric=content["metric"],
             entries=[Entry.of(model, published.get(model["model"], {})) for model in models],
             tests=content["tests"],
@@ -241,5 +244,9 @@ def facts_of(comparison: Comparison, plan: Study | None = None) -> dict[str, Any
     facts = comparison.to_dict() | {"protocol": protocol}
     if plan is None:
         return facts
-    published = plan.published(comparison.dataset, protocol)
-    return facts | {"published": published, "difference": plan.difference(comparison.dataset)}
+    dataset = comparison.dataset
+    return facts | {
+        "filter": plan.filter(dataset),
+        "published": plan.published(dataset, protocol),
+        "difference": plan.difference(dataset),
+    }

@@ -188,6 +188,11 @@ class Study:
         found = {plan.title: known.get(plan.title, known.get(plan.name)) for plan in self.models}
         return {title: figures for title, figures in found.items() if figures is not None}
 
+    def filter(self, dataset: str) -> str:
+        """Return the filter of a dataset, as `read_interactions` takes it."""
+        core = next(entry.core for entry in self.datasets if entry.name == dataset)
+        return "none" if core is None else f"{core}-core"
+
     def difference(self, dataset: str) -> str:
         """Say how a dataset differs from that of others; nothing if it does not."""
         copy = next(entry.copy for entry in self.datasets if entry.name == dataset)
