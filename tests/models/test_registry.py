@@ -6,6 +6,7 @@ import pytest
 
 from transcf import TransCF
 from transcf.errors import ParameterError
+from transcf.learning.presets import available_presets
 from transcf.models.registry import (
     available,
     create,
@@ -34,7 +35,9 @@ def test_create_passes_parameters_on() -> None:
     assert len(set(available())) == len(available())
 
 
-@pytest.mark.parametrize("name", [name for name in available() if name.startswith("transcf")])
+@pytest.mark.parametrize(
+    "name", [name for name in available() if available_presets(model_class(name).__name__)]
+)
 def test_every_variant_can_be_made_as_a_preset_says(name: str) -> None:
     params = preset_of(name, "paper")
     model = create(name, **params)
