@@ -367,8 +367,9 @@ def test_numbers_of_numpy_are_numbers(name: str, make_log: Callable, tmp_path: P
     with_numpy = create(name, **typed).fit(log)
     expected = all_scores(create(name, **plain).fit(log))
     np.testing.assert_array_equal(all_scores(with_numpy), expected)
-    loaded = transcf.load(with_numpy.save(tmp_path / "model"))
-    assert loaded.get_params() == plain
+    loaded = transcf.load(with_numpy.save(tmp_path / "model")).get_params()
+    given = {key: value for key, value in plain.items() if value is not None}
+    assert {key: loaded[key] for key in given} == given, "others may depend on the data"
 
 
 @EVERY_MODEL
