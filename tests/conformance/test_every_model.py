@@ -248,7 +248,7 @@ def test_a_loaded_model_answers_the_same(name: str, tastes: tuple, tmp_path: Pat
     model.save(tmp_path / "model")
     loaded = transcf.load(tmp_path / "model")
     assert type(loaded) is type(model)
-    assert loaded.get_params() == model.get_params()
+    assert loaded.settings_ == model.settings_
     assert loaded.report_ == model.report_
     assert loaded.recommend().equals(model.recommend())
     assert all_scores(loaded).tobytes() == all_scores(model).tobytes()
