@@ -248,7 +248,7 @@ def test_a_loaded_model_answers_the_same(name: str, tastes: tuple, tmp_path: Pat
     model.save(tmp_path / "model")
     loaded = transcf.load(tmp_path / "model")
     assert type(loaded) is type(model)
-    assert loaded.get_params() == model.get_params()
+    assert loaded.settings_ == model.settings_
     assert loaded.report_ == model.report_
     assert loaded.recommend().equals(model.recommend())
     assert all_scores(loaded).tobytes() == all_scores(model).tobytes()
@@ -367,8 +367,9 @@ def test_numbers_of_numpy_are_numbers(name: str, make_log: Callable, tmp_path: P
     with_numpy = create(name, **typed).fit(log)
     expected = all_scores(create(name, **plain).fit(log))
     np.testing.assert_array_equal(all_scores(with_numpy), expected)
-    loaded = transcf.load(with_numpy.save(tmp_path / "model"))
-    assert loaded.get_params() == plain
+    loaded = transcf.load(with_numpy.save(tmp_path / "model")).get_params()
+    given = {key: value for key, value in plain.items() if value is not None}
+    assert {key: loaded[key] for key in given} == given, "others may depend on the data"
 
 
 @EVERY_MODEL
