@@ -73,7 +73,7 @@ def in_float64(part: Any) -> Any:
     double = copy.copy(part)
     for name, value in vars(part).items():
         if isinstance(getattr(type(part), name, None), cached_property):
-            delattr(double, name)  # worked out from the rest
+            vars(double).pop(name, None)  # worked out from the rest
         else:
             setattr(double, name, in_float64(value))
     return double
