@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -15,12 +16,12 @@ from scipy.stats import wilcoxon
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
-from transcf.errors import NotFittedError, ParameterError
+from transcf.errors import FitWarning, NotFittedError, ParameterError
 from transcf.evaluation import Validation, evaluate
 from transcf.evaluation.significance import LEVEL
 from transcf.experiments.comparison import Comparison, compare, compare_models, contenders_of
 from transcf.experiments.contenders import Contender
-from transcf.experiments.course import Course, run
+from transcf.experiments.course import Course, run, trial
 from transcf.experiments.judging import Judging
 from transcf.experiments.report import table_of, write_report
 from transcf.experiments.work import finish
@@ -257,6 +258,25 @@ def test_one_failure_does_not_stop_the_others(split: Split) -> None:
     assert any("bad is missing" in note for note in table_of(found).notes)
     with pytest.raises(ParameterError, match=r"regularization=-1\.0"):
         compare_models("data", [bad], Course(split, Judging("strict")), "N@10")
+
+
+@pytest.mark.filterwarnings("ignore::transcf.errors.FitWarning")
+def test_a_table_names_models_below_popularity_also_from_the_store(
+    split: Split, tmp_path: Path
+) -> None:
+    poor = ("bpr", {"dim": 4, "epochs": 1, "learning_rate": 1e-9})
+    for _ in range(2):
+        notes = table_of(compare([poor, "ease"], split, store=tmp_path)).notes
+        (note,) = [note for note in notes if "elow popularity" in note]
+        assert "bpr" in note
+        assert "ease" not in note
+
+
+def test_settings_of_a_search_are_not_warned_about(split: Split) -> None:
+    poor = BPR(dim=4, epochs=1, learning_rate=1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FitWarning)
+        assert finish(trial(poor, split.train, Validation.of(split))).error is None
 
 
 def test_a_table_says_who_uses_times_where_only_some_do() -> None:
