@@ -392,7 +392,14 @@ def test_an_interruption_ends_it_with_what_is_there(
 @pytest.mark.parametrize(("protocol", "make"), [("forward", temporal_cut), (None, leave_one_out)])
 def test_the_judged_model_has_learned_from_train_and_validation(protocol: str, make: Any) -> None:
     split = make(synthesize(users=200, items=60, interactions=3000, seed=1))
-    params = {"dim": 8, "validate_every": 1, "epochs": 4}
+    # Neither the learning rate nor a default depends on the epochs or on the events.
+    params = {
+        "dim": 8,
+        "validate_every": 1,
+        "epochs": 4,
+        "decay": "none",
+        "bias_regularization": 0.1,
+    }
     choices = [{"learning_rate": 0.001}, {"learning_rate": 0.2}]
     done = run(Contender("bpr", "bpr", params, choices), split, Judging(protocol), [0, 1])
     chosen = [BPR(**params, **choice, random_state=0).fit(split.train, Validation.of(split))
