@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -10,7 +11,13 @@ from typing import Any, TypeAlias
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.errors import DivergenceError, MissingExtraError, ParameterError, TransCFError
+from transcf.errors import (
+    DivergenceError,
+    FitWarning,
+    MissingExtraError,
+    ParameterError,
+    TransCFError,
+)
 from transcf.evaluation import Validation
 from transcf.experiments.cells import Cell, Result, curve_of
 from transcf.experiments.contenders import Contender
@@ -106,7 +113,10 @@ def trial(
     def make() -> Result:
         started = perf_counter()
         try:
-            model.fit(train, validation, options())
+            with warnings.catch_warnings():
+                # A search tries poor settings, too; the metric says how poor they are.
+                warnings.simplefilter("ignore", FitWarning)
+                model.fit(train, validation, options())
             figure = validation(model)
         except (ParameterError, MissingExtraError):
             raise
