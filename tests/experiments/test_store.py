@@ -30,7 +30,7 @@ from transcf.experiments import Study, run_study
 from transcf.experiments.candidate import Candidate
 from transcf.experiments.comparison import Comparison, compare
 from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.experiment import CandidateRun, Experiment, wait_for_lock
+from transcf.experiments.experiment import CandidateRun, Experiment
 from transcf.experiments.run import fit_and_validate
 from transcf.experiments.run_key import RunKey
 from transcf.experiments.store import RunLockedError, Store
@@ -271,7 +271,7 @@ def test_somebody_elses_cell_is_left_alone_until_it_is_there(split: Split, store
         with pytest.raises(RunLockedError):
             run.attempt()
         assert len(store.all_keys()) == 2, "the other trials"
-    done = wait_for_lock(run.attempt)
+    done = run.attempt()
     assert done.trials[0].validation == validation(EASE(**CHOICES[0]).fit(split.train))
     assert done.stored == 0, "this process has run all of them"
     assert not any((store.folder / "claims").iterdir())

@@ -14,8 +14,6 @@ from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties, check_ties
 from transcf.models.recommender import Recommender
 from transcf.protocols import Protocol, protocol_named
-from transcf.training.options import FitOptions
-from transcf.training.trainable import Epoch
 
 
 @dataclass(frozen=True)
@@ -102,26 +100,11 @@ class EvalConfig:
             return None
         return replace(self, protocol=None).evaluate(model, split)
 
-    def fit(
-        self, model: Recommender[Any], split: Split, validation: Validation, options: FitOptions
-    ) -> EpochRecorder | None:
-        """Fit on the training part, with the epoch chosen on validation data.
-
-        Returns:
-            The metrics of all epochs, where the protocol picks the best of them.
-        """
+    def recorder(self, model: Recommender[Any], split: Split) -> EpochRecorder | None:
+        """Return a recorder of the metrics of all epochs, where the protocol picks the best."""
         if not (self.picks_epochs_on_test and model.has_epochs()):
-            model.fit(split.train, validation, options)
             return None
-        recorder = EpochRecorder(split, ties=self.ties, at=self.at, beyond=self.beyond)
-
-        def on_epoch(epoch: Epoch[Any]) -> None:
-            recorder(epoch.snapshot)
-            if options.on_epoch is not None:
-                options.on_epoch(epoch)
-
-        model.fit(split.train, validation, replace(options, on_epoch=on_epoch))
-        return recorder
+        return EpochRecorder(split, ties=self.ties, at=self.at, beyond=self.beyond)
 
     @property
     def refits(self) -> bool:

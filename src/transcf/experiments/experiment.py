@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from transcf.data.split import Split
 from transcf.evaluation import Validation
@@ -21,8 +22,6 @@ from transcf.models.registry import canonical_name
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Epoch
 from transcf.tuning import Search, Trial
-
-T = TypeVar("T")
 
 #: Called with one line of text that names the current step.
 OnProgress: TypeAlias = Callable[[str], None]
@@ -59,7 +58,12 @@ class Experiment:
             >>> experiment.run(Candidate.of("ease")).first.model
             'EASE'
         """
-        return wait_for_lock(CandidateRun(self, candidate).attempt)
+        run = CandidateRun(self, candidate)
+        while True:
+            try:
+                return run.attempt()
+            except RunLockedError:
+                time.sleep(POLL_SECONDS)
 
 
 class CandidateRun:
@@ -90,7 +94,12 @@ class CandidateRun:
         chosen = _best_of(trials) if trials else 0
         experiment = self._experiment
         seeds = experiment.seeds if self._candidate.takes_seed else experiment.seeds[:1]
-        _complete(self._results, seeds, lambda seed: self._run_seed(seed, chosen))
+        for seed in seeds:
+            if seed not in self._results:
+                with suppress(RunLockedError):
+                    self._results[seed] = self._run_seed(seed, chosen)
+        if len(self._results) < len(seeds):
+            raise RunLockedError
         results = [self._results[seed] for seed in seeds]
         for found in results:
             if found.error is not None:
@@ -105,9 +114,13 @@ class CandidateRun:
         """Run one trial for each choice, or as a search proposes them; no trial for one choice."""
         search = self._search
         if search is None:
-            total = len(self._choices)
-            numbers = range(total if total > 1 else 0)
-            _complete(self._trials, numbers, lambda number: self._run_trial(number, total))
+            total = len(self._choices) if len(self._choices) > 1 else 0
+            for number in range(total):
+                if number not in self._trials:
+                    with suppress(RunLockedError):
+                        self._trials[number] = self._run_trial(number, total)
+            if len(self._trials) < total:
+                raise RunLockedError
             return
         while True:
             number = len(self._trials)
@@ -189,30 +202,6 @@ def as_trial(setting: Mapping[str, Any], found: RunResult) -> Trial:
         epoch["epoch"]: epoch["metric"] for epoch in found.curve if epoch["metric"] is not None
     }
     return Trial(setting, "complete", found.validation, found.spent, found.best_epoch, curve)
-
-
-def wait_for_lock(compute: Callable[[], T]) -> T:
-    """Call a function until no other process computes what it needs."""
-    while True:
-        try:
-            return compute()
-        except RunLockedError:
-            time.sleep(POLL_SECONDS)
-
-
-def _complete(
-    results: dict[int, RunResult], numbers: Iterable[int], compute: Callable[[int], RunResult]
-) -> None:
-    """Compute missing results; those that are locked are left out, and the error raised last."""
-    locked = None
-    for number in numbers:
-        if number not in results:
-            try:
-                results[number] = compute(number)
-            except RunLockedError as error:
-                locked = error
-    if locked is not None:
-        raise locked
 
 
 def _best_of(trials: Sequence[RunResult]) -> int:

@@ -16,14 +16,15 @@ from typing import Any, TypeAlias
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
 from transcf.errors import DivergenceError, MissingExtraError, ParameterError, TransCFError
-from transcf.evaluation import Validation
+from transcf.evaluation import EpochRecorder, Validation
 from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.run_key import RunKey
 from transcf.experiments.run_result import RunResult, curve_of
-from transcf.experiments.store import Store
+from transcf.experiments.store import Store, cached_run
 from transcf.learning.settings import values_of
 from transcf.models.recommender import Recommender
 from transcf.training.options import FitOptions
+from transcf.training.trainable import Epoch
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.
 StartFit: TypeAlias = Callable[[str], FitOptions]
@@ -71,15 +72,39 @@ def fit_and_evaluate(
         0.2
     """
     config = config.on(split)
-    compute = partial(_fit_and_evaluate, model, split, config, is_fitted, start_fit)
-    if cache is None:
-        return compute()
-    if not config.with_validation:
+    if cache is not None and not config.with_validation:
         # A stored run that has the validation metric, too, is as good.
         complete = RunKey.evaluated(model, split, replace(config, with_validation=True))
         if (found := cache.find(complete)) is not None:
             return found
-    return cache.get_or_compute(RunKey.evaluated(model, split, config), compute, about or {})
+    with cached_run(cache, partial(RunKey.evaluated, model, split, config), about) as run:
+        if run.result is not None:
+            return run.result
+        started, validation, recorder = perf_counter(), config.validation(split), None
+        try:
+            if not is_fitted and (config.with_validation or model.chooses() or not config.refits):
+                options = start_fit("fit")
+                if (recorder := config.recorder(model, split)) is not None:
+                    options = _recorded(options, recorder)
+                model.fit(split.train, validation, options)
+                _check_finished(model)
+            metric = validation(model) if config.with_validation else None
+            reports, curve = [], curve_of(model) if model.is_fitted else []
+            if config.refits:
+                reports += [dict(model.report_)] if model.chooses() else []
+                _refit(model, split, start_fit("refit"))
+            run.result = _result(
+                model,
+                started,
+                [*reports, model.report_],
+                validation=metric,
+                curve=curve,
+                evaluation=config.evaluate(model, split) if recorder is None else recorder.result(),
+                full_ranking=config.full_ranking(model, split),
+            )
+        except DivergenceError as error:
+            run.result = _failed(model, error, started)
+        return run.result
 
 
 def fit_and_validate(
@@ -114,55 +139,33 @@ def fit_and_validate(
         >>> fit_and_validate(EASE(), split.train, Validation.of(split)).validation > 0.1
         True
     """
-    compute = partial(_fit_and_validate, model, train, validation, start_fit)
-    if cache is None:
-        return compute()
-    return cache.get_or_compute(RunKey.trial(model, train, validation), compute, about or {})
-
-
-def _fit_and_evaluate(
-    model: Recommender[Any],
-    split: Split,
-    config: EvalConfig,
-    is_fitted: bool,
-    start_fit: StartFit,
-) -> RunResult:
-    started, validation, recorder = perf_counter(), config.validation(split), None
-    try:
-        if not is_fitted and (config.with_validation or model.chooses() or not config.refits):
-            recorder = config.fit(model, split, validation, start_fit("fit"))
+    with cached_run(cache, partial(RunKey.trial, model, train, validation), about) as run:
+        if run.result is not None:
+            return run.result
+        started = perf_counter()
+        try:
+            model.fit(train, validation, start_fit("fit"))
+            metric = validation(model)
             _check_finished(model)
-        metric = validation(model) if config.with_validation else None
-        reports, curve = [], curve_of(model) if model.is_fitted else []
-        if config.refits:
-            reports += [dict(model.report_)] if model.chooses() else []
-            _refit(model, split, start_fit("refit"))
-        return _result(
-            model,
-            started,
-            [*reports, model.report_],
-            validation=metric,
-            curve=curve,
-            evaluation=config.evaluate(model, split) if recorder is None else recorder.result(),
-            full_ranking=config.full_ranking(model, split),
-        )
-    except DivergenceError as error:
-        return _failed(model, error, started)
+            run.result = _result(
+                model, started, [model.report_], validation=metric, curve=curve_of(model)
+            )
+        except (ParameterError, MissingExtraError):
+            raise
+        except TransCFError as error:
+            run.result = _failed(model, error, started)
+        return run.result
 
 
-def _fit_and_validate(
-    model: Recommender[Any], train: Interactions, validation: Validation, start_fit: StartFit
-) -> RunResult:
-    started = perf_counter()
-    try:
-        model.fit(train, validation, start_fit("fit"))
-        metric = validation(model)
-    except (ParameterError, MissingExtraError):
-        raise
-    except TransCFError as error:
-        return _failed(model, error, started)
-    _check_finished(model)
-    return _result(model, started, [model.report_], validation=metric, curve=curve_of(model))
+def _recorded(options: FitOptions, recorder: EpochRecorder) -> FitOptions:
+    """Return options with which a recorder evaluates every epoch."""
+
+    def on_epoch(epoch: Epoch[Any]) -> None:
+        recorder(epoch.snapshot)
+        if options.on_epoch is not None:
+            options.on_epoch(epoch)
+
+    return replace(options, on_epoch=on_epoch)
 
 
 def _refit(model: Recommender[Any], split: Split, options: FitOptions) -> None:

@@ -105,32 +105,6 @@ class Store:
         """Return it by a name that means the same in every working folder."""
         return Store(self.folder.resolve())
 
-    def get_or_compute(
-        self, key: RunKey, compute: Callable[[], RunResult], about: Mapping[str, str]
-    ) -> RunResult:
-        """Return the stored result, or compute and store it.
-
-        Errors are stored only if the training diverged: it would diverge again. If the result
-        cannot be written, it is returned with a warning.
-
-        Args:
-            key: What the result depends on.
-            compute: Computes it.
-            about: Names in lists: `dataset` and `model`.
-
-        Raises:
-            RunLockedError: Another process is computing this run.
-        """
-        if (found := self.find(key)) is not None:
-            return found
-        with self.lock(key):
-            if (found := self.find(key)) is not None:
-                return found  # another process stored it just before the lock
-            result = compute()
-            if result.error is None or isinstance(result.error, DivergenceError):
-                self._write_or_warn(key, result, about)
-            return result
-
     def find(self, key: RunKey) -> RunResult | None:
         """Return a stored result, or None; a damaged entry counts as missing."""
         if not (self.place(key.digest) / _HEAD).exists():
@@ -162,14 +136,6 @@ class Store:
             text = to_json(body)
             head = {"format": _FORMAT, "key": key.digest, "sha256": _checksum(text.encode())}
             (folder / _HEAD).write_text(to_json({**head, "run": json.loads(text)}) + "\n")
-
-    def _write_or_warn(self, key: RunKey, result: RunResult, about: Mapping[str, str]) -> None:
-        try:
-            self.write(key, result, about)
-        except WriteError as problem:
-            # Names the store instead of the entry, so that the same warning is shown once.
-            reason = str(problem).replace(str(self.place(key.digest)), str(self.folder))
-            warnings.warn(f"{reason} Results are not stored.", stacklevel=2)
 
     @contextmanager
     def lock(self, key: RunKey) -> Iterator[None]:
@@ -259,6 +225,55 @@ class Store:
     def place(self, key: str) -> Path:
         """Return the folder of an entry."""
         return self.folder / key[:2] / key
+
+
+@dataclass
+class CachedRun:
+    """A run that is found in the cache, or computed and then stored there.
+
+    Attributes:
+        result: The stored result; None if it has to be computed and set.
+    """
+
+    result: RunResult | None = None
+
+
+@contextmanager
+def cached_run(
+    store: Store | None, make_key: Callable[[], RunKey], about: Mapping[str, str] | None = None
+) -> Iterator[CachedRun]:
+    """Look up a run; if it is not stored, lock it, and store the result that the block sets.
+
+    Errors are stored only if the training diverged, as it would again. If the result cannot be
+    written, there is a warning.
+
+    Args:
+        store: The cache; with None, nothing is found and stored.
+        make_key: Returns what the result depends on.
+        about: Names in lists: `dataset` and `model`.
+
+    Raises:
+        RunLockedError: Another process is computing this run.
+    """
+    if store is None:
+        yield CachedRun()
+        return
+    key = make_key()
+    if (found := store.find(key)) is not None:
+        yield CachedRun(found)
+        return
+    with store.lock(key):
+        run = CachedRun(store.find(key))  # another process may have stored it before the lock
+        is_new = run.result is None
+        yield run
+        result = run.result
+        if is_new and result and (not result.error or isinstance(result.error, DivergenceError)):
+            try:
+                store.write(key, result, about or {})
+            except WriteError as problem:
+                # Names the store instead of the entry, so that the same warning is shown once.
+                reason = str(problem).replace(str(store.place(key.digest)), str(store.folder))
+                warnings.warn(f"{reason} Results are not stored.", stacklevel=2)
 
 
 class _Step(TypedDict):

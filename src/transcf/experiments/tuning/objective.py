@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import optuna
@@ -13,9 +13,9 @@ import optuna
 from transcf.data.split import Split
 from transcf.evaluation import Validation
 from transcf.experiments.candidate import Candidate
-from transcf.experiments.experiment import as_trial, wait_for_lock
+from transcf.experiments.experiment import POLL_SECONDS, as_trial
 from transcf.experiments.run import fit_and_validate
-from transcf.experiments.store import Store
+from transcf.experiments.store import RunLockedError, Store
 from transcf.models.recommender import Recommender
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Epoch
@@ -73,20 +73,22 @@ class Objective:
         curve: dict[int, float] = {}
         on_epoch = _follow(curve, completed) if model.has_epochs() else None
         started = time.perf_counter()
-        compute = partial(
-            fit_and_validate,
-            model,
-            self.split.train,
-            self.validation,
-            self.store,
-            start_fit=lambda _: FitOptions(progress=False, on_epoch=on_epoch),
-            about={"dataset": self.dataset, "model": self.model},
-        )
-        try:
-            return as_trial(setting, wait_for_lock(compute))
-        except optuna.TrialPruned:
-            seconds = round(time.perf_counter() - started, 3)
-            return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
+        while True:
+            try:
+                result = fit_and_validate(
+                    model,
+                    self.split.train,
+                    self.validation,
+                    self.store,
+                    start_fit=lambda _: FitOptions(progress=False, on_epoch=on_epoch),
+                    about={"dataset": self.dataset, "model": self.model},
+                )
+                return as_trial(setting, result)
+            except RunLockedError:
+                time.sleep(POLL_SECONDS)
+            except optuna.TrialPruned:
+                seconds = round(time.perf_counter() - started, 3)
+                return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
 
 
 def _follow(
