@@ -283,23 +283,6 @@ def suited_to(
     return [c.within("large" if c.model == TIMED_BASELINE else budget, timed=True) for c in listed]
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A table to be made.
-
-    Attributes:
-        dataset: Name of the data.
-        candidates: At least one.
-        open: Opens the data; called when the first candidate is run.
-        metric: What the paired tests look at.
-    """
-
-    dataset: str
-    candidates: Sequence[Candidate]
-    open: Callable[[], Experiment]
-    metric: str
-
-
 def compare_models(
     dataset: str,
     candidates: Sequence[Candidate],
@@ -324,95 +307,97 @@ def compare_models(
         >>> compare_models("mine", candidates, Experiment(split, EvalConfig()), "N@10").best("N@10")
         'itemknn'
     """
-    (found,) = run_tables([Planned(dataset, candidates, lambda: experiment, metric)], track)
+    (found,) = run_tables([TableRun(dataset, candidates, lambda: experiment, metric)], track)
     if found.failures and not found.runs:
         raise next(iter(found.failures.values()))
     return found
 
 
-def run_tables(tables: Sequence[Planned], track: Track = iter) -> Iterator[Comparison]:
+def run_tables(tables: Sequence[TableRun], track: Track = iter) -> Iterator[Comparison]:
     """Run the candidates of several tables, and yield each table when it is complete, in order.
 
     An error of a candidate is recorded, and the others are run. After an interruption nothing more
     is run, and all tables that were started are yielded. Candidates with runs that another process
     is computing are completed after all others.
     """
-    waiting: list[_TableRun] = []
+    waiting: list[TableRun] = []
     with stop_request() as request, suppress(_RunInterruptedError):
         for table in tables:
-            waiting.append(_TableRun(table, request))
-            for candidate in track(table.candidates):
-                waiting[-1].start(candidate)
+            waiting.append(table)
+            for number, candidate in enumerate(track(table.candidates)):
+                table.attempt(number, CandidateRun(table.experiment, candidate), request)
             yield from _completed(waiting)
         while waiting:
             time.sleep(POLL_SECONDS)
-            for current in waiting:
-                current.resume()
+            for table in waiting:
+                for number, run in list(table.pending.items()):
+                    table.attempt(number, run, request)
             yield from _completed(waiting)
-    for current in waiting:
-        yield current.comparison()
+    for table in waiting:
+        yield table.comparison()
 
 
-def _completed(waiting: list[_TableRun]) -> Iterator[Comparison]:
+def _completed(waiting: list[TableRun]) -> Iterator[Comparison]:
     """Remove complete tables from the front, and yield them."""
     while waiting and not waiting[0].pending:
         yield waiting.pop(0).comparison()
 
 
 class _RunInterruptedError(Exception):
-    """A candidate was interrupted, which its table says."""
+    """A candidate was interrupted; its table has the `KeyboardInterrupt`."""
 
 
-class _TableRun:
-    """A table in progress.
+@dataclass(eq=False)
+class TableRun:
+    """Candidates on one dataset, and their results so far.
 
     Attributes:
-        pending: Candidates with runs that another process is computing, by their number.
+        dataset: Name of the data.
+        candidates: At least one.
+        open: Opens the data; called when the first candidate is run.
+        metric: Metric of the paired tests.
+        outcomes: Results and errors by the number of the candidate.
+        pending: Candidates with runs that another process is computing.
     """
 
-    def __init__(self, table: Planned, request: StopRequest) -> None:
-        experiment = table.open()
-        config = experiment.config.on(experiment.split)
-        self._table, self._request = table, request
-        self._experiment = replace(experiment, config=config)
-        self._outcomes: dict[int, CandidateResult | BaseException] = {}
-        self.pending: dict[int, CandidateRun] = {}
+    dataset: str
+    candidates: Sequence[Candidate]
+    open: Callable[[], Experiment]
+    metric: str
+    outcomes: dict[int, CandidateResult | BaseException] = field(default_factory=dict)
+    pending: dict[int, CandidateRun] = field(default_factory=dict)
 
-    def start(self, candidate: Candidate) -> None:
-        """Run the next candidate."""
-        number = len(self._outcomes) + len(self.pending)
-        self._attempt(number, CandidateRun(self._experiment, candidate))
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The opened data, with the protocol that fits it."""
+        opened = self.open()
+        return replace(opened, config=opened.config.on(opened.split))
 
-    def resume(self) -> None:
-        """Run what was pending."""
-        for number, run in list(self.pending.items()):
-            self._attempt(number, run)
-
-    def _attempt(self, number: int, run: CandidateRun) -> None:
+    def attempt(self, number: int, run: CandidateRun, request: StopRequest) -> None:
+        """Run a candidate, and record its result or error; locked runs leave it pending."""
         self.pending[number] = run
         try:
-            if self._request.asked:
+            if request.asked:
                 raise KeyboardInterrupt
-            self._outcomes[number] = run.attempt()
+            self.outcomes[number] = run.attempt()
         except RunLockedError:
             return
         except TransCFError as error:
-            self._outcomes[number] = error
+            self.outcomes[number] = error
         except KeyboardInterrupt:
             text = "interrupted here, and nothing after it was run."
-            self._outcomes[number] = KeyboardInterrupt(text)
+            self.outcomes[number] = KeyboardInterrupt(text)
             raise _RunInterruptedError from None
         del self.pending[number]
 
     def comparison(self) -> Comparison:
         """Return the results so far, in the order of the candidates."""
-        names = [candidate.name for candidate in self._table.candidates]
-        ordered = [(names[number], self._outcomes[number]) for number in sorted(self._outcomes)]
+        ordered = [(self.candidates[n].name, self.outcomes[n]) for n in sorted(self.outcomes)]
         return Comparison(
-            self._table.dataset,
-            self._experiment.config,
-            self._table.metric,
+            self.dataset,
+            self.experiment.config,
+            self.metric,
             [found for _, found in ordered if isinstance(found, CandidateResult)],
             {name: found for name, found in ordered if isinstance(found, BaseException)},
-            self._experiment.split.how,
+            self.experiment.split.how,
         )

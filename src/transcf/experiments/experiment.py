@@ -98,7 +98,7 @@ class CandidateRun:
             if seed not in self._results:
                 with suppress(RunLockedError):
                     self._results[seed] = self._run_seed(seed, chosen)
-        if len(self._results) < len(seeds):
+        if any(seed not in self._results for seed in seeds):
             raise RunLockedError
         results = [self._results[seed] for seed in seeds]
         for found in results:

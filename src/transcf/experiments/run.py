@@ -118,20 +118,8 @@ def fit_and_validate(
 ) -> RunResult:
     """Fit a model on the training part, and evaluate it on the whole validation part.
 
-    Args:
-        model: With its parameters; it is fitted unless the cache has the result.
-        train: The training part.
-        validation: Chooses the epoch, and gives the metric.
-        cache: Where results are stored and looked up, or None.
-        start_fit: Returns the options of the fit.
-        about: `dataset` and `model` by name, for `transcf runs list`.
-
-    Returns:
-        The result; with an error if the model cannot be trained with these parameters.
-
-    Raises:
-        RunLockedError: Another process is computing this run.
-        KeyboardInterrupt: The fit was interrupted.
+    This is a trial of a search. Arguments and exceptions are those of `fit_and_evaluate`. The
+    result has an error if the model cannot be trained; invalid parameters raise.
 
     Example:
         >>> from transcf import EASE, open_split

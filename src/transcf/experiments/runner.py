@@ -11,7 +11,7 @@ from transcf.data.published import CATALOG
 from transcf.data.sources import as_split, open_data, open_split
 from transcf.data.split import Split
 from transcf.experiments.candidate import Candidate
-from transcf.experiments.comparison import Comparison, Planned, Track, run_tables
+from transcf.experiments.comparison import Comparison, TableRun, Track, run_tables
 from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.experiment import Experiment, OnProgress
 from transcf.experiments.store import Store
@@ -46,7 +46,7 @@ def run_study(
     """
     metric = study.paired_tests or study.metrics[0]
     tables = [
-        Planned(
+        TableRun(
             dataset.name,
             _candidates(study, dataset, protocol),
             partial(_experiment, study, dataset, protocol, on_progress, store),
