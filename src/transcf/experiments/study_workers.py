@@ -1,8 +1,8 @@
 """Other processes that compute runs of the same tables: of this machine, or of a cluster.
 
 All processes do the same: they compute runs that are not in the cache and not locked. A process of
-this machine is started as `python -m transcf.experiments.study_workers`. It reads the study from
-its standard input, and ends when the input is closed, however the process that started it ends.
+this machine (`main`) reads the study from its standard input, and ends when the input is closed,
+however the process that started it ends.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _processes(study: Study, store: Store, jobs: int) -> Iterator[None]:
 def _start(task: Mapping[str, Any]) -> subprocess.Popen[str]:
     with uninterrupted():
         process = subprocess.Popen(
-            [sys.executable, "-m", "transcf.experiments.study_workers"],
+            [sys.executable, "-c", f"from {__name__} import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
@@ -164,7 +164,3 @@ def main() -> None:
 def _end_with_input() -> None:
     sys.stdin.read()
     end(0)
-
-
-if __name__ == "__main__":
-    main()
