@@ -264,6 +264,14 @@ def test_compare_runs_a_model_once_whatever_its_capitals(answer: Answer, log_fil
     assert found["models"][4]["parameters"]["regularization"] == 5
 
 
+def test_compare_runs_the_class_that_old_parameters_mean(answer: Answer, log_file: Path) -> None:
+    old = ("--set", "transcf.form=mixture", "--set", "transcf.rho=0.5", "--set", "transcf.epochs=1")
+    found = answer("compare", log_file, "--no-files", "--models", "transcf", *old)
+    last = found["models"][-1]
+    assert (last["model"], last["class"]) == ("transcf-mixture", "TransCFMixture")
+    assert last["parameters"]["history_decay"] == 0.5
+
+
 @pytest.fixture
 def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     def fit(*_: object) -> None:

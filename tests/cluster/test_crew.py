@@ -19,6 +19,7 @@ from transcf.cluster.worker import is_of_users
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.kernels import Array
 from transcf.learning.alternation import Pairs
+from transcf.learning.log_sizes import LogSizes
 from transcf.learning.triples import Outline, Problem
 from transcf.learning.weights import EventWeights
 from transcf.models import eals, ials
@@ -88,6 +89,8 @@ def task_of(name: str, log: Interactions) -> tuple[Any, Any, Any, Any]:
     """Solver, problem, settings and outline of a model."""
     solver, params = SOLVERS[name]
     settings = create(name, dim=16, **params).settings
+    if hasattr(settings, "for_log"):
+        settings = settings.for_log(LogSizes.of(log))
     if solver in (MixtureTraining, IALSTraining, EALSTraining):
         problem = Events.of(log, settings) if solver is MixtureTraining else pairs_of(log, settings)
         return solver, problem, settings, solver.outline(problem, settings)

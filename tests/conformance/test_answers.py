@@ -73,7 +73,7 @@ def in_float64(part: Any) -> Any:
     double = copy.copy(part)
     for name, value in vars(part).items():
         if isinstance(getattr(type(part), name, None), cached_property):
-            delattr(double, name)  # worked out from the rest
+            vars(double).pop(name, None)  # worked out from the rest
         else:
             setattr(double, name, in_float64(value))
     return double
@@ -228,6 +228,8 @@ def test_a_batch_of_sessions_gets_the_lists_of_each(name: str) -> None:
     numbered = model.recommend_for(list(sessions.values()), 4, **options)
     assert numbered["session_id"].unique().to_list() == [0, 1, 2]
     assert numbered.drop("session_id").equals(found.drop("session_id"))
+    column = pl.Series(list(sessions.values()))
+    assert model.recommend_for(column, 4, **options).equals(numbered)
     assert model.recommend_for({}, 4).is_empty()
     popular = model.recommend_for({7: ["novelty"], 8: ids[:1]}, 2, on_unknown="popular")
     assert popular.select("session_id", "source").unique(maintain_order=True).rows() == [

@@ -204,9 +204,10 @@ def test_unknown_ids_are_named_or_skipped(name: str, make_log: Callable) -> None
     model = make(name).fit(make_log([("ann", "x"), ("ann", "y"), ("bob", "y"), ("bob", "z")]))
     with pytest.raises(UnknownIdError, match="'zoe'"):
         model.recommend(["ann", "zoe"])
-    with pytest.raises(UnknownIdError, match="'q'"):
-        model.recommend("ann", items=["z", "q"])
-    skipped = model.recommend(["zoe", "ann", "ann"], items=["z", "q"], on_unknown="skip")
+    with pytest.warns(UserWarning, match="1 "):
+        assert model.recommend("ann", items=["z", "q"])["item_id"].to_list() == ["z"]
+    with pytest.warns(UserWarning, match="1 "):
+        skipped = model.recommend(["zoe", "ann", "ann"], items=["z", "q"], on_unknown="skip")
     assert skipped.select("user_id", "item_id").rows() == [("ann", "z")]
     pairs = pl.DataFrame({"user_id": ["bob", "zoe"], "item_id": ["x", "x"]})
     with pytest.raises(UnknownIdError, match="'zoe'"):

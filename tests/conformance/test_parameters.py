@@ -19,7 +19,7 @@ import transcf
 from transcf.cli.app import app
 from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
-from transcf.learning.settings import fields_of
+from transcf.learning.settings import fields_of, values_of
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, model_class
 
@@ -91,11 +91,12 @@ def test_whoever_shows_parameters_shows_the_same(name: str, tmp_path: Path) -> N
     fitted = make(name, **({"epochs": 1} if kind.has_epochs() else {}))
     fitted.fit(synthesize(users=20, items=12, interactions=80, seed=1)).save(tmp_path / "model")
     about = json.loads((tmp_path / "model" / "model.json").read_text())
-    assert about["params"] == fitted.get_params()
+    params = values_of(fitted.settings_)
+    assert about["params"] == params
     card = (tmp_path / "model" / "README.md").read_text()
     chapter = card.partition("## Hyper-parameters")[2].partition("## Training")[0]
     rows = re.findall(r"^\| (\w+) \| `(.*)` \|$", chapter, re.MULTILINE)
-    assert dict(rows) == {key: str(value) for key, value in fitted.get_params().items()}
+    assert dict(rows) == {key: str(value) for key, value in params.items()}
 
 
 def test_the_list_of_models_says_of_each_what_it_says_alone() -> None:

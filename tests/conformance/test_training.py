@@ -22,6 +22,7 @@ from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.experiment import Experiment
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.learned import Learned
+from transcf.learning.settings import values_of
 from transcf.models.ease import EASE
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
@@ -116,7 +117,8 @@ def test_refit_is_a_fresh_fit_on_the_union_up_to_the_chosen_epoch(name: str, spl
     model = make(name, **few_epochs(name)).fit(split.train, Validation.of(split))
     chosen = model.best_epoch_
     model.refit(split.before_test)
-    epochs = trail(make(name, **few_epochs(name)), split.before_test, None)
+    again = type(model)(**values_of(model.settings_))  # a refit keeps what the data of the fit gave
+    epochs = trail(again, split.before_test, None)
     assert digest(model) == epochs[(chosen or 1) - 1]
     assert model.best_epoch_ == chosen
     assert model.report_["interactions"] == len(split.train) + len(split.validation)

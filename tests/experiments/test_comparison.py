@@ -379,7 +379,8 @@ def test_an_interruption_ends_it_with_what_is_there(
 @pytest.mark.parametrize(("protocol", "make"), [("forward", temporal_cut), (None, leave_one_out)])
 def test_the_judged_model_has_learned_from_train_and_validation(protocol: str, make: Any) -> None:
     split = make(synthesize(users=200, items=60, interactions=3000, seed=1))
-    params = {"dim": 8, "validate_every": 1, "epochs": 4}
+    params: dict[str, Any] = {"dim": 8, "validate_every": 1, "epochs": 4, "decay": "none"}
+    params["bias_regularization"] = 0.02
     choices = [{"learning_rate": 0.001}, {"learning_rate": 0.2}]
     done = run(Candidate("bpr", "bpr", params, choices), split, EvalConfig(protocol), [0, 1])
     chosen = [BPR(**params, **choice, random_state=0).fit(split.train, Validation.of(split))

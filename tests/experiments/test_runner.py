@@ -252,6 +252,16 @@ def test_a_budget_draws_as_compare_does_and_times_only_where_they_are_asked_for(
     assert still.first.parameters["recency"] == plain.first.parameters["recency"] == 0.0
 
 
+def test_old_names_of_a_study_mean_the_new_model(folder) -> None:
+    params = {"form": "mixture", "rho": 0.5, "dim": 4, "epochs": 1}
+    plan = study(folder, models=[{"name": "transcf", "params": params}], budget=2, seeds=1)
+    with pytest.warns(FutureWarning, match="TransCFMixture"):
+        (found,) = run_study(plan)
+    (done,) = found.runs
+    assert done.first.model == "TransCFMixture"
+    assert {trial.parameters["history_decay"] for trial in done.trials} == {0.5}
+
+
 def test_a_model_may_be_in_the_tables_of_some_protocols_only(folder) -> None:
     models = [{"name": "popularity"}, {"name": "random", "protocols": ["strict"]}]
     datasets = [{"name": folder, "protocols": ["strict", "strict-no-refit"]}]

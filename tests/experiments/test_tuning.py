@@ -20,6 +20,7 @@ import pytest
 
 from transcf import Split, Tuning, Validation, create, leave_one_out, synthesize, tune
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
+from transcf.experiments.candidate import Candidate
 from transcf.models.bpr import BPR
 from transcf.models.itemknn import ItemKNN
 from transcf.tuning import Search
@@ -350,6 +351,22 @@ def test_an_interruption_leaves_what_there_is(
     assert found.is_interrupted
     assert len(found.trials) == 2
     assert found.best.figure is not None
+
+
+def test_old_names_mean_the_new_model(split: Split, tmp_path: Path) -> None:
+    old = {"form": "mixture", "rho": 0.5, "epochs": 1, "dim": 4}
+    with pytest.warns(FutureWarning, match="TransCFMixture"):
+        found = tune(split, "transcf", params=old, trials=1)
+    assert found.model == "transcf-mixture"
+    assert found.best_params["history_decay"] == 0.5
+    with pytest.warns(FutureWarning):
+        assert dict(Candidate.of(("transcf-mixture", {"rho": 0.5})).params) == {
+            "history_decay": 0.5
+        }
+    (tmp_path / "old.toml").write_text(Config("transcf", old).to_toml())
+    with pytest.warns(FutureWarning):
+        config = Config.read(tmp_path / "old.toml")
+    assert (config.model, config.params["history_decay"]) == ("transcf-mixture", 0.5)
 
 
 def test_time_is_a_limit(split: Split) -> None:

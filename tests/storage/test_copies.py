@@ -14,6 +14,7 @@ import pytest
 from transcf import EALS, EASE, load
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError, TransCFError
+from transcf.learning.settings import values_of
 from transcf.models.mixture import TransCFMixture
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create
@@ -63,7 +64,7 @@ def test_a_fitted_model_keeps_the_settings_it_was_fitted_with(
     name: str, fitted: Callable[[str], Recommender[Any]], tmp_path: Path
 ) -> None:
     model = fitted(name)
-    before, answers = model.get_params(), model.recommend()
+    before, answers = values_of(model.settings_), model.recommend()
     others = {"dim": 32, "regularization": 7.0, "n_neighbors": 3, "random_state": 9, "layers": 1}
     others |= {"alpha": 0.1, "item_bias": False, "form": "gmf" if name == "neumf" else "dot"}
     model.set_params(**{key: value for key, value in others.items() if key in before})

@@ -64,6 +64,8 @@ def _batch_of(history: Any) -> Mapping[Id, Any] | None:
         return history
     if isinstance(history, np.ndarray) and history.ndim > 1:
         history = list(history)
+    elif hasattr(history, "to_list"):  # a column of a table
+        history = history.to_list()
     is_batch = isinstance(history, list | tuple) and any(
         hasattr(one, "__iter__") and not isinstance(one, str) for one in history
     )

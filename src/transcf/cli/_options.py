@@ -298,11 +298,6 @@ def read_model(
     return name, params | values
 
 
-def read_params(name: str, settings: list[str] | None) -> dict[str, Any]:
-    """Read `--set NAME=VALUE` by the rules of a model."""
-    return read_values(name, settings)[1]
-
-
 def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, Any]]:
     """Read `--set NAME=VALUE`; return the model's name, old names replaced, and the values."""
     from transcf.learning.rules import parse

@@ -28,7 +28,7 @@ from transcf.cli._options import (
     open_store_unless,
     parse_cluster,
     read_eval_config,
-    read_params,
+    read_values,
     reading_options,
 )
 from transcf.cli._output import (
@@ -187,9 +187,7 @@ def _candidates(
     )
     names = list(dict.fromkeys((*TRIVIAL_BASELINES, *floor, *asked, *stored)))
     given = _params_of(names, settings)
-    return candidates_of(
-        {name: (name, stored.get(name, {}) | own) for name, own in given.items()}, budget
-    )
+    return candidates_of({name: (name, stored.get(name, {}) | own) for name, own in given}, budget)
 
 
 def _model_of(setting: str) -> str:
@@ -200,8 +198,10 @@ def _model_of(setting: str) -> str:
     return canonical_name(model) if point else ""
 
 
-def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, dict[str, Any]]:
-    """Deal out `MODEL.NAME=VALUE` to the models."""
+def _params_of(
+    names: Sequence[str], settings: list[str] | None
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the models with their values of `MODEL.NAME=VALUE`, old names replaced."""
     dealt: dict[str, list[str]] = {name: [] for name in names}
     for setting in settings or ():
         model = _model_of(setting)
@@ -211,4 +211,4 @@ def _params_of(names: Sequence[str], settings: list[str] | None) -> dict[str, di
                 f"{', '.join(names)}."
             )
         dealt[model].append(setting.partition(".")[2])
-    return {name: read_params(name, own) for name, own in dealt.items()}
+    return [read_values(name, own) for name, own in dealt.items()]

@@ -19,8 +19,8 @@ from transcf.cli._options import (
     StorePath,
     Threads,
     open_store_unless,
-    read_params,
     read_preset,
+    read_values,
     reading_options,
 )
 from transcf.cli._output import JsonFlag, print_facts, print_json, say_reading
@@ -110,7 +110,7 @@ def tune(
     from transcf.experiments.tuning.result import check_plots
 
     spread = parse_sharing(jobs, workers, cluster)
-    params = read_params(model, settings)
+    model, params = read_values(model, settings)
     start = read_preset(model, preset, data)
     if plots is not None:
         check_plots(plots)

@@ -76,7 +76,10 @@ def files_of(spec: str | PathLike[str]) -> list[Path]:
         return folder_files(path)
     if path.exists() or not glob.has_magic(str(path)):
         return [path]
-    found = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
+    # A folder that exists is meant by its name, as a file is.
+    folder = next(parent for parent in path.parents if parent.exists())
+    pattern = Path(glob.escape(str(folder)), path.relative_to(folder))
+    found = [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]
     files = [match for match in found if match.is_file()]
     if not files:
         raise DataError(f"No file is called {path}: check the pattern.")

@@ -139,7 +139,8 @@ def read_interactions(
     form = Form(header, separator, encoding)
     log = read_source(open_source(source, form), given, ratings)
     if links is not None:
-        log = linked(log, links, log.users, form)
+        table, report = read_links(_open_beside(links, form), log.users, log.report)
+        log = log.with_links(table).with_report(report)
     if categories is not None:
         table, report = read_categories(_open_beside(categories, form), log.items, log.report)
         log = log.with_categories(table).with_report(report)
@@ -205,21 +206,6 @@ def open_source(source: Any, form: Form | None = None) -> Source:
     if form != Form():
         raise ParameterError("header, separator and encoding can only be given for files of text.")
     return pairs_source(source) if is_list else table_source(source)
-
-
-def linked(log: Interactions, links: Any, users: IdMap, form: Form | None = None) -> Interactions:
-    """Return a log with links added.
-
-    Args:
-        log: The log, maybe with some already.
-        links: As for `read_interactions`.
-        users: Whom they may link: users of the log, and of a model that it is added to.
-        form: How the files of the log are written.
-    """
-    table, report = read_links(_open_beside(links, form), users, log.report)
-    if log.links is not None:
-        table = pl.concat([log.links, table]).unique(maintain_order=True)
-    return log.with_links(table).with_report(report)
 
 
 def _open_beside(source: Any, form: Form | None) -> Source:

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 
 from transcf.errors import ParameterError, shown
 from transcf.models.recommender import Recommender
-from transcf.models.registry import canonical_name, create, model_class, name_and_params
+from transcf.models.registry import canonical_name, create, current, model_class, name_and_params
 from transcf.tuning import Budget, Search, settings_to_try
 
 #: A model by its name, by its name and parameters, or as an object whose settings are taken.
@@ -100,7 +100,7 @@ def _name_and_params(spec: ModelSpec) -> tuple[str, dict[str, Any]]:
         case str():
             return canonical_name(spec), {}
         case (str() as name, Mapping() as params):
-            return canonical_name(name), dict(params)
+            return current(name, dict(params))
         case Recommender():
             return name_and_params(spec)
     raise ParameterError(

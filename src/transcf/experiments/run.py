@@ -7,6 +7,7 @@ evaluates it for a table.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,13 @@ from typing import Any, TypeAlias
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.errors import DivergenceError, MissingExtraError, ParameterError, TransCFError
+from transcf.errors import (
+    DivergenceError,
+    FitWarning,
+    MissingExtraError,
+    ParameterError,
+    TransCFError,
+)
 from transcf.evaluation import EpochRecorder, Validation
 from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.run_key import RunKey
@@ -132,7 +139,10 @@ def fit_and_validate(
             return run.result
         started = perf_counter()
         try:
-            model.fit(train, validation, start_fit("fit"))
+            with warnings.catch_warnings():
+                # A search tries poor settings, too; the metric says how poor they are.
+                warnings.simplefilter("ignore", FitWarning)
+                model.fit(train, validation, start_fit("fit"))
             metric = validation(model)
             _check_finished(model)
             run.result = _result(

@@ -17,7 +17,7 @@ from transcf.experiments.experiment import Experiment, OnProgress
 from transcf.experiments.store import Store
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
 from transcf.learning.rules import Number, Rule
-from transcf.models.registry import model_class, preset_of
+from transcf.models.registry import current, model_class, preset_of
 from transcf.protocols import protocol_named
 from transcf.tuning.config import Config
 
@@ -94,20 +94,21 @@ def _candidates(study: Study, dataset: DatasetPlan, protocol: str) -> list[Candi
 
 
 def _candidate(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Candidate:
-    named = {} if plan.preset is None else preset_of(plan.name, plan.preset, dataset.name)
-    named |= {} if plan.config is None else Config.read(plan.config, plan.name).params
-    rules = model_class(plan.name).rules()
+    model, params = current(plan.name, dict(plan.params))
+    named = {} if plan.preset is None else preset_of(model, plan.preset, dataset.name)
+    named |= {} if plan.config is None else Config.read(plan.config, model).params
+    rules = model_class(model).rules()
     budget = budget if plan.budget is None else plan.budget
     if budget is not None and not plan.grid:
         # Some models use times unless told otherwise.
         untimed = {"recency": 0.0} if "recency" in rules and not plan.times else {}
-        candidate = Candidate(plan.title, plan.name, untimed | plan.params)
+        candidate = Candidate(plan.title, model, untimed | params)
         return candidate.within(budget, plan.times, named)
     choices = [
         {name: _value(value, rules.get(name)) for name, value in choice.items()}
         for choice in plan.choices()
     ]
-    return Candidate(plan.title, plan.name, named | plan.params, choices)
+    return Candidate(plan.title, model, named | params, choices)
 
 
 def _value(value: Any, rule: Rule | None) -> Any:

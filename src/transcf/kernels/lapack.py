@@ -14,6 +14,10 @@ from scipy.linalg import cython_lapack
 
 from . import Array
 
+#: Matrices of this many bytes are inverted by halves: OpenBLAS crashes on larger ones if it uses
+#: several threads (seen with scipy 1.17 and 16,384 rows of float64).
+LARGE_BYTES = 2**31
+
 
 def invert_lower(matrix: Array) -> bool:
     """Replace the lower triangle of a positive definite matrix by that of its inverse, in place.
@@ -25,6 +29,10 @@ def invert_lower(matrix: Array) -> bool:
         Whether it has an inverse in this precision.
     """
     assert matrix.flags.f_contiguous
+    return _invert(matrix) if matrix.nbytes < LARGE_BYTES else _invert_halves(matrix)
+
+
+def _invert(matrix: Array) -> bool:
     kind = "d" if matrix.dtype == np.float64 else "s"
     size, info = ctypes.c_int(len(matrix)), ctypes.c_int()
     for routine in ("potrf", "potri"):
@@ -34,6 +42,31 @@ def invert_lower(matrix: Array) -> bool:
         if info.value:
             return False
     return True
+
+
+def _invert_halves(matrix: Array) -> bool:
+    """Invert [[P, Q'], [Q, R]] by P and its Schur complement R - Q P^-1 Q'."""
+    half = len(matrix) // 2
+    lower = matrix[half:, :half]
+    first = np.asfortranarray(matrix[:half, :half])
+    if not invert_lower(first):
+        return False
+    first = _symmetric(first)
+    product = lower @ first
+    rest = np.asfortranarray(matrix[half:, half:] - product @ lower.T)
+    if not invert_lower(rest):
+        return False
+    matrix[half:, half:] = rest
+    lower[:] = -(_symmetric(rest) @ product)
+    matrix[:half, :half] = first - product.T @ lower
+    return True
+
+
+def _symmetric(lower: Array) -> Array:
+    """Return a symmetric matrix, given its lower triangle."""
+    whole: Array = np.tril(lower)
+    whole += np.tril(lower, -1).T
+    return whole
 
 
 def _routine(name: str) -> Callable[..., None]:

@@ -26,8 +26,8 @@ _BIAS_REGULARIZATION = 0.1
 class BPRSettings(TripleSettings):
     """Hyper-parameters of BPR."""
 
-    epoch_rule = EpochRule(40, 2500, 500)
-    epochs: int | None = setting(None, epoch_rule.meaning, low=1)  # type: ignore[assignment]
+    _epoch_rule = EpochRule(40, 2500, 500)
+    epochs: int | None = setting(None, _epoch_rule.meaning, low=1)  # type: ignore[assignment]
     regularization: float = setting(0.02, "L2 weight of the vectors.", low=0)
     item_bias: bool = setting(True, "Whether items have a bias.")
     bias_regularization: float | None = setting(
@@ -42,7 +42,7 @@ class BPRSettings(TripleSettings):
         weight = self.bias_regularization
         if weight is None:
             weight = _BIAS_REGULARIZATION / sizes.item_skew
-        epochs = self.epochs or self.epoch_rule(sizes)
+        epochs = self.epochs or self._epoch_rule(sizes)
         return replace(self, epochs=epochs, bias_regularization=weight)
 
 

@@ -27,8 +27,8 @@ from transcf.models.recommender import Recommender, made_from
 class CMLSettings(TripleSettings):
     """Hyper-parameters of CML."""
 
-    epoch_rule = EpochRule(40, 800, 200)
-    epochs: int | None = setting(None, epoch_rule.meaning, low=1)  # type: ignore[assignment]
+    _epoch_rule = EpochRule(40, 800, 200)
+    epochs: int | None = setting(None, _epoch_rule.meaning, low=1)  # type: ignore[assignment]
     regularization: float = setting(0.0, "L2 weight of the vectors of a triple.", low=0)
     margin: float = setting(1.0, "How much nearer than j the item i should be.", low=0)
     negatives: int = setting(20, "Items drawn to choose the nearest from.", low=1, high=1000)
@@ -46,7 +46,7 @@ class CMLSettings(TripleSettings):
 
     def for_log(self, sizes: LogSizes) -> Self:
         """Return the settings with the defaults that depend on the data."""
-        return replace(self, epochs=self.epochs or self.epoch_rule(sizes))
+        return replace(self, epochs=self.epochs or self._epoch_rule(sizes))
 
 
 class CML(Recommender[CMLSettings]):

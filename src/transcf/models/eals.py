@@ -162,8 +162,6 @@ class EALS(Recommender[EALSSettings]):
         given = arrays.get("interaction_weights")
         size = len(known.seen.indices) if given is not None and len(given) else 0
         own = checked(arrays, "interaction_weights", np.float32, (size,))
-        if settings.regularization is None:  # a part of a blend that was loaded
-            settings = settings.for_log(LogSizes.of_counts(known.seen.counts, known.item_counts))
         goal = partial(objective, settings.ridge, weights)
         recency = settings.recency if known.timed else 0.0
         guests = LeastSquaresGuests(vectors[1], goal, recency)

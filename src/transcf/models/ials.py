@@ -123,8 +123,6 @@ class IALS(Recommender[IALSSettings]):
 
     def _restore(self, arrays: Arrays, known: Known, settings: IALSSettings) -> Learned:
         vectors = stored_factors(arrays, known, settings.dim)
-        if settings.unobserved_weight is None:  # a part of a blend that was loaded
-            settings = settings.for_log(LogSizes.of_counts(known.seen.counts, known.item_counts))
         goal = partial(objective, settings, known.item_counts)
         recency = settings.recency if known.timed else 0.0
         guests = LeastSquaresGuests(vectors[1], goal, recency)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from transcf.learning.families import IterationSettings, remedy_of
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.known import Known, KnownInParts
 from transcf.learning.learned import Learned
+from transcf.learning.log_sizes import LogSizes
 from transcf.learning.parted import check_weights
 from transcf.learning.presets import preset
 from transcf.learning.room import within_room
@@ -363,7 +364,15 @@ class Recommender(Answers, ABC, Generic[S]):
 
     def restore(self, arrays: Arrays, known: Known) -> Learned:
         """Return what was learned with the present settings, from its arrays."""
-        return restored(arrays, known, lambda own: self._restore(own, known, self.settings))
+        settings = self._settings_for(known)
+        return restored(arrays, known, lambda own: self._restore(own, known, settings))
+
+    def _settings_for(self, known: Known) -> S:
+        """Return the settings with the defaults that depend on the data."""
+        settings: Any = self.settings
+        if hasattr(settings, "for_log"):
+            settings = settings.for_log(LogSizes.of_counts(known.seen.counts, known.item_counts))
+        return cast("S", settings)
 
     # -- what a fitted model knows, and its scores by row --------------------------------------
 

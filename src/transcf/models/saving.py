@@ -91,6 +91,6 @@ def put_together(kind: type[M], stored: StoredModel, folder: str | Path) -> M:
         raise ModelFileError(
             f"{folder} does not hold the arrays of a {kind.__name__}: {error}."
         ) from error
-    model.report_, model.settings_ = stored.report, model.settings
+    model.report_, model.settings_ = stored.report, model._settings_for(known)
     model.best_epoch_, model.additions_ = stored.best_epoch, stored.additions
     return model

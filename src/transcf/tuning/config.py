@@ -13,7 +13,7 @@ from transcf.data.atomic import whole_file
 from transcf.data.paths import path_of
 from transcf.errors import ParameterError, shown
 from transcf.learning.rules import Number
-from transcf.models.registry import canonical_name, create, model_class
+from transcf.models.registry import canonical_name, create, current, model_class
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,10 @@ class Config:
             raise ParameterError(
                 f"{path} has {unknown[0]!r} under [model], which holds name and params alone."
             )
-        name, params = canonical_name(about["name"]), about.get("params", {})
+        params = about.get("params", {})
         if not isinstance(params, dict):
             raise ParameterError(f"{path} has params = {shown(params)}: write [model.params].")
+        name, params = current(about["name"], params)
         if model is not None and canonical_name(model) != name:
             raise ParameterError(
                 f"{path} has settings of {name}, not of {canonical_name(model)}: name one model."

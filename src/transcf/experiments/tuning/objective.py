@@ -101,7 +101,7 @@ def _follow(
 
     def on_epoch(epoch: Epoch[Any]) -> None:
         if epoch.metric is None or epoch.number <= max(curve, default=0):
-            return  # not validated, or a second run of a model that tries several forms
+            return  # not validated, or reported before
         curve[epoch.number] = epoch.metric
         if current is not None:
             current.report(epoch.metric, epoch.number)

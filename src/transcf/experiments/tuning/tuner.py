@@ -20,7 +20,7 @@ from transcf.evaluation.validation import validation_metric
 from transcf.experiments.store import Store
 from transcf.experiments.tuning.result import Tuning
 from transcf.interrupts import StopRequest, stop_request
-from transcf.models.registry import canonical_name
+from transcf.models.registry import current
 from transcf.tuning.budgets import Budget
 from transcf.tuning.search import Search, Trial
 
@@ -108,8 +108,9 @@ def tune(
     if cluster is not None and jobs > 1:
         raise ParameterError(f"jobs={jobs} and cluster contradict each other: give one of them.")
     budget = Budget(trials, sampler, space)
-    model, metric = canonical_name(model), metric or validation_metric(protocol)
-    fixed = {**(start or {}), **(params or {})}
+    model, start = current(model, dict(start or {}))
+    model, params = current(model, dict(params or {}))
+    fixed, metric = {**start, **params}, metric or validation_metric(protocol)
     split = as_split(data, protocol, seed=seed)
     objective = Objective(
         model,

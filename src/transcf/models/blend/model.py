@@ -98,11 +98,11 @@ class Blend(Recommender[BlendSettings]):
             ParameterError: One of them cannot be part of a blend.
 
         Example:
-            >>> from transcf import BPR, EASE, Blend, open_split
+            >>> from transcf import EASE, Blend, TransCF, open_split
             >>> split = open_split("synthetic")
-            >>> fitted = [EASE().fit(split.train), BPR(dim=8, epochs=3).fit(split.train)]
+            >>> fitted = [EASE().fit(split.train), TransCF(dim=8, epochs=3).fit(split.train)]
             >>> Blend.of(fitted, split.validation)
-            Blend(parts='ease + bpr(dim=8, epochs=3)', random_state=0)
+            Blend(parts='ease + transcf(dim=8, epochs=3)', random_state=0)
         """
         started, models = clock(), list(models)
         for model in models:

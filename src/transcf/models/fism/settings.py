@@ -15,8 +15,8 @@ from transcf.learning.weights import WeightSettings
 class FISMSettings(FactorSettings, IterationSettings, WeightSettings):
     """Hyper-parameters of FISM."""
 
-    epoch_rule = EpochRule(30, 500, 100)
-    epochs: int | None = setting(None, epoch_rule.meaning, low=1)  # type: ignore[assignment]
+    _epoch_rule = EpochRule(30, 500, 100)
+    epochs: int | None = setting(None, _epoch_rule.meaning, low=1)  # type: ignore[assignment]
     loss: Literal["auc", "rmse"] = setting(
         "rmse", '"auc" ranks pairs, "rmse" rebuilds ones and zeros.'
     )
@@ -36,4 +36,4 @@ class FISMSettings(FactorSettings, IterationSettings, WeightSettings):
 
     def for_log(self, sizes: LogSizes) -> Self:
         """Return the settings with the defaults that depend on the data."""
-        return replace(self, epochs=self.epochs or self.epoch_rule(sizes))
+        return replace(self, epochs=self.epochs or self._epoch_rule(sizes))
