@@ -22,12 +22,12 @@ from transcf.cluster import Cluster, driver
 from transcf.cluster.session import Session
 from transcf.data.synthetic import write_csv
 from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
+from transcf.experiments.candidate import Candidate
 from transcf.experiments.comparison import Comparison, compare_models
-from transcf.experiments.contenders import Contender
-from transcf.experiments.course import Course
-from transcf.experiments.helpers import helped_with
-from transcf.experiments.judging import Judging
+from transcf.experiments.eval_config import EvalConfig
+from transcf.experiments.experiment import Experiment
 from transcf.experiments.store import Store
+from transcf.experiments.study_workers import candidate_workers
 from transcf.training import FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
@@ -68,35 +68,35 @@ def wait_for(is_there: Callable[[], bool]) -> None:
 
 @pytest.mark.usefixtures("session")
 def test_workers_run_all_cells_of_a_table_by_themselves(split: Split, tmp_path: Path) -> None:
-    contenders = [
-        Contender.of(("bpr", SHORT)),
-        Contender.of("ease").within({"trials": 3, "sampler": "grid"}),
-        Contender.of("popularity"),
+    candidates = [
+        Candidate.of(("bpr", SHORT)),
+        Candidate.of("ease").within({"trials": 3, "sampler": "grid"}),
+        Candidate.of("popularity"),
     ]
     store = Store(tmp_path / "runs")
-    course = Course(split, Judging("strict"), (0, 1), store=store)
-    with helped_with(contenders, course, TWO):
+    experiment = Experiment(split, EvalConfig("strict"), (0, 1), store=store)
+    with candidate_workers(candidates, experiment, TWO):
         cells = 2 + (3 + 1) + 1  # seeds; trials, and the best one judged; no seed
         wait_for(lambda: len(store.all_keys()) == cells)
-    found = compare_models("log", contenders, course, "N@10")
+    found = compare_models("log", candidates, experiment, "N@10")
     assert sum(run.stored for run in found.runs) == cells, "this process has run none"
-    alone = replace(course, store=None)
-    check_same(found, compare_models("log", contenders, alone, "N@10"))
+    alone = replace(experiment, store=None)
+    check_same(found, compare_models("log", candidates, alone, "N@10"))
 
 
 @pytest.mark.usefixtures("session")
 def test_a_killed_worker_loses_no_run(split: Split, tmp_path: Path) -> None:
-    contenders = [Contender.of(("bpr", {**SHORT, "epochs": 150, "patience": None}))]
+    candidates = [Candidate.of(("bpr", {**SHORT, "epochs": 150, "patience": None}))]
     store = Store(tmp_path / "runs")
-    course = Course(split, Judging("strict"), range(4), store=store)
-    with helped_with(contenders, course, Cluster(workers=1, threads=1)):
+    experiment = Experiment(split, EvalConfig("strict"), range(4), store=store)
+    with candidate_workers(candidates, experiment, Cluster(workers=1, threads=1)):
         wait_for(lambda: bool(list(store.folder.glob("claims/*.lock"))))
         (worker,) = processes_called("ray::do")
         os.kill(worker, signal.SIGKILL)
         assert len(store.all_keys()) < 4, "it was at one"
-        found = compare_models("log", contenders, course, "N@10")
-    alone = replace(course, store=None)
-    check_same(found, compare_models("log", contenders, alone, "N@10"))
+        found = compare_models("log", candidates, experiment, "N@10")
+    alone = replace(experiment, store=None)
+    check_same(found, compare_models("log", candidates, alone, "N@10"))
 
 
 @pytest.mark.usefixtures("session")

@@ -17,9 +17,9 @@ from transcf.data.splits import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.errors import EvaluationError, NotFittedError
 from transcf.evaluation import Validation, evaluate
-from transcf.experiments.contenders import Contender
-from transcf.experiments.course import run
-from transcf.experiments.judging import Judging
+from transcf.experiments.candidate import Candidate
+from transcf.experiments.eval_config import EvalConfig
+from transcf.experiments.experiment import Experiment
 from transcf.learning.fitting import Fit, Held
 from transcf.learning.learned import Learned
 from transcf.learning.settings import values_of
@@ -101,11 +101,11 @@ def test_a_cheat_would_be_noticed(split: Split) -> None:
 def test_the_test_part_is_not_there_while_settings_are_chosen(name: str, split: Split) -> None:
     """With nothing in the test part, what is fitted and chosen is the same."""
     choices: list[dict[str, Any]] = [{}, {"random_state": 1}] if name in ITERATIVE else [{}]
-    contender = Contender(name, name, {**make(name).get_params(), **few_epochs(name)}, choices)
-    judging = Judging("strict", part="validation")
-    whole = run(contender, split, judging, [0])
+    candidate = Candidate(name, name, {**make(name).get_params(), **few_epochs(name)}, choices)
+    config = EvalConfig("strict", part="validation")
+    whole = Experiment(split, config).run(candidate)
     nothing = split.test.select(np.zeros(len(split.test), dtype=bool))
-    blind = run(contender, replace(split, test=nothing), judging, [0])
+    blind = Experiment(replace(split, test=nothing), config).run(candidate)
     assert blind.chosen == whole.chosen
     assert blind.first.curve == whole.first.curve
     assert blind.evaluations[0].per_user.equals(whole.evaluations[0].per_user)

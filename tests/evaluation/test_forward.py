@@ -153,8 +153,8 @@ def test_the_cut_is_usual_where_somebody_can_be_judged_by_it() -> None:
     for times in (pl.lit(7), pl.col("user_id")):  # one moment; each user has one of their own
         timed = table.with_columns(timestamp=times)
         assert as_split(timed).recipe["rule"] == "leave-one-out by time"
-    assert compare("ease", log).judging.protocol == "forward"
-    assert compare("ease", leave_one_out(log)).judging.protocol == "strict"
+    assert compare("ease", log).config.protocol == "forward"
+    assert compare("ease", leave_one_out(log)).config.protocol == "strict"
 
 
 def share_of_the_unborn(

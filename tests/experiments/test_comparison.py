@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -18,12 +19,12 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import NotFittedError, ParameterError
 from transcf.evaluation import Validation, evaluate
 from transcf.evaluation.significance import LEVEL
-from transcf.experiments.comparison import Comparison, compare, compare_models, contenders_of
-from transcf.experiments.contenders import Contender
-from transcf.experiments.course import Course, run
-from transcf.experiments.judging import Judging
+from transcf.experiments.candidate import Candidate
+from transcf.experiments.comparison import Comparison, candidates_of, compare, compare_models
+from transcf.experiments.eval_config import EvalConfig
+from transcf.experiments.experiment import Experiment
 from transcf.experiments.report import table_of, write_report
-from transcf.experiments.work import finish
+from transcf.experiments.run_result import CandidateResult
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
 from transcf.models.popularity import Popularity
@@ -31,6 +32,12 @@ from transcf.models.random import Random
 from transcf.models.registry import available, model_class
 
 STRENGTHS = (1.0, 30.0, 1000.0)
+
+
+def run(
+    candidate: Candidate, split: Split, config: EvalConfig, seeds: Sequence[int]
+) -> CandidateResult:
+    return Experiment(split, config, seeds).run(candidate)
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +48,13 @@ def split() -> Split:
 @pytest.fixture(scope="module")
 def found(split: Split) -> Comparison:
     choices = [{"regularization": value} for value in STRENGTHS]
-    contenders = [
-        Contender("popularity", "popularity"),
-        Contender("random", "random"),
-        Contender("tuned", "ease", choices=choices),
+    candidates = [
+        Candidate("popularity", "popularity"),
+        Candidate("random", "random"),
+        Candidate("tuned", "ease", choices=choices),
     ]
-    course = Course(split, Judging("strict"), [0, 1])
-    return compare_models("made | up", contenders, course, "N@10")
+    experiment = Experiment(split, EvalConfig("strict"), [0, 1])
+    return compare_models("made | up", candidates, experiment, "N@10")
 
 
 def test_a_comparison_is_a_frame_and_html(found: Comparison) -> None:
@@ -179,7 +186,7 @@ def test_a_comparison_prints_as_its_table(by_library: Comparison) -> None:
     ]  # fmt: skip
     assert len(set(map(len, lines[1:9]))) == 1
     assert lines[9:] == list(table.notes)
-    nothing = Comparison("data", Judging("strict"), "N@10", [], {"bad": ValueError("reasons")})
+    nothing = Comparison("data", EvalConfig("strict"), "N@10", [], {"bad": ValueError("reasons")})
     assert str(nothing) == "data: no model was run\nmodel\nbad is missing: reasons"
 
 
@@ -191,7 +198,7 @@ def test_an_object_lends_its_settings_and_stays_as_it_is(split: Split) -> None:
     with pytest.raises(NotFittedError):
         mine.recommend()
     # What is not set by hand may be searched, and nothing else.
-    fixed, free = contenders_of([mine, EASE()], "small", trivial_baselines=False)
+    fixed, free = candidates_of([mine, EASE()], "small", trivial_baselines=False)
     assert (len(fixed.choices), len(free.choices)) == (1, 3)
 
 
@@ -213,7 +220,7 @@ def test_compare_splits_logs_and_tables_as_the_command_line_does(tmp_path: Path)
     assert compare("random", path).dataset == str(path)
     sampled = compare("popularity", leave_one_out(log), protocol="paper")
     assert sampled.runs[0].full_ranking is not None
-    every = [c.model for c in contenders_of("all")]
+    every = [c.model for c in candidates_of("all")]
     left_out = {name for name in available() if name in model_class(name).not_in_all}
     assert {"transcf-emb", "transcf-attention", "transcf-friends"} <= left_out
     assert every == [name for name in available() if name not in left_out]
@@ -249,14 +256,14 @@ def test_what_compare_cannot_do_is_refused_before_data_is_opened(
 
 
 def test_one_failure_does_not_stop_the_others(split: Split) -> None:
-    bad = Contender("bad", "ease", {"regularization": -1.0})
-    good = [Contender("popularity", "popularity"), Contender("random", "random")]
-    found = compare_models("data", [bad, *good], Course(split, Judging("strict")), "N@10")
+    bad = Candidate("bad", "ease", {"regularization": -1.0})
+    good = [Candidate("popularity", "popularity"), Candidate("random", "random")]
+    found = compare_models("data", [bad, *good], Experiment(split, EvalConfig("strict")), "N@10")
     assert [done.name for done in found.runs] == ["popularity", "random"]
     assert "regularization=-1.0" in str(found.failures["bad"])
     assert any("bad is missing" in note for note in table_of(found).notes)
     with pytest.raises(ParameterError, match=r"regularization=-1\.0"):
-        compare_models("data", [bad], Course(split, Judging("strict")), "N@10")
+        compare_models("data", [bad], Experiment(split, EvalConfig("strict")), "N@10")
 
 
 def test_a_table_says_who_uses_times_where_only_some_do() -> None:
@@ -275,7 +282,7 @@ def test_a_table_says_who_uses_times_where_only_some_do() -> None:
 
 def test_epochs_and_settings_are_chosen_at_the_length_that_is_judged(split: Split) -> None:
     choices = [{"regularization": value} for value in STRENGTHS]
-    done = run(Contender("ease", "ease", choices=choices), split, Judging(at=(3,)), [0])
+    done = run(Candidate("ease", "ease", choices=choices), split, EvalConfig(at=(3,)), [0])
     judge = Validation.of(split, at=(3,))
     assert judge.metric == "N@3"
     figures = [judge(EASE(**choice).fit(split.train)) for choice in choices]
@@ -285,8 +292,8 @@ def test_epochs_and_settings_are_chosen_at_the_length_that_is_judged(split: Spli
 def test_a_setting_that_diverges_is_not_chosen(split: Split) -> None:
     params = {"epochs": 3, "dim": 4, "norm_constraint": "none"}
     wild, tame = {"learning_rate": 1e30}, {"learning_rate": 0.05}
-    contender = Contender("transcf-mixture", "transcf-mixture", params, [wild, tame])
-    done = run(contender, split, Judging("strict"), [0])
+    candidate = Candidate("transcf-mixture", "transcf-mixture", params, [wild, tame])
+    done = run(candidate, split, EvalConfig("strict"), [0])
     assert done.chosen == tame
     assert done.tried == 1
     assert any("a setting did not train" in note for note in done.notes())
@@ -295,27 +302,27 @@ def test_a_setting_that_diverges_is_not_chosen(split: Split) -> None:
 def test_a_setting_that_is_none_is_an_error(split: Split) -> None:
     choices = [{"regularization": -1.0}, {"regularization": 50.0}]
     with pytest.raises(ParameterError, match=r"regularization=-1\.0"):
-        run(Contender("ease", "ease", choices=choices), split, Judging("strict"), [0])
+        run(Candidate("ease", "ease", choices=choices), split, EvalConfig("strict"), [0])
 
 
 def test_figures_of_the_part_that_chose_say_so(split: Split) -> None:
-    judging = Judging("strict", part="validation")
+    config = EvalConfig("strict", part="validation")
     choices = [{"regularization": 10.0}, {"regularization": 50.0}]
-    done = run(Contender("ease", "ease", choices=choices), split, judging, [0])
+    done = run(Candidate("ease", "ease", choices=choices), split, config, [0])
     assert any("also chose" in note for note in done.notes())
-    assert not run(Contender("ease", "ease"), split, judging, [0]).notes()
+    assert not run(Candidate("ease", "ease"), split, config, [0]).notes()
 
 
 def test_ties_are_counted_alike_when_choosing_and_when_judging(split: Split) -> None:
-    judging = Judging("strict", ties="optimistic", part="validation")
-    done = run(Contender("popularity", "popularity"), split, judging, [0])
+    config = EvalConfig("strict", ties="optimistic", part="validation")
+    done = run(Candidate("popularity", "popularity"), split, config, [0])
     assert done.validation == pytest.approx(done.summary()["N@10"]["mean"])
 
 
 def test_progress_is_reported_step_by_step(split: Split) -> None:
     steps: list[str] = []
-    contender = Contender("mine", "transcf-mixture", {"epochs": 2, "dim": 4}, [{}, {"dim": 8}])
-    finish(Course(split, Judging("strict"), [0, 1], steps.append).job(contender))
+    candidate = Candidate("mine", "transcf-mixture", {"epochs": 2, "dim": 4}, [{}, {"dim": 8}])
+    Experiment(split, EvalConfig("strict"), [0, 1], steps.append).run(candidate)
 
     def refit(seed: int) -> list[str]:
         """The epochs before the best one are run again on more data."""
@@ -336,7 +343,7 @@ def test_sampled_figures_stand_beside_the_full_ranking(split: Split) -> None:
     from transcf.data.candidates import draw_candidates
 
     sampled = draw_candidates(split, n=20)
-    done = run(Contender("popularity", "popularity"), sampled, Judging("paper"), [0])
+    done = run(Candidate("popularity", "popularity"), sampled, EvalConfig("paper"), [0])
     direct = evaluate(Popularity().fit(split.train), split)
     assert done.full_ranking is not None
     assert done.full_ranking.metrics["N@10"].mean == pytest.approx(direct.metrics["N@10"].mean)
@@ -352,7 +359,7 @@ def test_an_interruption_ends_it_with_what_is_there(
     split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("popularity", "random", "ease", "itemknn")
-    contenders = [Contender(name, name) for name in names]
+    candidates = [Candidate(name, name) for name in names]
     fit = EASE.fit
 
     def interrupted(model: EASE, *words: object) -> EASE:
@@ -361,12 +368,12 @@ def test_an_interruption_ends_it_with_what_is_there(
         return model
 
     monkeypatch.setattr(EASE, "fit", interrupted)
-    found = compare_models("data", contenders, Course(split, Judging("strict")), "N@10")
+    found = compare_models("data", candidates, Experiment(split, EvalConfig("strict")), "N@10")
     assert [done.name for done in found.runs] == ["popularity", "random"]
     assert found.is_interrupted
     assert "interrupted" in str(found.failures["ease"])
     with pytest.raises(KeyboardInterrupt):
-        compare_models("data", contenders[2:], Course(split, Judging("strict")), "N@10")
+        compare_models("data", candidates[2:], Experiment(split, EvalConfig("strict")), "N@10")
 
 
 @pytest.mark.parametrize(("protocol", "make"), [("forward", temporal_cut), (None, leave_one_out)])
@@ -375,7 +382,7 @@ def test_the_judged_model_has_learned_from_train_and_validation(protocol: str, m
     params: dict[str, Any] = {"dim": 8, "validate_every": 1, "epochs": 4, "decay": "none"}
     params["bias_regularization"] = 0.02
     choices = [{"learning_rate": 0.001}, {"learning_rate": 0.2}]
-    done = run(Contender("bpr", "bpr", params, choices), split, Judging(protocol), [0, 1])
+    done = run(Candidate("bpr", "bpr", params, choices), split, EvalConfig(protocol), [0, 1])
     chosen = [BPR(**params, **choice, random_state=0).fit(split.train, Validation.of(split))
               for choice in choices]  # fmt: skip
     judge = Validation.of(split)
@@ -392,7 +399,7 @@ def test_the_judged_model_has_learned_from_train_and_validation(protocol: str, m
 
 
 def test_the_old_way_is_there_under_its_name(split: Split) -> None:
-    done = run(Contender("ease", "ease"), split, Judging("strict-no-refit"), [0])
+    done = run(Candidate("ease", "ease"), split, EvalConfig("strict-no-refit"), [0])
     direct = evaluate(EASE().fit(split.train), split)
     assert done.evaluations[0].protocol == direct.protocol == "strict-no-refit"
     assert done.evaluations[0].metrics == direct.metrics

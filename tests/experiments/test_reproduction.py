@@ -15,9 +15,9 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
 from transcf.experiments import Study, run_study
 from transcf.experiments.comparison import Comparison
-from transcf.experiments.helpers import helped
 from transcf.experiments.reproduction import TABLES, Shape, beaten_by, load_table, table_beside
 from transcf.experiments.store import Store
+from transcf.experiments.study_workers import study_workers
 from transcf.models.registry import model_class
 from transcf.tuning import Budget
 
@@ -189,7 +189,7 @@ def test_the_shape_of_a_sweep_is_compared(small: Study, found: Comparison) -> No
 
 def test_helpers_fill_the_store_and_end_with_their_owner(small: Study, tmp_path: Path) -> None:
     store = Store(tmp_path / "runs")
-    with helped(small, store, 2):
+    with study_workers(small, store, 2):
         (found,) = run_study(small, store=store)
     (alone,) = run_study(small)
     assert found.summaries == alone.summaries
@@ -201,7 +201,7 @@ def test_a_cluster_fills_the_store(small: Study, tmp_path: Path) -> None:
     from transcf.cluster import Cluster
 
     store = Store(tmp_path / "runs")
-    with helped(small, store, cluster=Cluster(workers=2, threads=1)):
+    with study_workers(small, store, cluster=Cluster(workers=2, threads=1)):
         deadline = time.monotonic() + 100
         while len(store.all_keys()) < 9 and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -202,7 +202,7 @@ def test_a_dataset_names_its_own_protocols(tmp_path) -> None:
     plan = study("", protocol="strict-no-refit", datasets=datasets, seeds=1)
     found = list(run_study(plan))
     names = ["forward", "strict", "strict-no-refit"]
-    assert [each.judging.protocol for each in found] == names
+    assert [each.config.protocol for each in found] == names
     core = k_core(log, 3, 3)
     splits = [temporal_cut(core), leave_one_out(core), leave_one_out(log)]
     for each, split, name in zip(found, splits, names, strict=True):

@@ -27,13 +27,13 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation
 from transcf.experiments import Study, run_study
-from transcf.experiments.cells import Cell
+from transcf.experiments.candidate import Candidate
 from transcf.experiments.comparison import Comparison, compare
-from transcf.experiments.contenders import Contender
-from transcf.experiments.course import Course, trial
-from transcf.experiments.judging import Judging
-from transcf.experiments.store import Store
-from transcf.experiments.work import finish, work_off
+from transcf.experiments.eval_config import EvalConfig
+from transcf.experiments.experiment import CandidateRun, Experiment
+from transcf.experiments.run import fit_and_validate
+from transcf.experiments.run_key import RunKey
+from transcf.experiments.store import RunLockedError, Store
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
 from transcf.models.recommender import Recommender
@@ -90,7 +90,7 @@ def test_a_key_changes_with_everything_that_a_result_depends_on(
     rated = replace(split.train, ratings=np.ones(len(split.train), np.float32))
     renamed = replace(split.train, users=type(users)(users.series + "+"))
     trials = {
-        Cell.trial(model, train, validation).key
+        RunKey.trial(model, train, validation).digest
         for model, train, validation in [
             (EASE(), split.train, Validation.of(split)),
             (EASE(regularization=7.0), split.train, Validation.of(split)),
@@ -107,34 +107,34 @@ def test_a_key_changes_with_everything_that_a_result_depends_on(
     assert len(trials) == 10
     fewer = replace(split, test=split.test.select(np.arange(len(split.test)) > 0))
     judged = [
-        Cell.judged(EASE(), one, rules, validated=validated)
+        RunKey.evaluated(EASE(), one, replace(rules, with_validation=validated))
         for one, rules, validated in [
-            (split, Judging("strict"), True),
-            (split, Judging("strict"), False),
-            (split, Judging("strict-no-refit"), True),
-            (split, Judging("strict", ties="realistic"), True),
-            (split, Judging("strict", part="validation"), True),
-            (split, Judging("strict", at=(10,)), True),
-            (split, Judging("strict", beyond=True), True),
-            (sampled, Judging("strict"), True),
-            (draw_candidates(split, n=20, seed=1), Judging("strict"), True),
-            (fewer, Judging("strict"), True),
+            (split, EvalConfig("strict"), True),
+            (split, EvalConfig("strict"), False),
+            (split, EvalConfig("strict-no-refit"), True),
+            (split, EvalConfig("strict", ties="realistic"), True),
+            (split, EvalConfig("strict", part="validation"), True),
+            (split, EvalConfig("strict", at=(10,)), True),
+            (split, EvalConfig("strict", beyond=True), True),
+            (sampled, EvalConfig("strict"), True),
+            (draw_candidates(split, n=20, seed=1), EvalConfig("strict"), True),
+            (fewer, EvalConfig("strict"), True),
             (
                 leave_one_out(synthesize(users=100, items=40, interactions=1500, seed=2)),
-                Judging("strict"),
+                EvalConfig("strict"),
                 True,
             ),
         ]
     ]
     first = judged[0]
     more = [replace(first, version="0"), replace(first, generation=0), replace(first, kind="trial")]
-    keys = {cell.key for cell in [*judged, *more]}
+    keys = {one.digest for one in [*judged, *more]}
     assert len(keys) == len(judged) + len(more)
     assert not keys & trials
     # The same events in another order, from another file, are the same data.
     again = leave_one_out(synthesize(users=100, items=40, interactions=1500, seed=1))
-    assert Cell.judged(EASE(), again, Judging("strict")).key == first.key
-    assert Cell.trial(EASE(), fewer.train, Validation.of(fewer)).key in trials
+    assert RunKey.evaluated(EASE(), again, EvalConfig("strict")).digest == first.digest
+    assert RunKey.trial(EASE(), fewer.train, Validation.of(fewer)).digest in trials
 
 
 @pytest.mark.parametrize("protocol", ["strict", "paper", "paper-as-published"])
@@ -161,10 +161,10 @@ def test_what_was_run_is_not_run_again_and_gives_the_same_table(
 def test_trials_are_shared_by_tables_that_choose_in_the_same_way(
     split: Split, store: Store, fits: list[str]
 ) -> None:
-    contender = Contender("ease", "ease", choices=CHOICES)
+    candidate = Candidate("ease", "ease", choices=CHOICES)
     for protocol in ("strict", "strict-no-refit"):
-        course = Course(split, Judging(protocol), store=store)
-        done = finish(course.job(contender))
+        experiment = Experiment(split, EvalConfig(protocol), store=store)
+        done = experiment.run(candidate)
     assert [found.stored for found in done.trials] == [True] * 3
     assert len(fits) == 3 + 1 + 1  # trials, the refit of the first, the fit of the second
 
@@ -172,13 +172,13 @@ def test_trials_are_shared_by_tables_that_choose_in_the_same_way(
 def test_a_result_without_validation_figure_is_another_but_one_with_it_will_do(
     split: Split, store: Store, fits: list[str]
 ) -> None:
-    blind = Course(split, Judging("strict"), with_validation=False, store=store)
-    contender = Contender("ease", "ease")
-    assert finish(blind.job(contender)).validation is None
-    whole = finish(Course(split, Judging("strict"), store=store).job(contender))
+    blind = Experiment(split, EvalConfig("strict", with_validation=False), store=store)
+    candidate = Candidate("ease", "ease")
+    assert blind.run(candidate).validation is None
+    whole = Experiment(split, EvalConfig("strict"), store=store).run(candidate)
     assert whole.validation is not None
     before = len(fits)
-    assert finish(blind.job(contender)).validation == whole.validation
+    assert blind.run(candidate).validation == whole.validation
     assert len(fits) == before
 
 
@@ -187,10 +187,10 @@ def test_a_setting_that_diverges_is_kept_with_its_reason(
 ) -> None:
     params = {"epochs": 3, "dim": 4, "norm_constraint": "none"}
     choices = [{"learning_rate": 1e30}, {"learning_rate": 0.05}]
-    contender = Contender("transcf-mixture", "transcf-mixture", params, choices)
-    course = Course(split, Judging("strict"), store=store)
-    first, fitted = finish(course.job(contender)), len(fits)
-    again = finish(course.job(contender))
+    candidate = Candidate("transcf-mixture", "transcf-mixture", params, choices)
+    experiment = Experiment(split, EvalConfig("strict"), store=store)
+    first, fitted = experiment.run(candidate), len(fits)
+    again = experiment.run(candidate)
     assert len(fits) == fitted
     assert again.untrained == first.untrained
     assert "diverged in epoch 1" in again.untrained[0]
@@ -201,8 +201,8 @@ def test_a_setting_that_diverges_is_kept_with_its_reason(
 def test_a_damaged_run_is_told_and_run_again(
     damage: str, split: Split, store: Store, fits: list[str]
 ) -> None:
-    course = Course(split, Judging("strict"), store=store)
-    first = finish(course.job(Contender("ease", "ease")))
+    experiment = Experiment(split, EvalConfig("strict"), store=store)
+    first = experiment.run(Candidate("ease", "ease"))
     (key,) = store.all_keys()
     place = store.folder / key[:2] / key
     head = place / "run.json"
@@ -221,7 +221,7 @@ def test_a_damaged_run_is_told_and_run_again(
         store.read(key)
     before = len(fits)
     with pytest.warns(UserWarning, match=r"is damaged .* It is run again\."):
-        again = finish(course.job(Contender("ease", "ease")))
+        again = experiment.run(Candidate("ease", "ease"))
     assert len(fits) > before
     assert again.evaluations[0].per_user.equals(first.evaluations[0].per_user)
     assert store.read(key).result.stored
@@ -246,10 +246,10 @@ def test_a_full_disk_does_not_lose_a_result(
     monkeypatch.setattr(Path, "mkdir", refusing(Path.mkdir, full))
     monkeypatch.setattr(Path, "write_text", refusing(Path.write_text, full))
     monkeypatch.setattr(pl.DataFrame, "write_parquet", refusing(pl.DataFrame.write_parquet, footer))
-    course = Course(split, Judging("strict"), seeds=(0, 1), store=store)
+    experiment = Experiment(split, EvalConfig("strict"), seeds=(0, 1), store=store)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        done = finish(course.job(Contender("random", "random")))
+        done = experiment.run(Candidate("random", "random"))
     assert len(done.evaluations) == 2
     messages = {str(warning.message) for warning in caught}
     if refuses == "claims":
@@ -263,18 +263,17 @@ def test_a_full_disk_does_not_lose_a_result(
 def test_somebody_elses_cell_is_left_alone_until_it_is_there(split: Split, store: Store) -> None:
     validation = Validation.of(split)
     models = [EASE(**choice) for choice in CHOICES]
-    cell = Cell.trial(models[0], split.train, validation)
-    with store.claim(cell) as is_ours:
-        assert is_ours
-        with store.claim(cell) as twice:
-            assert not twice
-        jobs = [trial(model, split.train, validation, store=store) for model in models]
-        assert next(jobs[0]) is None, "it waits"
-        for job in jobs[1:]:
-            with pytest.raises(StopIteration):
-                next(job)
-    outcomes = dict(work_off([("first", jobs[0])]))
-    assert outcomes["first"].validation == validation(EASE(**CHOICES[0]).fit(split.train))
+    experiment = Experiment(split, EvalConfig("strict", at=(10,)), store=store)
+    run = CandidateRun(experiment, Candidate("ease", "ease", choices=CHOICES))
+    with store.lock(RunKey.trial(models[0], split.train, validation)):
+        with pytest.raises(RunLockedError):
+            fit_and_validate(models[0], split.train, validation, store)
+        with pytest.raises(RunLockedError):
+            run.attempt()
+        assert len(store.all_keys()) == 2, "the other trials"
+    done = run.attempt()
+    assert done.trials[0].validation == validation(EASE(**CHOICES[0]).fit(split.train))
+    assert done.stored == 0, "this process has run all of them"
     assert not any((store.folder / "claims").iterdir())
 
 
@@ -294,19 +293,16 @@ SCRIPT = """
 import json, sys, time
 from transcf.experiments import Study, run_study
 from transcf.experiments.store import Store
-from transcf.experiments.work import answer
-from transcf.experiments import course
 
-def slowly(store, cell, make, about):
-    def slow():
-        result = make()
-        time.sleep(float(sys.argv[3]))
-        with open(sys.argv[4], "a") as notes:
-            notes.write(cell.key + "\\n")
-        return result
-    return answer(store, cell, slow, about)
+write = Store.write
 
-course.answer = slowly
+def slowly(store, key, result, about):
+    time.sleep(float(sys.argv[3]))
+    with open(sys.argv[4], "a") as notes:
+        notes.write(key.digest + "\\n")
+    write(store, key, result, about)
+
+Store.write = slowly
 list(run_study(Study.from_dict(json.loads(sys.argv[1])), store=Store(sys.argv[2])))
 """
 
@@ -355,8 +351,8 @@ def test_a_kill_loses_the_cell_under_way_and_two_processes_share_the_rest(
 
 
 def test_keys_are_found_by_their_beginning_and_removed(split: Split, store: Store) -> None:
-    course = Course(split, Judging("strict"), store=store)
-    finish(course.job(Contender("ease", "ease", choices=CHOICES)))
+    experiment = Experiment(split, EvalConfig("strict"), store=store)
+    experiment.run(Candidate("ease", "ease", choices=CHOICES))
     keys = store.all_keys()
     assert store.one_key(keys[0][:20]) == keys[0]
     for prefix in ("", "xyz"):

@@ -20,7 +20,7 @@ import pytest
 
 from transcf import Split, Tuning, Validation, create, leave_one_out, synthesize, tune
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
-from transcf.experiments.contenders import Contender
+from transcf.experiments.candidate import Candidate
 from transcf.models.bpr import BPR
 from transcf.models.itemknn import ItemKNN
 from transcf.tuning import Search
@@ -360,7 +360,7 @@ def test_old_names_mean_the_new_model(split: Split, tmp_path: Path) -> None:
     assert found.model == "transcf-mixture"
     assert found.best_params["history_decay"] == 0.5
     with pytest.warns(FutureWarning):
-        assert dict(Contender.of(("transcf-mixture", {"rho": 0.5})).params) == {
+        assert dict(Candidate.of(("transcf-mixture", {"rho": 0.5})).params) == {
             "history_decay": 0.5
         }
     (tmp_path / "old.toml").write_text(Config("transcf", old).to_toml())

@@ -17,11 +17,10 @@ from typer.testing import CliRunner, Result
 
 from transcf import leave_one_out, synthesize
 from transcf.cli.app import app
-from transcf.experiments.contenders import Contender
-from transcf.experiments.course import Course
-from transcf.experiments.judging import Judging
+from transcf.experiments.candidate import Candidate
+from transcf.experiments.eval_config import EvalConfig
+from transcf.experiments.experiment import Experiment
 from transcf.experiments.store import Store
-from transcf.experiments.work import finish
 
 #: Kinds of values; all of them with `make fuzz`.
 FEW = KINDS if FUZZ else ("null", "huge int", "nan", "string", "list", "dict", NESTED, GONE)
@@ -31,10 +30,12 @@ FEW = KINDS if FUZZ else ("null", "huge int", "nan", "string", "list", "dict", N
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A store with two runs, and the key of the one with epochs."""
     store = Store(tmp_path_factory.mktemp("kept"))
-    course = Course(leave_one_out(synthesize(30, 15, 200)), Judging("strict"), store=store)
-    finish(course.job(Contender("bpr", "bpr", {"epochs": 1, "dim": 2})))
+    experiment = Experiment(
+        leave_one_out(synthesize(30, 15, 200)), EvalConfig("strict"), store=store
+    )
+    experiment.run(Candidate("bpr", "bpr", {"epochs": 1, "dim": 2}))
     (key,) = store.all_keys()
-    finish(course.job(Contender("popularity", "popularity")))
+    experiment.run(Candidate("popularity", "popularity"))
     return store.folder, key
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transcf.cluster import Cluster
     from transcf.evaluation.protocols import Part as EvaluationPart
     from transcf.evaluation.ranks import Ties as EvaluationTies
-    from transcf.experiments.judging import Judging
+    from transcf.experiments.eval_config import EvalConfig
     from transcf.experiments.store import Store
     from transcf.models.recommender import Recommender
 
@@ -315,12 +315,12 @@ def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, A
     return name, {key: parse(kind.__name__, key, text, rules) for key, text in texts.items()}
 
 
-def read_judging(
+def read_eval_config(
     protocol: str | None, ties: str, part: str, at: str, beyond: bool = False
-) -> Judging:
+) -> EvalConfig:
     """Check how models are to be judged, before anything is fitted."""
     from transcf.evaluation import protocols, ranks
-    from transcf.experiments.judging import Judging
+    from transcf.experiments.eval_config import EvalConfig
 
     for option, word, allowed in (
         ("protocol", protocol, (None, *PROTOCOLS)),
@@ -335,7 +335,7 @@ def read_judging(
     lengths = [length.strip() for length in at.split(",")]
     if not all(length.isdecimal() and int(length) for length in lengths):
         raise ParameterError(f"--at {at} is not understood: write numbers such as 10,20.")
-    return Judging(
+    return EvalConfig(
         protocol=protocol,
         ties=cast("EvaluationTies", ties),
         part=cast("EvaluationPart", part),

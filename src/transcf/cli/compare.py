@@ -27,7 +27,7 @@ from transcf.cli._options import (
     command_line,
     open_store_unless,
     parse_cluster,
-    read_judging,
+    read_eval_config,
     read_values,
     reading_options,
 )
@@ -45,8 +45,8 @@ from transcf.errors import ParameterError
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
+    from transcf.experiments.candidate import Candidate
     from transcf.experiments.comparison import Comparison
-    from transcf.experiments.contenders import Contender
 
 #: Options that do not change what comes of a comparison.
 _BESIDE = (
@@ -124,27 +124,27 @@ def compare(
     from transcf.data.report import listed
     from transcf.data.sources import open_split
     from transcf.experiments.comparison import compare_models, suited_to
-    from transcf.experiments.course import Course
-    from transcf.experiments.helpers import helped_with
+    from transcf.experiments.experiment import Experiment
     from transcf.experiments.report import results_of, write_report
+    from transcf.experiments.study_workers import candidate_workers
 
     check_files(report)
-    judging = read_judging(protocol, ties, part, at, beyond)
-    metric = judging.usual_metric if metric is None else metric
-    judging.check_metric(metric)
+    eval_config = read_eval_config(protocol, ties, part, at, beyond)
+    metric = eval_config.usual_metric if metric is None else metric
+    eval_config.check_metric(metric)
     allowed = {"trials": budget, "sampler": sampler}
-    contenders = _contenders(models, settings, config or [], allowed)
+    candidates = _candidates(models, settings, config or [], allowed)
     if files and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
     split = open_split(data, protocol, seed=seed, **reading)
     say_reading(split.train)
-    contenders = suited_to(split, contenders, allowed)
+    candidates = suited_to(split, candidates, allowed)
     numbers = range(seed, seed + seeds)
     kept = open_store_unless(no_store, store)
-    with show_steps(len(contenders), "models") as steps:
-        course = Course(split, judging, numbers, steps.report, store=kept, dataset=data)
-        with helped_with(contenders, course, parse_cluster(workers, cluster)):
-            found = compare_models(data, contenders, course, metric, steps.counted)
+    with show_steps(len(candidates), "models") as steps:
+        experiment = Experiment(split, eval_config, numbers, steps.report, store=kept, dataset=data)
+        with candidate_workers(candidates, experiment, parse_cluster(workers, cluster)):
+            found = compare_models(data, candidates, experiment, metric, steps.counted)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -169,11 +169,11 @@ def print_comparison(comparison: Comparison) -> None:
     print_table(table.title, table.columns, table.rows, notes=table.notes)
 
 
-def _contenders(
+def _candidates(
     models: str, settings: list[str] | None, config: list[Path], budget: dict[str, str]
-) -> list[Contender]:
-    from transcf.experiments.comparison import TRIVIAL_BASELINES, contenders_of
-    from transcf.experiments.runs import TIMED_BASELINE
+) -> list[Candidate]:
+    from transcf.experiments.comparison import TRIVIAL_BASELINES, candidates_of
+    from transcf.experiments.run_result import TIMED_BASELINE
     from transcf.models.registry import canonical_name, distinct
     from transcf.tuning.config import Config
 
@@ -187,7 +187,7 @@ def _contenders(
     )
     names = list(dict.fromkeys((*TRIVIAL_BASELINES, *floor, *asked, *stored)))
     given = _params_of(names, settings)
-    return contenders_of({name: (name, stored.get(name, {}) | own) for name, own in given}, budget)
+    return candidates_of({name: (name, stored.get(name, {}) | own) for name, own in given}, budget)
 
 
 def _model_of(setting: str) -> str:

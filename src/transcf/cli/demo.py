@@ -22,18 +22,18 @@ def demo(as_json: JsonFlag = False) -> None:
     from transcf.data.sources import as_split
     from transcf.data.synthetic import synthesize
     from transcf.evaluation import Validation
+    from transcf.experiments.candidate import Candidate
     from transcf.experiments.comparison import compare_models
-    from transcf.experiments.contenders import Contender
-    from transcf.experiments.course import Course
-    from transcf.experiments.judging import Judging
+    from transcf.experiments.eval_config import EvalConfig
+    from transcf.experiments.experiment import Experiment
 
     started = time.perf_counter()
     log = synthesize(drift=_DRIFT, sequences=_SEQUENCES, seed=0)
     split = as_split(log)
-    contenders = [Contender(name, name) for name in _SHOWN]
-    found = compare_models("made-up data", contenders, Course(split, Judging()), _METRIC)
+    candidates = [Candidate(name, name) for name in _SHOWN]
+    found = compare_models("made-up data", candidates, Experiment(split, EvalConfig()), _METRIC)
     user = split.train.users.series[0]
-    served = contenders[-1].make(0).fit(split.train, Validation.of(split)).refit(split.before_test)
+    served = candidates[-1].make(0).fit(split.train, Validation.of(split)).refit(split.before_test)
     table = served.recommend(user, k=5)
     explanation = served.explain(user, table["item_id"][0], top=3)
     history = split.train.items.ids(split.train.by_user.row(1)).to_list()[:5]

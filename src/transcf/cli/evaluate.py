@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,7 +27,7 @@ from transcf.cli._options import (
     open_model,
     open_store_unless,
     parse_cluster,
-    read_judging,
+    read_eval_config,
     read_model,
     reading_options,
 )
@@ -37,7 +38,7 @@ from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.split import Split
-    from transcf.experiments.runs import Run
+    from transcf.experiments.run_result import CandidateResult
     from transcf.models.recommender import Recommender
 
 
@@ -102,25 +103,25 @@ def evaluate(
         dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
     else:
         from transcf.data.sources import open_split
-        from transcf.experiments.contenders import Contender
-        from transcf.experiments.course import Course
-        from transcf.experiments.helpers import helped_with
-        from transcf.experiments.work import finish
+        from transcf.experiments.candidate import Candidate
+        from transcf.experiments.experiment import Experiment
+        from transcf.experiments.study_workers import candidate_workers
 
         model, params = read_model(model, config, settings, preset, data)
-        judging = read_judging(protocol, ties, part, at, beyond)
-        split = open_split(data, judging.protocol, seed=seed, **reading)
+        eval_config = read_eval_config(protocol, ties, part, at, beyond)
+        split = open_split(data, eval_config.protocol, seed=seed, **reading)
         say_reading(split.train)
         numbers = range(seed, seed + seeds)
         kept = open_store_unless(no_store, store)
-        course = Course(split, judging, numbers, with_validation=False, store=kept, dataset=data)
-        contender = Contender(model, model, params)
+        eval_config = replace(eval_config, with_validation=False)
+        experiment = Experiment(split, eval_config, numbers, store=kept, dataset=data)
+        candidate = Candidate(model, model, params)
         spread = parse_cluster(workers, cluster)
-        if spread is not None and (seeds == 1 or not contender.takes_seed):
+        if spread is not None and (seeds == 1 or not candidate.takes_seed):
             typer.echo("transcf: there is one run, so that no worker is of use.", err=True)
             spread = None
-        with helped_with([contender], course, spread):
-            dataset, done = data, finish(course.job(contender))
+        with candidate_workers([candidate], experiment, spread):
+            dataset, done = data, experiment.run(candidate)
     if as_json:
         print_json({"dataset": dataset, **done.to_dict()})
     else:
@@ -141,11 +142,10 @@ def _refuse_fitting(context: typer.Context, folder: str) -> None:
 
 def _judge_saved(
     folder: str, protocol: str | None, ties: str, part: str, at: str, beyond: bool
-) -> tuple[str, Run]:
+) -> tuple[str, CandidateResult]:
     """Open the data that a saved model was fitted on, and judge it there."""
     from transcf.data.sources import as_split, open_split
-    from transcf.experiments.cells import Result
-    from transcf.experiments.runs import Run
+    from transcf.experiments.run_result import CandidateResult, RunResult
 
     fitted = open_model(folder)
     origin = fitted.report_
@@ -162,17 +162,17 @@ def _judge_saved(
     fitted_for = protocol_named(origin["protocol"])
     if protocol is None and fitted_for.sampled:
         protocol = fitted_for.name  # others follow from the split, and from what was learned from
-    judging = read_judging(protocol, ties, part, at, beyond)
+    eval_config = read_eval_config(protocol, ties, part, at, beyond)
     split = open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
     _check_same_training(folder, dataset, fitted, split)
-    split = as_split(split, judging.protocol, seed=seed)
-    found = Result.of(
+    split = as_split(split, eval_config.protocol, seed=seed)
+    found = RunResult.of(
         fitted,
         seconds=float(origin["seconds"]),
-        evaluation=judging.judge(fitted, split),
-        full_ranking=judging.full_ranking(fitted, split),
+        evaluation=eval_config.evaluate(fitted, split),
+        full_ranking=eval_config.full_ranking(fitted, split),
     )
-    return dataset, Run(fitted.name, [found])
+    return dataset, CandidateResult(fitted.name, [found])
 
 
 def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], split: Split) -> None:
@@ -190,7 +190,7 @@ def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], sp
         raise DataError(f"{dataset} has changed since {folder} was fitted on it: fit again.")
 
 
-def _print(dataset: str, done: Run) -> None:
+def _print(dataset: str, done: CandidateResult) -> None:
     from transcf.data.report import counted
     from transcf.legend import legend
 

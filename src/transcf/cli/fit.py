@@ -69,13 +69,13 @@ def fit(
     are spread over processes of a Ray cluster, and the model is the same to the last bit.
     """
     from transcf.cli._parts import open_for_fit
-    from transcf.experiments.contenders import Contender
+    from transcf.experiments.candidate import Candidate
     from transcf.experiments.deploy import fit_for_use
     from transcf.storage.folders import check_replaceable
     from transcf.training.options import FitOptions
 
     model, params = read_model(model, config, settings, preset, data)
-    made = Contender(model, model, params).make(seed)
+    made = Candidate(model, model, params).make(seed)
     check_replaceable(out.absolute(), overwrite=overwrite)
     spread = parse_cluster(workers, cluster)
     is_spread = spread is not None

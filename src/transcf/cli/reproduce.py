@@ -93,10 +93,10 @@ def reproduce(
     if table == "analysis":
         reproduce_analysis(_listed(datasets), pairs=pairs, out=out, seed=seed, as_json=as_json)
         return
-    from transcf.experiments.helpers import helped
     from transcf.experiments.reproduction import load_table
     from transcf.experiments.results import Results
     from transcf.experiments.runner import run_study
+    from transcf.experiments.study_workers import study_workers
 
     check_files(report, results)
     plan = load_table(
@@ -108,7 +108,7 @@ def reproduce(
         seeds=seeds,
     )
     kept = open_store(store)
-    sharing = helped(plan, kept, jobs, parse_sharing(jobs, workers, cluster))
+    sharing = study_workers(plan, kept, jobs, parse_sharing(jobs, workers, cluster))
     total = sum(len(plan.under(by, data)) for data in plan.datasets for by in plan.by(data))
     with show_steps(total, "models") as steps, sharing:
         found = list(run_study(plan, steps.report, steps.counted, kept))

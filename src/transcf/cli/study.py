@@ -122,8 +122,8 @@ def study(
     the folder of the store.
     """
     from transcf.experiments import load_study, run_study
-    from transcf.experiments.helpers import helped
     from transcf.experiments.results import Results, facts_of
+    from transcf.experiments.study_workers import study_workers
 
     check_files(report, results)
     plan = load_study(name).only(_listed(datasets), _listed(models))
@@ -136,7 +136,7 @@ def study(
             "--models or --datasets."
         )
     kept = open_store_unless(no_store, store)
-    sharing = helped(plan, kept, jobs, parse_sharing(jobs, workers, cluster))
+    sharing = study_workers(plan, kept, jobs, parse_sharing(jobs, workers, cluster))
     with show_steps(total, "models") as steps, sharing:
         found = list(run_study(plan, steps.report, steps.counted, kept))
     if not any(comparison.runs for comparison in found):

@@ -71,10 +71,10 @@ class Cluster:
         return SpreadTraining(self, solver, problem, settings)
 
     def helping(self, work: Callable[..., object], *task: Any) -> AbstractContextManager[None]:
-        """Let every worker do some work inside a block; see `cluster.helpers`."""
-        from transcf.cluster.helpers import helping
+        """Call `work(*task)` once in every worker, inside the block; see `cluster.tasks`."""
+        from transcf.cluster.tasks import call_in_workers
 
-        return helping(self, work, *task)
+        return call_in_workers(self, work, *task)
 
     def trial_workers(self, objective: Objective) -> AbstractContextManager[Workers]:
         """Run the trials of a search on this cluster; see `cluster.trials`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -71,6 +72,25 @@ class ClusterTasks:
                 # What the task raised, without the lines that Ray puts around it.
                 raise problem.cause from None
             asked[done] = None  # the store may let go of it
+
+
+@contextmanager
+def call_in_workers(cluster: Cluster, work: Callable[..., object], *task: Any) -> Iterator[None]:
+    """Call `work(*task)` once in every worker, inside the block; calls are cancelled at its end.
+
+    The call of a lost worker is repeated in another one. Errors of the calls are ignored.
+    """
+    with ClusterTasks(cluster) as tasks:
+        ray = tasks.ray
+        given = ray.put(task)  # once for all workers
+        remote = ray.remote(num_cpus=tasks.threads, max_retries=3)(do)
+        asked = [remote.remote(work, tasks.threads, given) for _ in range(cluster.workers)]
+        try:
+            yield
+        finally:
+            for one in asked:
+                with suppress(ray.exceptions.RayError):
+                    ray.cancel(one, force=True)
 
 
 def do(work: Callable[..., T], threads: int, task: tuple[Any, ...]) -> T:

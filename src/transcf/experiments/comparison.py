@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,20 +15,20 @@ import polars as pl
 from transcf.data.interactions import Interactions
 from transcf.data.sources import as_split
 from transcf.data.split import Split
-from transcf.errors import ParameterError, shown
+from transcf.errors import ParameterError, TransCFError, shown
 from transcf.evaluation import paired_tests
 from transcf.evaluation.metrics import check_lengths
 from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
 from transcf.evaluation.significance import LEVEL
-from transcf.experiments.contenders import Contender, ModelSpec
-from transcf.experiments.course import Course, OnProgress
-from transcf.experiments.helpers import Helpers, helped_with
-from transcf.experiments.judging import Judging
-from transcf.experiments.runs import TIMED_BASELINE, Run
-from transcf.experiments.store import Store
-from transcf.experiments.work import Job, work_off
+from transcf.experiments.candidate import Candidate, ModelSpec
+from transcf.experiments.eval_config import EvalConfig
+from transcf.experiments.experiment import POLL_SECONDS, CandidateRun, Experiment, OnProgress
+from transcf.experiments.run_result import TIMED_BASELINE, CandidateResult
+from transcf.experiments.store import RunLockedError, Store
+from transcf.experiments.study_workers import WorkerCluster, candidate_workers
+from transcf.interrupts import StopRequest, stop_request
 from transcf.models.recommender import Recommender
 from transcf.models.registry import distinct
 from transcf.pages import Table
@@ -34,7 +36,7 @@ from transcf.pages import Table
 #: What `compare` compares: one model, several, or several by names of the caller's own.
 Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]
 #: Yields what it is given and counts it, as progress bars do.
-Track: TypeAlias = Callable[[Iterable[Contender]], Iterable[Contender]]
+Track: TypeAlias = Callable[[Iterable[Candidate]], Iterable[Candidate]]
 #: Always in a table: what a figure is worth shows only next to these.
 TRIVIAL_BASELINES = ("popularity", "inverse-popularity", "random")
 
@@ -45,7 +47,7 @@ class Comparison:
 
     Attributes:
         dataset: Name of the data.
-        judging: The rules.
+        config: The rules.
         metric: What the paired tests look at.
         runs: One for each model, in the order they were asked for.
         failures: Why a model is not among them, by name; the last one may be an interruption.
@@ -53,9 +55,9 @@ class Comparison:
     """
 
     dataset: str
-    judging: Judging
+    config: EvalConfig
     metric: str
-    runs: Sequence[Run]
+    runs: Sequence[CandidateResult]
     failures: Mapping[str, BaseException] = field(default_factory=dict)
     split: str = "not said"
 
@@ -164,7 +166,7 @@ def compare(
     dataset: str | None = None,
     on_progress: OnProgress | None = None,
     store: str | Path | None = None,
-    cluster: Helpers | None = None,
+    cluster: WorkerCluster | None = None,
 ) -> Comparison:
     """Fit and judge several models on one split, and test their differences.
 
@@ -202,7 +204,7 @@ def compare(
             figures do not depend on it. All of them have to reach the folder of the store.
 
     Raises:
-        ParameterError: A model, a parameter or a rule of judging is none; before any fit.
+        ParameterError: A model, a parameter or an option is not valid; before any fit.
         TransCFError: No model could be fitted; the reason of the first failure.
 
     Example:
@@ -214,33 +216,33 @@ def compare(
         >>> found.best("N@10")
         'ease'
     """
-    judging = Judging(protocol, ties, part, check_lengths(at), beyond)
-    metric = judging.usual_metric if metric is None else metric
-    judging.check_metric(metric)
+    config = EvalConfig(protocol, ties, part, check_lengths(at), beyond)
+    metric = config.usual_metric if metric is None else metric
+    config.check_metric(metric)
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise ParameterError(f"seeds={shown(seeds)} is not allowed; it must be a number from 1 on.")
-    contenders = contenders_of(models, budget, trivial_baselines=trivial_baselines)
-    for contender in contenders:
-        contender.check()
+    candidates = candidates_of(models, budget, trivial_baselines=trivial_baselines)
+    for candidate in candidates:
+        candidate.check()
     split = as_split(data, protocol, seed=seed)
-    contenders = suited_to(split, contenders, budget, trivial_baselines=trivial_baselines)
+    candidates = suited_to(split, candidates, budget, trivial_baselines=trivial_baselines)
     name = dataset or (str(data) if isinstance(data, str | Path) else "data")
     numbers = range(seed, seed + seeds)
     kept = None if store is None else Store(store)
-    course = Course(split, judging, numbers, on_progress, store=kept, dataset=name)
-    with helped_with(contenders, course, cluster):
-        return compare_models(name, contenders, course, metric)
+    experiment = Experiment(split, config, numbers, on_progress, store=kept, dataset=name)
+    with candidate_workers(candidates, experiment, cluster):
+        return compare_models(name, candidates, experiment, metric)
 
 
-def contenders_of(
+def candidates_of(
     models: Models,
     budget: Any = "none",
     *,
     trivial_baselines: bool = True,
-) -> list[Contender]:
-    """Make contenders of models as `compare` takes them, with the settings that a budget tries."""
+) -> list[Candidate]:
+    """Make candidates of models as `compare` takes them, with the settings that a budget tries."""
     if isinstance(models, Mapping):
-        named = [Contender.of(spec, name) for name, spec in models.items()]
+        named = [Candidate.of(spec, name) for name, spec in models.items()]
     else:
         if isinstance(models, Interactions | Split) or hasattr(models, "__arrow_c_stream__"):
             raise ParameterError(
@@ -254,115 +256,148 @@ def contenders_of(
             )
         one = [models] if isinstance(models, str | Recommender) else None
         listed: list[ModelSpec] = one or list(cast("Iterable[ModelSpec]", models))
-        made = [Contender.of(spec) for spec in (distinct() if listed == ["all"] else listed)]
-        labels = number_repeats(contender.name for contender in made)
+        made = [Candidate.of(spec) for spec in (distinct() if listed == ["all"] else listed)]
+        labels = number_repeats(candidate.name for candidate in made)
         named = [replace(c, name=label) for c, label in zip(made, labels, strict=True)]
     if trivial_baselines:
-        there = {contender.model for contender in named} | {contender.name for contender in named}
-        named = [Contender.of(name) for name in TRIVIAL_BASELINES if name not in there] + named
-    return [contender.within(budget) for contender in named]
+        there = {candidate.model for candidate in named} | {candidate.name for candidate in named}
+        named = [Candidate.of(name) for name in TRIVIAL_BASELINES if name not in there] + named
+    return [candidate.within(budget) for candidate in named]
 
 
 def suited_to(
-    split: Split, contenders: Sequence[Contender], budget: Any, *, trivial_baselines: bool = True
-) -> list[Contender]:
-    """Let contenders try what events with times offer, and add the floor of such data.
+    split: Split, candidates: Sequence[Candidate], budget: Any, *, trivial_baselines: bool = True
+) -> list[Candidate]:
+    """Let candidates try what events with times offer, and add the floor of such data.
 
     Without times they stay as they are. The floor's half-life is chosen among all that are worth
     trying, whatever the budget.
     """
     if split.train.timestamps is None:
-        return list(contenders)
-    there = {name for contender in contenders for name in (contender.model, contender.name)}
-    listed = list(contenders)
+        return list(candidates)
+    there = {name for candidate in candidates for name in (candidate.model, candidate.name)}
+    listed = list(candidates)
     if trivial_baselines and TIMED_BASELINE not in there:
-        trivial = sum(contender.model in TRIVIAL_BASELINES for contender in contenders)
-        listed.insert(trivial, Contender.of(TIMED_BASELINE))
+        trivial = sum(candidate.model in TRIVIAL_BASELINES for candidate in candidates)
+        listed.insert(trivial, Candidate.of(TIMED_BASELINE))
     return [c.within("large" if c.model == TIMED_BASELINE else budget, timed=True) for c in listed]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A table to be made.
-
-    Attributes:
-        dataset: Name of the data.
-        contenders: At least one.
-        open: Opens the data, and says how to run them there; called when their turn comes.
-        metric: What the paired tests look at.
-    """
-
-    dataset: str
-    contenders: Sequence[Contender]
-    open: Callable[[], Course]
-    metric: str
 
 
 def compare_models(
     dataset: str,
-    contenders: Sequence[Contender],
-    course: Course,
+    candidates: Sequence[Candidate],
+    experiment: Experiment,
     metric: str,
     track: Track = iter,
 ) -> Comparison:
-    """Run all contenders; what failed or was interrupted is noted beside what is there.
+    """Run all candidates; what failed or was interrupted is noted beside what is there.
 
     Args:
         dataset: Name of the data, for the report.
-        contenders: At least one.
-        course: Where and how they are run.
+        candidates: At least one.
+        experiment: Data, evaluation and seeds.
         metric: What the paired tests look at.
-        track: Passes the contenders on, one by one.
+        track: Passes the candidates on, one by one.
 
     Raises:
         TransCFError: None could be run; the reason of the first failure.
 
     Example:
-        >>> contenders, split = contenders_of(["ease", "itemknn"]), as_split("synthetic")
-        >>> compare_models("mine", contenders, Course(split, Judging()), "N@10").best("N@10")
+        >>> candidates, split = candidates_of(["ease", "itemknn"]), as_split("synthetic")
+        >>> compare_models("mine", candidates, Experiment(split, EvalConfig()), "N@10").best("N@10")
         'itemknn'
     """
-    (found,) = run_tables([Planned(dataset, contenders, lambda: course, metric)], track)
+    (found,) = run_tables([TableRun(dataset, candidates, lambda: experiment, metric)], track)
     if found.failures and not found.runs:
         raise next(iter(found.failures.values()))
     return found
 
 
-def run_tables(tables: Sequence[Planned], track: Track = iter) -> Iterator[Comparison]:
-    """Run the contenders of several tables, and yield each table when it is complete, in order.
+def run_tables(tables: Sequence[TableRun], track: Track = iter) -> Iterator[Comparison]:
+    """Run the candidates of several tables, and yield each table when it is complete, in order.
 
-    A contender that fails is noted and does not stop the others; after an interruption nothing
-    more is run, and what there is comes out. Where another process is at the last cells of a table,
-    this one goes on with the next.
+    An error of a candidate is recorded, and the others are run. After an interruption nothing more
+    is run, and all tables that were started are yielded. Candidates with runs that another process
+    is computing are completed after all others.
     """
-    courses: list[Course] = []
-    outcomes: list[dict[int, Run | BaseException]] = [{} for _ in tables]
+    waiting: list[TableRun] = []
+    with stop_request() as request, suppress(_RunInterruptedError):
+        for table in tables:
+            waiting.append(table)
+            for number, candidate in enumerate(track(table.candidates)):
+                table.attempt(number, CandidateRun(table.experiment, candidate), request)
+            yield from _completed(waiting)
+        while waiting:
+            time.sleep(POLL_SECONDS)
+            for table in waiting:
+                for number, run in list(table.pending.items()):
+                    table.attempt(number, run, request)
+            yield from _completed(waiting)
+    for table in waiting:
+        yield table.comparison()
 
-    def jobs() -> Iterator[tuple[tuple[int, int], Job[Run]]]:
-        for number, table in enumerate(tables):
-            course = table.open()
-            courses.append(replace(course, judging=course.judging.on(course.split)))
-            for place, contender in enumerate(track(table.contenders)):
-                yield (number, place), courses[number].job(contender)
 
-    done = 0
-    for (number, place), outcome in work_off(jobs()):
-        outcomes[number][place] = outcome
-        if isinstance(outcome, KeyboardInterrupt):
-            words = "interrupted here, and nothing after it was run."
-            outcomes[number][place] = KeyboardInterrupt(words)
-            yield from map(_put_together, tables[done:], courses[done:], outcomes[done:])
+def _completed(waiting: list[TableRun]) -> Iterator[Comparison]:
+    """Remove complete tables from the front, and yield them."""
+    while waiting and not waiting[0].pending:
+        yield waiting.pop(0).comparison()
+
+
+class _RunInterruptedError(Exception):
+    """A candidate was interrupted; its table has the `KeyboardInterrupt`."""
+
+
+@dataclass(eq=False)
+class TableRun:
+    """Candidates on one dataset, and their results so far.
+
+    Attributes:
+        dataset: Name of the data.
+        candidates: At least one.
+        open: Opens the data; called when the first candidate is run.
+        metric: Metric of the paired tests.
+        outcomes: Results and errors by the number of the candidate.
+        pending: Candidates with runs that another process is computing.
+    """
+
+    dataset: str
+    candidates: Sequence[Candidate]
+    open: Callable[[], Experiment]
+    metric: str
+    outcomes: dict[int, CandidateResult | BaseException] = field(default_factory=dict)
+    pending: dict[int, CandidateRun] = field(default_factory=dict)
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The opened data, with the protocol that fits it."""
+        opened = self.open()
+        return replace(opened, config=opened.config.on(opened.split))
+
+    def attempt(self, number: int, run: CandidateRun, request: StopRequest) -> None:
+        """Run a candidate, and record its result or error; locked runs leave it pending."""
+        self.pending[number] = run
+        try:
+            if request.asked:
+                raise KeyboardInterrupt
+            self.outcomes[number] = run.attempt()
+        except RunLockedError:
             return
-        while done < len(tables) and len(outcomes[done]) == len(tables[done].contenders):
-            yield _put_together(tables[done], courses[done], outcomes[done])
-            done += 1
+        except TransCFError as error:
+            self.outcomes[number] = error
+        except KeyboardInterrupt:
+            text = "interrupted here, and nothing after it was run."
+            self.outcomes[number] = KeyboardInterrupt(text)
+            raise _RunInterruptedError from None
+        del self.pending[number]
 
-
-def _put_together(
-    table: Planned, course: Course, outcomes: Mapping[int, Run | BaseException]
-) -> Comparison:
-    """Make a comparison of what came of the contenders, in the order of the table."""
-    ordered = [(table.contenders[place], outcomes[place]) for place in sorted(outcomes)]
-    runs = [found for _, found in ordered if isinstance(found, Run)]
-    failures = {c.name: found for c, found in ordered if isinstance(found, BaseException)}
-    return Comparison(table.dataset, course.judging, table.metric, runs, failures, course.split.how)
+    def comparison(self) -> Comparison:
+        """Return the results so far, in the order of the candidates."""
+        ordered = [(self.candidates[n].name, self.outcomes[n]) for n in sorted(self.outcomes)]
+        return Comparison(
+            self.dataset,
+            self.experiment.config,
+            self.metric,
+            [found for _, found in ordered if isinstance(found, CandidateResult)],
+            {name: found for name, found in ordered if isinstance(found, BaseException)},
+            self.experiment.split.how,
+        )

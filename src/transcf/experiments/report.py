@@ -13,7 +13,7 @@ from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.significance import LEVEL
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.results import Entry, Outcome, Results, facts_of
-from transcf.experiments.runs import TIMED_BASELINE
+from transcf.experiments.run_result import TIMED_BASELINE
 from transcf.legend import ERROR, legend
 from transcf.pages import Cell, Drawing, Page, Table
 from transcf.pages.figures import BASELINE, BEST, OTHER, SERIES, TIED, bars, heat_map, lines

@@ -17,7 +17,7 @@ from transcf.evaluation.significance import LEVEL
 from transcf.experiments.comparison import Comparison
 from transcf.experiments.report import stored_note
 from transcf.experiments.results import Outcome, facts_of
-from transcf.experiments.runs import Run
+from transcf.experiments.run_result import CandidateResult
 from transcf.experiments.study import Study, load_study
 from transcf.legend import ERROR, legend
 from transcf.pages import Table
@@ -78,7 +78,7 @@ def _of_trials(budget: Any, trials: int) -> Any:
 
 def table_beside(study: Study, comparison: Comparison) -> Table:
     """One line for each model with its figures, and one below it with the printed ones."""
-    printed = study.published(comparison.dataset, comparison.judging.protocol)
+    printed = study.published(comparison.dataset, comparison.config.protocol)
     full = [f"{study.metrics[0]} in full ranking"]
     has_full = bool(comparison.runs) and comparison.runs[0].full_ranking is not None
     columns = ["model", "tried", "minutes", "seeds", *study.metrics, *(full if has_full else [])]
@@ -88,11 +88,11 @@ def table_beside(study: Study, comparison: Comparison) -> Table:
         rows.append(_own_line(study, comparison, done))
         if known := printed.get(done.name):
             rows.append(_printed_line(study, comparison, done, known, len(columns)))
-    title = f"{study.title}: {comparison.dataset} ({comparison.judging.protocol})"
+    title = f"{study.title}: {comparison.dataset} ({comparison.config.protocol})"
     return Table(title, columns, rows, _notes(study, comparison, bool(printed)))
 
 
-def _own_line(study: Study, comparison: Comparison, done: Run) -> list[str]:
+def _own_line(study: Study, comparison: Comparison, done: CandidateResult) -> list[str]:
     summary = comparison.summaries[done.name]
     cells = [done.name, str(done.tried), f"{done.spent / 60:.1f}", str(len(done.results))]
     for metric in study.metrics:
@@ -104,7 +104,11 @@ def _own_line(study: Study, comparison: Comparison, done: Run) -> list[str]:
 
 
 def _printed_line(
-    study: Study, comparison: Comparison, done: Run, known: Mapping[str, float], width: int
+    study: Study,
+    comparison: Comparison,
+    done: CandidateResult,
+    known: Mapping[str, float],
+    width: int,
 ) -> list[str]:
     cells = ["  printed (ours - printed)", "", "", ""]
     for metric in study.metrics:
@@ -133,7 +137,7 @@ def _notes(study: Study, comparison: Comparison, is_printed: bool) -> list[str]:
     said = [
         f"Held out: {comparison.split}.",
         f"Tried: settings of each model, at most {trials}, by the same sampler on validation data; "
-        "1 is a line without choice. Minutes: trials, fits with all seeds, and judging.",
+        "1 is a line without choice. Minutes: trials, fits with all seeds, and config.",
         legend(study.metrics, ERROR),
         f"Best: *; beats: models that it is ahead of ({comparison.metric}, Wilcoxon signed-rank, "
         f"Holm's correction for all pairs, {LEVEL}).",
@@ -174,7 +178,7 @@ class Shape:
         """Compare the cells of a sweep; None unless all of them are there and were printed."""
         from scipy.stats import spearmanr
 
-        printed = study.published(comparison.dataset, comparison.judging.protocol)
+        printed = study.published(comparison.dataset, comparison.config.protocol)
         known = {name: entry[metric] for name, entry in printed.items()}
         ours = {name: entry[metric]["mean"] for name, entry in comparison.summaries.items()}
         cells = {plan.title: plan.params for plan in study.models if plan.title in known}

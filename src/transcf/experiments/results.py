@@ -240,7 +240,7 @@ class Results:
 
 def facts_of(comparison: Comparison, plan: Study | None = None) -> dict[str, Any]:
     """Return the JSON form of a comparison with its protocol, and published values of a study."""
-    protocol = comparison.judging.protocol
+    protocol = comparison.config.protocol
     facts = comparison.to_dict() | {"protocol": protocol}
     if plan is None:
         return facts

@@ -10,10 +10,10 @@ from transcf.data.catalog import load_split
 from transcf.data.published import CATALOG
 from transcf.data.sources import as_split, open_data, open_split
 from transcf.data.split import Split
-from transcf.experiments.comparison import Comparison, Planned, Track, run_tables
-from transcf.experiments.contenders import Contender
-from transcf.experiments.course import Course, OnProgress
-from transcf.experiments.judging import Judging
+from transcf.experiments.candidate import Candidate
+from transcf.experiments.comparison import Comparison, TableRun, Track, run_tables
+from transcf.experiments.eval_config import EvalConfig
+from transcf.experiments.experiment import Experiment, OnProgress
 from transcf.experiments.store import Store
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
 from transcf.learning.rules import Number, Rule
@@ -46,10 +46,10 @@ def run_study(
     """
     metric = study.paired_tests or study.metrics[0]
     tables = [
-        Planned(
+        TableRun(
             dataset.name,
-            _contenders(study, dataset, protocol),
-            partial(_course, study, dataset, protocol, on_progress, store),
+            _candidates(study, dataset, protocol),
+            partial(_experiment, study, dataset, protocol, on_progress, store),
             metric,
         )
         for dataset in study.datasets
@@ -59,20 +59,20 @@ def run_study(
     return run_tables(tables, track)
 
 
-def _course(
+def _experiment(
     study: Study,
     dataset: DatasetPlan,
     protocol: str,
     on_progress: OnProgress,
     store: Store | None,
-) -> Course:
-    """Open the data of a table, and say how its models are run."""
-    judging = Judging(protocol, part=study.part, at=study.lengths(), beyond=study.beyond)
+) -> Experiment:
+    """Open the data of a table."""
+    config = EvalConfig(protocol, part=study.part, at=study.lengths(), beyond=study.beyond)
     report = partial(_report_step, f"{dataset.name} ({protocol})", on_progress)
     filtered = "" if dataset.core is None else f", {dataset.core}-core"
-    return Course(
+    return Experiment(
         _split(dataset, protocol),
-        judging,
+        config,
         range(study.seeds),
         report,
         store=store,
@@ -84,16 +84,16 @@ def _report_step(dataset: str, on_progress: OnProgress, step: str) -> None:
     on_progress(f"{dataset}: {step}")
 
 
-def _contenders(study: Study, dataset: DatasetPlan, protocol: str) -> list[Contender]:
-    contenders = [
-        _contender(plan, dataset, study.budget) for plan in study.under(protocol, dataset)
+def _candidates(study: Study, dataset: DatasetPlan, protocol: str) -> list[Candidate]:
+    candidates = [
+        _candidate(plan, dataset, study.budget) for plan in study.under(protocol, dataset)
     ]
-    for contender in contenders:
-        contender.check()
-    return contenders
+    for candidate in candidates:
+        candidate.check()
+    return candidates
 
 
-def _contender(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Contender:
+def _candidate(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Candidate:
     model, params = current(plan.name, dict(plan.params))
     named = {} if plan.preset is None else preset_of(model, plan.preset, dataset.name)
     named |= {} if plan.config is None else Config.read(plan.config, model).params
@@ -102,13 +102,13 @@ def _contender(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Contender:
     if budget is not None and not plan.grid:
         # Some models use times unless told otherwise.
         untimed = {"recency": 0.0} if "recency" in rules and not plan.times else {}
-        contender = Contender(plan.title, model, untimed | params)
-        return contender.within(budget, plan.times, named)
+        candidate = Candidate(plan.title, model, untimed | params)
+        return candidate.within(budget, plan.times, named)
     choices = [
         {name: _value(value, rules.get(name)) for name, value in choice.items()}
         for choice in plan.choices()
     ]
-    return Contender(plan.title, model, named | params, choices)
+    return Candidate(plan.title, model, named | params, choices)
 
 
 def _value(value: Any, rule: Rule | None) -> Any:

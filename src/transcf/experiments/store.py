@@ -1,11 +1,12 @@
-"""The store of runs: results of cells in files, each written once under the key of its cell.
+"""The run cache: results of runs in files, under the hash of what they depend on.
 
-    FOLDER/3f/3f9a.../run.json         the cell, and all that came of it but the users' figures
+    FOLDER/3f/3f9a.../run.json         key and result, without the metrics of users
                       users.parquet    metrics of every user
                       full.parquet     the same in full ranking, where a protocol samples
-    FOLDER/claims/3f9a....lock         somebody is at this cell; free when its process has ended
+    FOLDER/claims/3f9a....lock         locked by the process that computes this run
 
-An entry takes its name when it is whole, so that a kill loses at most the cell under way.
+Entries are written to a temporary folder and renamed, so that a kill loses at most the run in
+progress.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -32,10 +33,11 @@ from polars.exceptions import PanicException, PolarsError
 from transcf.data.atomic import whole_folder
 from transcf.data.json_text import from_json, misfit, to_json
 from transcf.data.parquet import damage_of
-from transcf.errors import DataError, DivergenceError, ParameterError, shown
+from transcf.errors import DataError, DivergenceError, ParameterError, WriteError, shown
 from transcf.evaluation import Evaluation
-from transcf.experiments.cells import Cell, Kind, Result
 from transcf.experiments.locks import locked
+from transcf.experiments.run_key import Kind, RunKey
+from transcf.experiments.run_result import RunResult
 from transcf.user_cache import user_cache
 
 _FORMAT = 1
@@ -49,23 +51,27 @@ _EVALUATION, _FULL_RANKING = "evaluation", "full_ranking"
 _LIBRARIES = ("transcf", "numpy", "numba", "polars", "torch")
 
 
+class RunLockedError(Exception):
+    """Another process is computing this run."""
+
+
 @dataclass(frozen=True, eq=False)
 class Entry:
     """One stored run.
 
     Attributes:
-        key: What it is found by.
-        cell: What it depends on, JSON form.
-        about: Names for people: `dataset` and `model`.
-        result: What came of it.
-        versions: Of the libraries that made it.
-        written: When, in UTC.
+        key: Hash of the `RunKey`.
+        cell: JSON form of the `RunKey`.
+        about: Names in lists: `dataset` and `model`.
+        result: The result.
+        versions: Versions of the libraries that computed it.
+        written: Time in UTC.
     """
 
     key: str
     cell: Mapping[str, Any]
     about: Mapping[str, str]
-    result: Result
+    result: RunResult
     versions: Mapping[str, str]
     written: str
 
@@ -79,11 +85,11 @@ class Store:
     Example:
         >>> from transcf import EASE, Validation, open_split
         >>> split, store = open_split("synthetic"), Store("my-runs")
-        >>> cell = Cell.trial(EASE(), split.train, Validation.of(split))
-        >>> store.find(cell) is None
+        >>> key = RunKey.trial(EASE(), split.train, Validation.of(split))
+        >>> store.find(key) is None
         True
-        >>> store.write(cell, Result("EASE", validation=0.25), {"dataset": "synthetic"})
-        >>> store.find(cell).validation
+        >>> store.write(key, RunResult("EASE", validation=0.25), {"dataset": "synthetic"})
+        >>> store.find(key).validation
         0.25
     """
 
@@ -99,19 +105,19 @@ class Store:
         """Return it by a name that means the same in every working folder."""
         return Store(self.folder.resolve())
 
-    def find(self, cell: Cell) -> Result | None:
-        """Return what came of a cell, None if it was not run; a damaged entry counts as not run."""
-        if not (self.place(cell.key) / _HEAD).exists():
+    def find(self, key: RunKey) -> RunResult | None:
+        """Return a stored result, or None; a damaged entry counts as missing."""
+        if not (self.place(key.digest) / _HEAD).exists():
             return None
         try:
-            return self.read(cell.key).result
+            return self.read(key.digest).result
         except DataError as problem:
             warnings.warn(f"{problem} It is run again.", stacklevel=2)
             return None
 
-    def write(self, cell: Cell, result: Result, about: Mapping[str, str]) -> None:
-        """Keep what came of a cell; an entry of the same key is replaced."""
-        place = self.place(cell.key)
+    def write(self, key: RunKey, result: RunResult, about: Mapping[str, str]) -> None:
+        """Store a result; an entry of the same key is replaced."""
+        place = self.place(key.digest)
         with whole_folder(place) as folder:
             sums = {}
             for name, found in ((_USERS, result.evaluation), (_FULL, result.full_ranking)):
@@ -119,7 +125,7 @@ class Store:
                     found.per_user.write_parquet(folder / name)
                     sums[name] = _checksum((folder / name).read_bytes())
             body = {
-                "cell": cell.to_dict(),
+                "cell": key.to_dict(),
                 # A file name that is not Unicode has surrogates, which JSON cannot hold.
                 "about": {k: name.encode(errors="replace").decode() for k, name in about.items()},
                 "versions": _versions(),
@@ -128,18 +134,22 @@ class Store:
                 "files": sums,
             }
             text = to_json(body)
-            head = {"format": _FORMAT, "key": cell.key, "sha256": _checksum(text.encode())}
+            head = {"format": _FORMAT, "key": key.digest, "sha256": _checksum(text.encode())}
             (folder / _HEAD).write_text(to_json({**head, "run": json.loads(text)}) + "\n")
 
     @contextmanager
-    def claim(self, cell: Cell) -> Iterator[bool]:
-        """Say whether this cell is ours for the length of the block; else somebody is at it.
+    def lock(self, key: RunKey) -> Iterator[None]:
+        """Lock a run inside the block; the system unlocks it when the process ends.
 
-        The system ends a claim with the process that has it, however that ends. Where files cannot
-        be locked, everything is ours: two processes may run the same cell then, with one result.
+        Where files cannot be locked, two processes may compute the same run, with equal results.
+
+        Raises:
+            RunLockedError: Another process has locked it.
         """
-        with locked(self.folder / _CLAIMS / f"{cell.key}.lock") as is_ours:
-            yield is_ours
+        with locked(self.folder / _CLAIMS / f"{key.digest}.lock") as is_ours:
+            if not is_ours:
+                raise RunLockedError
+            yield
 
     def all_keys(self, prefix: str = "") -> list[str]:
         """Return the keys of all entries that begin with a text, sorted."""
@@ -217,6 +227,55 @@ class Store:
         return self.folder / key[:2] / key
 
 
+@dataclass
+class CachedRun:
+    """A run that is found in the cache, or computed and then stored there.
+
+    Attributes:
+        result: The stored result; None if it has to be computed and set.
+    """
+
+    result: RunResult | None = None
+
+
+@contextmanager
+def cached_run(
+    store: Store | None, make_key: Callable[[], RunKey], about: Mapping[str, str] | None = None
+) -> Iterator[CachedRun]:
+    """Look up a run; if it is not stored, lock it, and store the result that the block sets.
+
+    Errors are stored only if the training diverged, as it would again. If the result cannot be
+    written, there is a warning.
+
+    Args:
+        store: The cache; with None, nothing is found and stored.
+        make_key: Returns what the result depends on.
+        about: Names in lists: `dataset` and `model`.
+
+    Raises:
+        RunLockedError: Another process is computing this run.
+    """
+    if store is None:
+        yield CachedRun()
+        return
+    key = make_key()
+    if (found := store.find(key)) is not None:
+        yield CachedRun(found)
+        return
+    with store.lock(key):
+        run = CachedRun(store.find(key))  # another process may have stored it before the lock
+        is_new = run.result is None
+        yield run
+        result = run.result
+        if is_new and result and (not result.error or isinstance(result.error, DivergenceError)):
+            try:
+                store.write(key, result, about or {})
+            except WriteError as problem:
+                # Names the store instead of the entry, so that the same warning is shown once.
+                reason = str(problem).replace(str(store.place(key.digest)), str(store.folder))
+                warnings.warn(f"{reason} Results are not stored.", stacklevel=2)
+
+
 class _Step(TypedDict):
     """One epoch of a curve."""
 
@@ -240,7 +299,7 @@ class _Figures(TypedDict):
 
 #: Types of the JSON form of a result and of an entry.
 _RESULT = {
-    **{name: kind for name, kind in get_type_hints(Result).items() if name != "stored"},
+    **{name: kind for name, kind in get_type_hints(RunResult).items() if name != "stored"},
     "curve": list[_Step],
     _EVALUATION: _Figures | None,
     _FULL_RANKING: _Figures | None,
@@ -261,7 +320,7 @@ def default_folder() -> Path:
     """Return where runs are stored unless somebody says where.
 
     That is $TRANSCF_RUNS, else `runs` in the user's cache ($XDG_CACHE_HOME/transcf or
-    ~/.cache/transcf): the same cell is found again from every working folder, and what is lost can
+    ~/.cache/transcf): the same run is found again from every working folder, and what is lost can
     be run again.
     """
     named = os.environ.get("TRANSCF_RUNS")
@@ -308,7 +367,7 @@ def _read_bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _result_to_dict(result: Result) -> dict[str, Any]:
+def _result_to_dict(result: RunResult) -> dict[str, Any]:
     """JSON form, without the figures of users."""
     content = {entry.name: getattr(result, entry.name) for entry in fields(result)}
     del content["stored"]
@@ -320,7 +379,7 @@ def _result_to_dict(result: Result) -> dict[str, Any]:
     return content
 
 
-def _result_from_dict(content: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> Result:
+def _result_from_dict(content: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]) -> RunResult:
     read = {**content, "stored": True}
     if content["error"] is not None:
         read["error"] = DivergenceError(content["error"])
@@ -330,4 +389,4 @@ def _result_from_dict(content: Mapping[str, Any], tables: Mapping[str, pl.DataFr
                 n: nan if value is None else value for n, value in about["catalogue"].items()
             }
             read[name] = Evaluation(**{**about, "catalogue": figures, "per_user": tables[file]})
-    return Result(**read)
+    return RunResult(**read)

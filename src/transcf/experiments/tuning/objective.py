@@ -12,10 +12,10 @@ import optuna
 
 from transcf.data.split import Split
 from transcf.evaluation import Validation
-from transcf.experiments.contenders import Contender
-from transcf.experiments.course import as_trial, trial
-from transcf.experiments.store import Store
-from transcf.experiments.work import finish
+from transcf.experiments.candidate import Candidate
+from transcf.experiments.experiment import POLL_SECONDS, as_trial
+from transcf.experiments.run import fit_and_validate
+from transcf.experiments.store import RunLockedError, Store
 from transcf.models.recommender import Recommender
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Epoch
@@ -54,7 +54,7 @@ class Objective:
 
     def make(self, setting: Mapping[str, Any]) -> Recommender[Any]:
         """Create the model of a setting."""
-        return Contender(self.model, self.model, self.params).make(self.seed, setting)
+        return Candidate(self.model, self.model, self.params).make(self.seed, setting)
 
     def run(self, setting: Mapping[str, Any], completed: Collection[Trial] | None = None) -> Trial:
         """Fit and evaluate a setting, or take the result from the cache.
@@ -73,19 +73,22 @@ class Objective:
         curve: dict[int, float] = {}
         on_epoch = _follow(curve, completed) if model.has_epochs() else None
         started = time.perf_counter()
-        job = trial(
-            model,
-            self.split.train,
-            self.validation,
-            options=lambda: FitOptions(progress=False, on_epoch=on_epoch),
-            store=self.store,
-            about={"dataset": self.dataset, "model": self.model},
-        )
-        try:
-            return as_trial(setting, finish(job))
-        except optuna.TrialPruned:
-            seconds = round(time.perf_counter() - started, 3)
-            return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
+        while True:
+            try:
+                result = fit_and_validate(
+                    model,
+                    self.split.train,
+                    self.validation,
+                    self.store,
+                    start_fit=lambda _: FitOptions(progress=False, on_epoch=on_epoch),
+                    about={"dataset": self.dataset, "model": self.model},
+                )
+                return as_trial(setting, result)
+            except RunLockedError:
+                time.sleep(POLL_SECONDS)
+            except optuna.TrialPruned:
+                seconds = round(time.perf_counter() - started, 3)
+                return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
 
 
 def _follow(

@@ -1,4 +1,4 @@
-"""How models are judged: one set of rules for all models of a table."""
+"""How models are evaluated: the same for all models of a table."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties, check_ties
 from transcf.models.recommender import Recommender
 from transcf.protocols import Protocol, protocol_named
-from transcf.training.options import FitOptions
-from transcf.training.trainable import Epoch
 
 
 @dataclass(frozen=True)
-class Judging:
-    """Protocol, ties, part and lengths.
+class EvalConfig:
+    """Protocol, ties, part and list lengths.
 
     Attributes:
         protocol: Name of the protocol; None until it is known how the data is split (`on`).
@@ -28,6 +26,8 @@ class Judging:
         part: "validation" or "test".
         at: Lengths of the lists.
         beyond: Whether to go beyond accuracy, as `evaluate` does.
+        with_validation: Whether results have the validation metric, too; models without epochs
+            need another fit for it.
     """
 
     protocol: str | None = None
@@ -35,9 +35,10 @@ class Judging:
     part: Part = "test"
     at: tuple[int, ...] = (10, 20)
     beyond: bool = False
+    with_validation: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse rules that there cannot be before anything is fitted."""
+        """Check the values before anything is fitted."""
         if self.protocol is not None:
             protocol_named(self.protocol)
         check_ties(self.ties)
@@ -47,14 +48,14 @@ class Judging:
             raise ParameterError(f"part={shown(self.part)} is not allowed; it must be {allowed}.")
 
     def on(self, split: Split) -> Self:
-        """Return the rules for a split: the protocol that is usual there, unless one is named.
+        """Return the configuration with the default protocol of a split, unless one is named.
 
         Raises:
-            EvaluationError: The named one asks for another kind of split.
+            EvaluationError: The protocol needs another kind of split.
 
         Example:
             >>> from transcf import open_split
-            >>> Judging().on(open_split("synthetic")).protocol
+            >>> EvalConfig().on(open_split("synthetic")).protocol
             'forward'
         """
         if self.protocol is None:
@@ -63,7 +64,7 @@ class Judging:
         return self
 
     def check_metric(self, metric: str) -> None:
-        """Raise a `ParameterError` unless the figures will have the metric."""
+        """Raise a `ParameterError` unless the metric is evaluated."""
         judged = metric_names(self.at, beyond=self.beyond, protocol=self.protocol)
         if not is_word(metric, judged):
             more = "" if self.beyond else ", or go beyond accuracy (beyond=True, --beyond)"
@@ -74,10 +75,14 @@ class Judging:
 
     @property
     def usual_metric(self) -> str:
-        """What is tested unless another metric is named: N@10, or N at the first length."""
+        """The default metric of paired tests: N@10, or N at the first length."""
         return f"N@{10 if 10 in self.at else self.at[0]}"
 
-    def judge(self, model: Recommender[Any], split: Split) -> Evaluation:
+    def validation(self, split: Split) -> Validation:
+        """Return the validation that chooses epochs and parameters."""
+        return Validation.of(split, self.protocol, self.ties, self.at)
+
+    def evaluate(self, model: Recommender[Any], split: Split) -> Evaluation:
         """Evaluate a fitted model."""
         return evaluate(
             model,
@@ -93,37 +98,22 @@ class Judging:
         """Evaluate in full ranking where the protocol samples candidates, for comparison."""
         if self._rules is None or not self._rules.sampled:
             return None
-        return replace(self, protocol=None).judge(model, split)
+        return replace(self, protocol=None).evaluate(model, split)
 
-    def fit(
-        self, model: Recommender[Any], split: Split, validation: Validation, options: FitOptions
-    ) -> EpochRecorder | None:
-        """Fit on the training part, with the epoch chosen on validation data.
-
-        Returns:
-            The figures of all epochs, where the protocol picks the best of them.
-        """
+    def recorder(self, model: Recommender[Any], split: Split) -> EpochRecorder | None:
+        """Return a recorder of the metrics of all epochs, where the protocol picks the best."""
         if not (self.picks_epochs_on_test and model.has_epochs()):
-            model.fit(split.train, validation, options)
             return None
-        recorder = EpochRecorder(split, ties=self.ties, at=self.at, beyond=self.beyond)
-
-        def on_epoch(epoch: Epoch[Any]) -> None:
-            recorder(epoch.snapshot)
-            if options.on_epoch is not None:
-                options.on_epoch(epoch)
-
-        model.fit(split.train, validation, replace(options, on_epoch=on_epoch))
-        return recorder
+        return EpochRecorder(split, ties=self.ties, at=self.at, beyond=self.beyond)
 
     @property
     def refits(self) -> bool:
-        """Whether a model learns anew from train and validation before it is judged."""
+        """Whether a model is refitted on train and validation before it is evaluated."""
         return self._rules is not None and self._rules.refit and self.part == "test"
 
     @property
     def picks_epochs_on_test(self) -> bool:
-        """Whether the figures are the best of all epochs, as in the published tables."""
+        """Whether the metrics are those of the best epoch on test, as in the published tables."""
         return self._rules is not None and self._rules.best_on_test and self.part == "test"
 
     @property

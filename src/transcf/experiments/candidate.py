@@ -1,4 +1,4 @@
-"""Contenders: models of a table with the settings that they may choose from."""
+"""Candidates: models of a table with the settings that they may choose from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ModelSpec: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Recommender[Any]"
 
 
 @dataclass(frozen=True)
-class Contender:
+class Candidate:
     """A model with settings to choose from.
 
     Attributes:
@@ -37,7 +37,7 @@ class Contender:
 
     @classmethod
     def of(cls, spec: ModelSpec, name: str | None = None) -> Self:
-        """Make a contender of a name, of a name with parameters, or of a model object.
+        """Make a candidate of a name, of a name with parameters, or of a model object.
 
         Of an object it takes the class and the parameters that differ from the defaults: these
         count as set by hand, the others may be searched. The object itself is left alone.
@@ -47,7 +47,7 @@ class Contender:
             name: Stands for it in tables; its name in the registry unless given.
 
         Example:
-            >>> Contender.of(create("EASE", regularization=5.0)).params
+            >>> Candidate.of(create("EASE", regularization=5.0)).params
             {'regularization': 5.0}
         """
         model, params = _name_and_params(spec)
@@ -76,7 +76,7 @@ class Contender:
             start: Settings that stand in the place of the defaults, and may be searched.
 
         Example:
-            >>> len(Contender.of("ease").within("small").choices)
+            >>> len(Candidate.of("ease").within("small").choices)
             3
         """
         budget, begun = Budget.of(budget), start or {}

@@ -1,4 +1,4 @@
-"""What a table says of one model: settings chosen on validation data, figures of every seed."""
+"""Results: of one run, and of a candidate over all of its seeds."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import mean
-from typing import Any
+from typing import Any, Self
 
+from transcf.errors import TransCFError
 from transcf.evaluation import Evaluation, average_seeds, summarize_seeds
-from transcf.experiments.cells import Result
+from transcf.learning.settings import values_of
+from transcf.learning.weights import WeightSettings
+from transcf.models.recommender import Recommender
 
 #: The floor that is in every table of data with times.
 TIMED_BASELINE = "recent-popularity"
@@ -25,30 +28,89 @@ CHOSEN_HERE_NOTE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """A model of a table, run with one or several seeds.
+class RunResult:
+    """Result of one run; it has all that tables need, so that the model can be deleted.
 
     Attributes:
-        name: Stands for it in the table.
-        results: One for each seed; a single one if the seed changes nothing.
-        chosen: The settings that validation data chose.
-        trials: What came of each setting that was tried on validation data; nothing if there was
-            no choice.
+        model: Class of the model.
+        parameters: Parameters of the fitted model.
+        seconds: Wall clock of fitting; the sum where a model is fitted twice.
+        parts: `training_seconds` and `validation_seconds` of it, for models with epochs.
+        spent: Wall clock of the whole run, including evaluation.
+        validation: Metric on the validation part; None if it was not computed.
+        best_epoch: The epoch that was kept; None for models without epochs.
+        curve: `epoch`, `loss` and `metric` (None where an epoch was not validated) of each epoch.
+        n_bytes: Size of the fitted model.
+        chooses: Whether the model chose something on validation data by itself.
+        times: Whether it uses times of events; None where it cannot.
+        evaluation: Metrics of every user; None for a trial.
+        full_ranking: The same in full ranking, where the protocol samples candidates.
+        error: Why there are no results.
+        stored: Whether the result is from the cache.
+    """
+
+    model: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict)
+    spent: float = 0.0
+    validation: float | None = None
+    best_epoch: int | None = None
+    curve: Sequence[Mapping[str, Any]] = ()
+    n_bytes: int = 0
+    chooses: bool = False
+    times: bool | None = None
+    evaluation: Evaluation | None = None
+    full_ranking: Evaluation | None = None
+    error: TransCFError | None = None
+    stored: bool = False
+
+    @classmethod
+    def of(cls, model: Recommender[Any], **found: Any) -> Self:
+        """Add the properties of a fitted model to what was measured."""
+        settings = model.settings_
+        can_use_times = isinstance(settings, WeightSettings) and model.learned_.known.timed
+        about = {
+            "parameters": values_of(settings),
+            "best_epoch": model.best_epoch_,
+            "n_bytes": model.nbytes,
+            "chooses": model.chooses(),
+            "times": settings.uses_times if can_use_times else None,
+        }
+        return cls(type(model).__name__, **{**about, **found})
+
+
+def curve_of(model: Recommender[Any]) -> list[dict[str, Any]]:
+    """Return `epoch`, `loss` and `metric` of the epochs of the last fit; none without epochs."""
+    if model.best_epoch_ is None:
+        return []
+    return model.history_.select("epoch", "loss", "metric").to_dicts()
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateResult:
+    """Results of a candidate: one line of a table.
+
+    Attributes:
+        name: Name of the candidate in tables.
+        results: One for each seed; a single one if the seed has no effect.
+        chosen: The parameters that were chosen on validation data.
+        trials: Results of all parameters that were tried; empty if there was no choice.
     """
 
     name: str
-    results: Sequence[Result]
+    results: Sequence[RunResult]
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    trials: Sequence[Result] = ()
+    trials: Sequence[RunResult] = ()
 
     @cached_property
     def evaluations(self) -> list[Evaluation]:
-        """The figures, one for each seed."""
+        """The evaluations, one for each seed."""
         return [found.evaluation for found in self.results if found.evaluation is not None]
 
     @property
-    def first(self) -> Result:
-        """What came of the first seed."""
+    def first(self) -> RunResult:
+        """The result of the first seed."""
         return self.results[0]
 
     @property
@@ -64,28 +126,28 @@ class Run:
 
     @property
     def spent(self) -> float:
-        """Seconds of all there was to do for it: trials, fits with every seed, and judging."""
+        """Seconds of all runs: trials, and fits and evaluations with every seed."""
         return sum(found.spent for found in (*self.trials, *self.results))
 
     @property
     def minutes(self) -> float:
-        """Minutes of the trials that chose its settings; of all there was to do without any."""
+        """Minutes of all trials, or of all runs if there were no trials."""
         return sum(found.spent for found in self.trials or self.results) / 60
 
     @property
     def validation(self) -> float | None:
-        """What chose settings and epochs, mean over the seeds; None if it was not asked for."""
+        """Metric on the validation part, mean over the seeds; None if it was not computed."""
         figures = [found.validation for found in self.results if found.validation is not None]
         return mean(figures) if figures else None
 
     @property
     def tried(self) -> int:
-        """Settings that were tried and could be trained."""
+        """Number of trials that could be trained."""
         return sum(found.error is None for found in self.trials) or 1
 
     @property
     def untrained(self) -> list[str]:
-        """Why others could not."""
+        """Errors of the other trials."""
         return [str(found.error) for found in self.trials if found.error is not None]
 
     @cached_property
@@ -96,12 +158,12 @@ class Run:
 
     @property
     def stored(self) -> int:
-        """How many of its cells were run before."""
+        """Number of runs that were in the cache."""
         return sum(found.stored for found in (*self.trials, *self.results))
 
     @property
     def cells(self) -> int:
-        """How many cells it has: trials and seeds."""
+        """Number of runs: trials and seeds."""
         return len(self.trials) + len(self.results)
 
     def notes(self) -> list[str]:
@@ -164,8 +226,8 @@ class Run:
         }
 
 
-def _trials(trials: Sequence[Result]) -> list[dict[str, Any]]:
-    """What came of each setting that was tried, by the parameters in which they differ."""
+def _trials(trials: Sequence[RunResult]) -> list[dict[str, Any]]:
+    """Return the results of trials, with the parameters in which they differ."""
     names = dict.fromkeys(name for found in trials for name in found.parameters)
     free = [n for n in names if len({str(found.parameters.get(n)) for found in trials}) > 1]
     return [
