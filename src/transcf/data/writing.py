@@ -14,7 +14,7 @@ from typing import IO, TypeAlias, cast
 import polars as pl
 
 from transcf.data.atomic import whole_file
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError, ParameterError, shown
 from transcf.threads import check_unforked
 
 #: Takes the next piece of a table.
@@ -78,8 +78,12 @@ def form_of(path: Path) -> str:
 
 def check_file(path: Path) -> None:
     """Raise a `DataError` if no table can be written there, before any work is done."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise DataError(f"{path} cannot be written: name a file in a folder that exists.")
+    try:
+        is_possible = not path.is_dir() and path.parent.is_dir()
+    except OSError:  # such as a name that is too long
+        is_possible = False
+    if not is_possible:
+        raise DataError(f"{shown(str(path))} cannot be written: name a file in an existing folder.")
     form_of(path)
 
 
