@@ -1,8 +1,8 @@
 """Two workers of one thread each against two threads of one process, time per epoch.
 
-    python benchmarks/cluster.py [--models bpr transcf transcf-mixture ials]
+    python benchmarks/distributed.py [--models bpr transcf transcf-mixture ials]
         [--events 8000000] [--dim 64] [--epochs 3] [--json]
-    python benchmarks/cluster.py --exchange    # 0.8 MB to each other: by lines, by calls of Ray
+    python benchmarks/distributed.py --exchange    # 0.8 MB to each other: by lines, by calls of Ray
 
 Generated events at Flixster's size (69,482 users x 25,687 items). Both sides train the same epochs
 in turn, after one that warms up, and have to come to the same loss; medians, by the clock and in
@@ -29,14 +29,14 @@ from typing import Any
 import numpy as np
 
 from transcf import Interactions, create, synthesize
-from transcf.cluster import Cluster
-from transcf.cluster.driver import SpreadTraining, share_out
-from transcf.cluster.lines import Address, Exchange
-from transcf.cluster.post import Mailbox, Post, Tag
-from transcf.cluster.session import LOOPBACK, Session
-from transcf.cluster.worker import is_of_users
+from transcf.distributed import Cluster
+from transcf.distributed.connections import Address, Listener
+from transcf.distributed.driver import DistributedTraining, share_out
+from transcf.distributed.session import LOOPBACK, Session
+from transcf.distributed.transport import MessageQueue, Tag, Transport
+from transcf.distributed.worker import is_of_users
 from transcf.kernels import Array
-from transcf.threads import use_threads
+from transcf.parallel import use_threads
 from transcf.training import FitOptions
 from transcf.training.trainable import EpochStats
 
@@ -55,7 +55,7 @@ class Race:
 
     def spread(self, solver: Any, problem: Any, settings: Any) -> Race:
         """Start both."""
-        self._spread = SpreadTraining(Cluster(workers=2, threads=1), solver, problem, settings)
+        self._spread = DistributedTraining(Cluster(workers=2, threads=1), solver, problem, settings)
         self._alone = solver(problem, settings)
         self.bound = bound_of(solver, problem, settings, self._alone.tensors())
         return self
@@ -151,11 +151,11 @@ class Talker:
 
     def __init__(self) -> None:
         """Have a mailbox."""
-        self._mailbox = Mailbox()
+        self._mailbox = MessageQueue()
 
     def open(self) -> Address:
         """Listen."""
-        self._exchange = Exchange(self._mailbox, LOOPBACK, b"secret")
+        self._exchange = Listener(self._mailbox, LOOPBACK, b"secret")
         return self._exchange.address
 
     def deliver(self, tag: Tag, array: Array) -> None:
@@ -164,7 +164,7 @@ class Talker:
 
     def talk(self, number: int, addresses: list[Address], other: Any, rounds: int) -> list[float]:
         """Return milliseconds of an exchange: by lines, and by calls of Ray."""
-        post = Post(number, self._mailbox, self._exchange.call(number, addresses))
+        post = Transport(number, self._mailbox, self._exchange.call(number, addresses))
         array, found = np.ones(200_000, np.float32), []
         sides = {
             "lines": lambda tag: post.send_all(tag, array),

@@ -53,12 +53,12 @@ from cluster import parent, peak_of, stat_of, ticks_of
 from transcf import create, load, synthesize
 from transcf.answers.filters import Filters
 from transcf.answers.streams import recommendation_pieces
-from transcf.cluster import Cluster
-from transcf.cluster.scoring import recommend_all
-from transcf.cluster.session import Session
 from transcf.data.report import counted
 from transcf.data.writing import write_pieces
-from transcf.threads import use_threads
+from transcf.distributed import Cluster
+from transcf.distributed.scoring import recommend_all
+from transcf.distributed.session import Session
+from transcf.parallel import use_threads
 
 K, WORKERS, BAR = 10, 2, 1.15
 STEPS = ("load", "lists", "write")

@@ -30,7 +30,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from transcf import available, create, evaluate, leave_one_out, open_data
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.data.split import Split
 from transcf.errors import TransCFError
 from transcf.retrieval.scorer import Scorer, StoredForm
@@ -169,7 +169,7 @@ def main() -> None:
                 print(dataset, name, entry, file=sys.stderr, flush=True)
                 found = stored()
                 found.setdefault(dataset, {})[name] = entry
-                with whole_file(FILE) as file:
+                with atomic_write(FILE) as file:
                     file.write_text(json.dumps(found, indent=1) + "\n")
     if options.json:
         print(json.dumps(stored(), indent=1))

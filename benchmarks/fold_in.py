@@ -41,7 +41,7 @@ class Guests:
         """Fold everybody in."""
         self.name, self.rankable = learned.name, learned.rankable
         histories = Histories.of([train.histories[user] for user in users], train.n_items)
-        self._scorer = learned.trained_guests(histories, steps)
+        self._scorer = learned.fold_in_with_sgd(histories, steps)
         self._place = np.zeros(train.n_users, dtype=np.int32)
         self._place[users] = np.arange(len(users), dtype=np.int32)
 

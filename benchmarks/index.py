@@ -31,11 +31,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
+from transcf.parallel import use_threads
 from transcf.retrieval.index import ItemIndex
 from transcf.retrieval.scorer import LinearForm, StoredForm
 from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
-from transcf.threads import use_threads
 
 DIM, PER_USER, PER_SHELF = 64, 20, 25
 RECALL_BAR, SPEED_BAR, K = 0.95, 10.0, 10

@@ -27,9 +27,9 @@ import numpy as np
 import polars as pl
 
 from transcf import create, load
-from transcf.cluster import Cluster
-from transcf.cluster.tasks import ClusterTasks
 from transcf.data import open_parts, prepare_parts
+from transcf.distributed import Cluster
+from transcf.distributed.tasks import ClusterTasks
 from transcf.training import FitOptions
 
 BAR = 3e9

@@ -24,11 +24,11 @@ from transcf import EASE, Recommender
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap
-from transcf.learning.known import Known
-from transcf.models.saving import put_together
+from transcf.io.model_dir import StoredModel
+from transcf.io.tensors import Arrays
+from transcf.learning.training_data import TrainingData
+from transcf.models.state import from_state
 from transcf.models.transcf import TransCF
-from transcf.storage.folders import StoredModel
-from transcf.storage.tensors import Arrays
 
 BAR = 2.0
 DIM, EVENTS = 64, 10
@@ -37,7 +37,7 @@ PROGRAM = """
 import sys, time
 import transcf
 from transcf.models import recommender, transcf as _
-from transcf.storage import folders
+from transcf.io import model_dir
 start = time.perf_counter()
 model = transcf.load(sys.argv[1])
 loaded = time.perf_counter()
@@ -47,7 +47,7 @@ print(loaded - start, time.perf_counter() - start)
 
 
 def untrained(
-    kind: type[Recommender[Any]], params: dict[str, Any], known: Known, arrays: Arrays
+    kind: type[Recommender[Any]], params: dict[str, Any], known: TrainingData, arrays: Arrays
 ) -> Recommender[Any]:
     """Return a model with what it knows and has learned, without training."""
     stored = StoredModel(
@@ -64,10 +64,10 @@ def untrained(
         additions=0,
         arrays=arrays,
     )
-    return put_together(kind, stored, "memory")
+    return from_state(kind, stored, "memory")
 
 
-def random_known(rng: np.random.Generator, n_users: int, n_items: int) -> Known:
+def random_known(rng: np.random.Generator, n_users: int, n_items: int) -> TrainingData:
     """Users, items and seen items."""
     indices = np.sort(rng.integers(0, n_items // EVENTS, (n_users, EVENTS)), axis=1)
     indices = indices * EVENTS + np.arange(EVENTS)  # distinct and ascending in each row
@@ -77,7 +77,7 @@ def random_known(rng: np.random.Generator, n_users: int, n_items: int) -> Known:
     )
     users, items = (IdMap(pl.Series(range(n), dtype=pl.Int64)) for n in (n_users, n_items))
     histories = Histories(seen.indptr, seen.indices, n_items)
-    return Known(users, items, seen, histories, timed=False)
+    return TrainingData(users, items, seen, histories, timed=False)
 
 
 def large_transcf() -> Recommender[Any]:

@@ -35,15 +35,15 @@ from transcf.kernels import Array, compiled
 from transcf.kernels.exponentials import exp_lanes
 from transcf.kernels.lanes import LANES, load, store
 from transcf.kernels.rows import padded_width
-from transcf.learning import Known
+from transcf.learning import TrainingData
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.learned import Mixture
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.transcf import TransCFSettings
+from transcf.parallel import use_threads
 from transcf.retrieval import Scorer, top_k
 from transcf.retrieval.forms import nearness_form, vector_form
 from transcf.retrieval.views import FormView
-from transcf.threads import use_threads
 
 USERS, ITEMS, HISTORY = 6760, 11166, 22
 Sides = dict[str, Callable[[], object]]
@@ -99,7 +99,7 @@ def lists(dim: int) -> Sides:
 
     items = vectors(ITEMS)
     mixture = Mixture(
-        Known.of(log), TransCFMixture(dim=dim).settings, users=vectors(USERS), items=items,
+        TrainingData.of(log), TransCFMixture(dim=dim).settings, users=vectors(USERS), items=items,
         history=vectors(ITEMS), bias=np.zeros(ITEMS, np.float32),
     )  # fmt: skip
     form = nearness_form(items).for_users(*nearness_form(vectors(USERS)).of_users(np.arange(USERS)))

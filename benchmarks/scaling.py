@@ -31,15 +31,15 @@ from typing import Any
 import numpy as np
 
 from transcf import Interactions, create, synthesize
-from transcf.cluster import Cluster
-from transcf.cluster.driver import share_out
-from transcf.cluster.lines import Address, Exchange
-from transcf.cluster.post import Mailbox, Post
-from transcf.cluster.session import LOOPBACK, Session
+from transcf.distributed import Cluster
+from transcf.distributed.connections import Address, Listener
+from transcf.distributed.driver import share_out
+from transcf.distributed.session import LOOPBACK, Session
+from transcf.distributed.transport import MessageQueue, Transport
 from transcf.kernels import Array
 from transcf.learning.pairwise import PairwiseSolver
 from transcf.learning.triples import BLOCK_BYTES, Outline, Problem
-from transcf.threads import use_threads
+from transcf.parallel import use_threads
 from transcf.training import FitOptions
 
 WORKERS = (1, 2, 4)
@@ -118,16 +118,16 @@ class Talker:
 
     def __init__(self) -> None:
         """Have a mailbox."""
-        self._mailbox = Mailbox()
+        self._mailbox = MessageQueue()
 
     def open(self) -> Address:
         """Listen."""
-        self._exchange = Exchange(self._mailbox, LOOPBACK, b"secret")
+        self._exchange = Listener(self._mailbox, LOOPBACK, b"secret")
         return self._exchange.address
 
     def call(self, number: int, addresses: list[Address]) -> None:
         """Know the other."""
-        self._post = Post(number, self._mailbox, self._exchange.call(number, addresses))
+        self._post = Transport(number, self._mailbox, self._exchange.call(number, addresses))
 
     def talk(self, size: int, times: int) -> float:
         """Return the seconds after which both have what the other sent."""

@@ -28,7 +28,7 @@ from transcf.models.transcf import TransCF
 from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.parameters import first_parameters
-from transcf.threads import use_threads
+from transcf.parallel import use_threads
 
 Case = dict[str, Any]
 

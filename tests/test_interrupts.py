@@ -13,7 +13,7 @@ import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
 from transcf.interrupts import stop_on_interrupt, temporary, temporary_folder
-from transcf.threads import share, use_threads
+from transcf.parallel import parallel_for, use_threads
 
 #: A command that makes something temporary, and then does what Ctrl-C cannot interrupt.
 COMMAND = """
@@ -110,5 +110,5 @@ def test_an_interrupted_compilation_does_not_block_other_threads() -> None:
             pass
 
     with use_threads(2), pytest.raises(KeyboardInterrupt):
-        share(2, work)
+        parallel_for(2, work)
     assert not global_compiler_lock.is_locked()

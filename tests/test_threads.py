@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from transcf.threads import one_blas_thread, share, thread_count, use_threads
+from transcf.parallel import one_blas_thread, parallel_for, thread_count, use_threads
 
 
 def blas_threads() -> list[int]:
@@ -65,7 +65,7 @@ def test_all_is_done_and_nothing_twice(n: int, threads: int, least: int) -> None
         done[first:end] += 1
 
     with use_threads(threads):
-        share(n, work, least)
+        parallel_for(n, work, least)
     assert (done == 1).all()
     assert len(ranges) <= max(1, min(threads, n // least))
     assert sorted(ranges)[0][0] == 0
@@ -83,7 +83,7 @@ def test_parts_run_side_by_side() -> None:
         seen.add(threading.get_ident())
 
     with use_threads(3):
-        share(3, work)
+        parallel_for(3, work)
     assert len(seen) == 3
     assert threading.get_ident() in seen, "the caller takes its part"
 
@@ -96,7 +96,7 @@ def test_threads_stay_from_call_to_call() -> None:
 
     with use_threads(2):
         for _ in range(50):
-            share(2, work)
+            parallel_for(2, work)
     # The pool may be larger than it is here, from tests before.
     assert len(seen) < 25
 
@@ -113,9 +113,9 @@ def test_an_error_is_raised_when_all_have_finished(failing: int) -> None:
 
     with use_threads(3):
         with pytest.raises(KeyError, match=f"part {failing}"):
-            share(3, work)
+            parallel_for(3, work)
         assert sorted(finished) == [part for part in range(3) if part != failing]
-        share(3, lambda first, end: finished.append(-first))  # and the pool still works
+        parallel_for(3, lambda first, end: finished.append(-first))  # and the pool still works
     assert len(finished) == 5
 
 
@@ -124,7 +124,7 @@ def test_errors_of_several_parts_are_one() -> None:
         raise ValueError(str(first))
 
     with use_threads(4), pytest.raises(ValueError, match="0"):
-        share(4, work)
+        parallel_for(4, work)
 
 
 def test_shared_work_that_shares_runs_on_its_own_thread() -> None:
@@ -136,15 +136,15 @@ def test_shared_work_that_shares_runs_on_its_own_thread() -> None:
 
     def work(first: int, end: int) -> None:
         own = threading.get_ident()
-        share(10, lambda *ends: (within(*ends), same.append(threading.get_ident() == own)))
+        parallel_for(10, lambda *ends: (within(*ends), same.append(threading.get_ident() == own)))
 
     with use_threads(3):
-        share(3, work)
+        parallel_for(3, work)
     assert inner == [(0, 10)] * 3
     assert same == [True] * 3
     with use_threads(2):  # afterwards everything is shared again, an error in between or not
         inner.clear()
-        share(2, within)
+        parallel_for(2, within)
     assert sorted(inner) == [(0, 1), (1, 2)]
 
 
@@ -155,8 +155,8 @@ def test_an_error_within_does_not_keep_the_thread_from_sharing() -> None:
     ranges: list[tuple[int, int]] = []
     with use_threads(2):
         with pytest.raises(ValueError, match="no"):
-            share(2, fail)
-        share(2, lambda *ends: ranges.append(ends))
+            parallel_for(2, fail)
+        parallel_for(2, lambda *ends: ranges.append(ends))
     assert len(ranges) == 2
 
 
@@ -171,7 +171,7 @@ def test_many_callers_share_one_pool() -> None:
                 totals[caller] += end - first
 
         for _ in range(40):
-            share(100, work)
+            parallel_for(100, work)
 
     with use_threads(3), ThreadPoolExecutor(8) as pool:
         list(pool.map(call, range(8)))
@@ -181,7 +181,7 @@ def test_many_callers_share_one_pool() -> None:
 FORKED = """
 import os, signal, sys, time
 import numpy as np
-from transcf.threads import share, use_threads
+from transcf.parallel import share, use_threads
 
 def total():
     done = np.zeros(100, np.int64)

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from transcf.models.slim import SLIM as SLIM
     from transcf.models.transcf import TransCF as TransCF
     from transcf.models.transcf.extensions import TransCFExtended as TransCFExtended
-    from transcf.threads import use_threads as use_threads
+    from transcf.parallel import use_threads as use_threads
     from transcf.training.options import FitOptions as FitOptions
 
 __version__ = "0.1.0"

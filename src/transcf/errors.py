@@ -99,7 +99,7 @@ class EvaluationError(TransCFError, ValueError):
     """A ranking cannot be judged: NaN scores, nobody to evaluate, results that do not pair."""
 
 
-class NoRoomError(TransCFError, MemoryError):
+class OutOfMemoryError(TransCFError, MemoryError):
     """Something needs more memory than is free."""
 
 

@@ -12,7 +12,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
-from transcf.learning.known import Known
+from transcf.learning.training_data import TrainingData
 from transcf.models.registry import create
 
 
@@ -46,7 +46,7 @@ def by_hand() -> Any:
         things = IdMap(pl.Series([f"i{n:03}" for n in range(len(b))]))
         owned = [np.array(sorted(own), np.int32) for own in seen]
         histories = Histories.of(owned, len(b))
-        known = Known(ids, things, histories.matrix, histories, False)
+        known = TrainingData(ids, things, histories.matrix, histories, False)
 
         def translate(u: Any, i: Any) -> Any:
             return np.array([moves(one, other) for one, other in zip(u, i, strict=True)])

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import Result
 
 import transcf
-from transcf.storage import folders
+from transcf.io import model_dir
 from transcf.training.checkpoint import CheckpointFile
 
 Command = Callable[..., Result]
@@ -148,7 +148,7 @@ def test_a_failed_save_keeps_the_old_model(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(folders.tensors, "write", fail)
+        patch.setattr(model_dir.tensors, "write", fail)
         for words in (("refit", "--yes"), ("partial-fit",)):
             result = command(*words, folder, halves[1], "--overwrite")
             assert result.exit_code == 2, result.output

@@ -12,16 +12,16 @@ import polars as pl
 import pytest
 
 from transcf import Interactions, create, read_interactions, synthesize
-from transcf.cluster.crew import ClusterCrew
-from transcf.cluster.driver import share_of, share_out
-from transcf.cluster.post import Mailbox, Post, Tag
-from transcf.cluster.worker import is_of_users
+from transcf.distributed.communicator import RayCommunicator
+from transcf.distributed.driver import share_of, share_out
+from transcf.distributed.transport import MessageQueue, Tag, Transport
+from transcf.distributed.worker import is_of_users
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.kernels import Array
 from transcf.learning.alternation import Pairs
+from transcf.learning.event_weights import EventWeights
 from transcf.learning.log_sizes import LogSizes
 from transcf.learning.triples import Outline, Problem
-from transcf.learning.weights import EventWeights
 from transcf.models import eals, ials
 from transcf.models.aobpr import AdaptiveSolver
 from transcf.models.bpr import LogisticSolver
@@ -31,7 +31,7 @@ from transcf.models.ials import IALSSettings, IALSTraining
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.transcf.fast import FastSolver
-from transcf.threads import use_threads
+from transcf.parallel import use_threads
 from transcf.training import FitOptions
 
 SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -53,7 +53,7 @@ EPOCHS = range(1, 6)
 class Neighbour:
     """A worker in a thread of the same process."""
 
-    def __init__(self, box: Mailbox) -> None:
+    def __init__(self, box: MessageQueue) -> None:
         self._box = box
 
     def send(self, tag: Tag, arrays: Sequence[Array]) -> None:
@@ -103,12 +103,12 @@ def train(name: str, log: Interactions, workers: int) -> dict[str, Array]:
     solver, problem, settings, outline = task_of(name, log)
     first = solver(problem, settings, outline=outline).tensors()
     shares = share_out(np.diff(problem.user_indptr), outline.groups, workers)
-    boxes = [Mailbox() for _ in range(workers)]
+    boxes = [MessageQueue() for _ in range(workers)]
     peers = [Neighbour(box) for box in boxes]
 
     def work(w: int) -> dict[str, Array]:
         share = share_of(solver, problem, settings, outline, shares, w, threads=1)
-        crew = ClusterCrew(Post(w, boxes[w], peers), shares)
+        crew = RayCommunicator(Transport(w, boxes[w], peers), shares)
         own = solver(share.problem, settings, outline=share.outline, crew=crew)
         users = slice(int(outline.groups[shares[w]]), int(outline.groups[shares[w + 1]]))
         own.load_tensors({n: t[users] if is_of_users(n) else t for n, t in first.items()})
@@ -168,7 +168,7 @@ def test_shares_have_a_group_each_and_as_many_events_as_can_be() -> None:
 
 @pytest.mark.parametrize("name", ["ease", "transcf-friends", "itemknn"])
 def test_what_cannot_be_spread_says_so(name: str, log: Interactions) -> None:
-    from transcf.cluster import Cluster
+    from transcf.distributed import Cluster
 
     with pytest.raises(UnsupportedError, match=r"cannot be trained on a cluster .* bpr,.* transcf"):
         create(name).fit(log, options=FitOptions(cluster=Cluster()))
@@ -176,7 +176,7 @@ def test_what_cannot_be_spread_says_so(name: str, log: Interactions) -> None:
 
 @pytest.mark.parametrize("wrong", [{"workers": 0}, {"workers": 1.5}, {"threads": -1}])
 def test_a_cluster_has_workers(wrong: dict[str, Any]) -> None:
-    from transcf.cluster import Cluster
+    from transcf.distributed import Cluster
 
     with pytest.raises(ParameterError, match="give a number from 1 on"):
         Cluster(**wrong)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from transcf import create, synthesize
-from transcf.cluster import Cluster
-from transcf.cluster.driver import LostWorkersError
+from transcf.distributed import Cluster
+from transcf.distributed.driver import LostWorkersError
 from transcf.training import FitOptions
 from transcf.training.trainable import Epoch
 

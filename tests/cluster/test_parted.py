@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from transcf import Interactions, Split, create, k_core, leave_one_out, load, synthesize
-from transcf.cluster import Cluster
-from transcf.cluster.driver import share_out
-from transcf.cluster.tasks import ClusterTasks
-from transcf.data import PartedLog, prepare_parts, read_interactions
+from transcf.data import PartitionedLog, prepare_parts, read_interactions
+from transcf.distributed import Cluster
+from transcf.distributed.driver import share_out
+from transcf.distributed.tasks import ClusterTasks
 from transcf.errors import DataError, EvaluationError, UnsupportedError
 from transcf.evaluation.validation import Validation, as_validation, validation_in_parts
-from transcf.learning.known import KnownInParts
-from transcf.learning.parted import PartedProblem
+from transcf.learning.partitioned import PartitionedProblem
+from transcf.learning.training_data import PartitionedTrainingData
 from transcf.learning.triples import Problem
 from transcf.models.bpr import LogisticSolver
 from transcf.models.mixture.batches import Events, Shards
@@ -47,7 +47,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def parted(source: Path) -> PartedLog:
+def parted(source: Path) -> PartitionedLog:
     return prepare_parts(source, source.parent / "parts", partitions=5, k_core=5)
 
 
@@ -57,7 +57,7 @@ def split(source: Path) -> Split:
 
 
 def test_workers_prepare_what_one_process_does(
-    tasks: ClusterTasks, source: Path, parted: PartedLog, split: Split, tmp_path: Path
+    tasks: ClusterTasks, source: Path, parted: PartitionedLog, split: Split, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {"partitions": 5, "piece_rows": 700, "k_core": 5}
     found = prepare_parts(source, tmp_path / "parts", run=tasks, **options)
@@ -78,7 +78,7 @@ def test_what_a_task_raises_comes_out_as_it_was(tasks: ClusterTasks, source: Pat
     [("bpr", {}), ("transcf", {"recency": 2.0}), ("transcf-mixture", {"batch_events": 200})],
 )
 def test_a_fit_is_that_of_one_process(
-    name: str, settings: dict[str, Any], parted: PartedLog, split: Split, tmp_path: Path
+    name: str, settings: dict[str, Any], parted: PartitionedLog, split: Split, tmp_path: Path
 ) -> None:
     model = create(name, dim=8, epochs=3, validate_every=1, validation_users=50, **settings)
     model.fit(split.train, split.validation)
@@ -101,10 +101,13 @@ def test_a_fit_is_that_of_one_process(
 
 @pytest.mark.parametrize("recency", [0.0, 3.0])
 def test_shares_on_disk_are_those_in_memory(
-    recency: float, parted: PartedLog, split: Split
+    recency: float, parted: PartitionedLog, split: Split
 ) -> None:
     settings = create("bpr", recency=recency).settings
-    whole, counted = Problem.of(split.train, settings), PartedProblem.of_log(parted.train, settings)
+    whole, counted = (
+        Problem.of(split.train, settings),
+        PartitionedProblem.of_log(parted.train, settings),
+    )
     outline = LogisticSolver.outline(whole, settings)
     other = LogisticSolver.outline(counted, settings)
     assert np.array_equal(outline.groups, other.groups)
@@ -116,7 +119,7 @@ def test_shares_on_disk_are_those_in_memory(
             assert np.array_equal(getattr(found, field), getattr(expected, field)), field
 
 
-def test_histories_on_disk_are_those_in_memory(parted: PartedLog, split: Split) -> None:
+def test_histories_on_disk_are_those_in_memory(parted: PartitionedLog, split: Split) -> None:
     settings = create("transcf-mixture").settings
     whole, counted = Events.of(split.train, settings), PartedEvents.of_log(parted.train, settings)
     shards, other = Shards.of(whole), Shards.of(counted)
@@ -139,20 +142,20 @@ def test_weights_that_differ_nowhere_are_none(tmp_path: Path) -> None:
     single.write_parquet(tmp_path / "log.parquet")
     log = prepare_parts(tmp_path / "log.parquet", tmp_path / "parts", partitions=2)
     settings = create("bpr", recency=3.0).settings
-    assert PartedProblem.of_log(log, settings).recency == 0
+    assert PartitionedProblem.of_log(log, settings).recency == 0
     assert not len(Problem.of(log.read(), settings).weights)
 
 
 @pytest.mark.parametrize("users", [20, None])
 def test_a_sample_is_judged_as_in_memory(
-    users: int | None, parted: PartedLog, split: Split
+    users: int | None, parted: PartitionedLog, split: Split
 ) -> None:
     model = create("popularity").fit(split.train)
     whole = Validation(split.validation, known=split.train.by_user).sampled(users)
     assert validation_in_parts(parted.train, parted.validation, users)(model) == whole(model)
 
 
-def test_what_needs_all_events_says_so(parted: PartedLog, split: Split) -> None:
+def test_what_needs_all_events_says_so(parted: PartitionedLog, split: Split) -> None:
     options = FitOptions(cluster=CLUSTER)
     for setting in ({"half_life": 0.1}, {"confidence": "ratings"}, {"trend": 1.0}):
         (name,) = setting
@@ -164,10 +167,10 @@ def test_what_needs_all_events_says_so(parted: PartedLog, split: Split) -> None:
         create("ials").fit(parted, options=options)
 
 
-def test_without_a_cluster_all_events_are_read(parted: PartedLog) -> None:
+def test_without_a_cluster_all_events_are_read(parted: PartitionedLog) -> None:
     model = create("popularity").fit(parted.folder)
     counts: Interactions = parted.read()
     assert np.array_equal(model.item_counts_, counts.by_item.counts)
-    known = KnownInParts(parted)
+    known = PartitionedTrainingData(parted)
     assert known.facts() == model.learned_.known.facts()
     assert "seen" not in vars(known)

@@ -17,8 +17,8 @@ import pytest
 from tests.cluster.processes import processes_called
 
 from transcf import Interactions, create, load, synthesize
-from transcf.cluster import Cluster
-from transcf.cluster.scoring import recommend_all
+from transcf.distributed import Cluster
+from transcf.distributed.scoring import recommend_all
 from transcf.errors import DataError, UnsupportedError
 from transcf.models.recommender import Recommender
 from transcf.training import FitOptions
@@ -94,7 +94,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from transcf import create, synthesize
-from transcf.cluster import Cluster
+from transcf.distributed import Cluster
 from transcf.training import FitOptions
 
 log = synthesize(users=600, items=900, interactions=12000, seed=3)

@@ -12,17 +12,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from transcf.cluster.ring import INVITATION_BYTES, Ring
+from transcf.distributed.shared_memory import INVITATION_BYTES, SharedMemoryRing
 from transcf.kernels import Array
 
 
-def pair() -> tuple[Ring, Ring]:
+def pair() -> tuple[SharedMemoryRing, SharedMemoryRing]:
     """One end to send, and one to receive."""
-    sender, invitation = Ring.create()
+    sender, invitation = SharedMemoryRing.create()
     if sender is None:
         pytest.skip("needs memory without a name, which this system has not")
     assert len(invitation) == INVITATION_BYTES
-    receiver = Ring.accept(invitation)
+    receiver = SharedMemoryRing.accept(invitation)
     assert receiver is not None
     return sender, receiver
 
@@ -59,22 +59,26 @@ def test_small_and_huge_arrays_go_by_the_line() -> None:
 
 
 def test_who_is_not_on_the_machine_is_not_found() -> None:
-    _, invitation = Ring.create()
+    _, invitation = SharedMemoryRing.create()
     process, file, token = struct.unpack("<qq32s", invitation)
-    assert Ring.accept(struct.pack("<qq32s", 0, file, token)) is None, "no such process"
-    assert Ring.accept(struct.pack("<qq32s", process, file, b"x" * 32)) is None, "another token"
+    assert SharedMemoryRing.accept(struct.pack("<qq32s", 0, file, token)) is None, "no such process"
+    assert SharedMemoryRing.accept(struct.pack("<qq32s", process, file, b"x" * 32)) is None, (
+        "another token"
+    )
     with open(os.devnull, "rb") as other:
-        assert Ring.accept(struct.pack("<qq32s", process, other.fileno(), token)) is None
+        assert (
+            SharedMemoryRing.accept(struct.pack("<qq32s", process, other.fileno(), token)) is None
+        )
 
 
 def test_another_process_reads_it() -> None:
-    sender, invitation = Ring.create()
+    sender, invitation = SharedMemoryRing.create()
     if sender is None:
         pytest.skip("needs memory without a name, which this system has not")
     sent = np.arange(100_000, dtype=np.int32)
     assert sender.put([sent[:600], sent[600:]]) == 0
     script = (
-        "import sys, numpy as np; from transcf.cluster.ring import Ring\n"
+        "import sys, numpy as np; from transcf.distributed.shared_memory import Ring\n"
         "ring = Ring.accept(bytes.fromhex(sys.argv[1])); found, give_back = ring.look(0, 400_000)\n"
         "print(found.view(np.int32).sum(dtype=np.int64)); give_back()"
     )

@@ -18,9 +18,9 @@ from typer.testing import CliRunner, Result
 
 from transcf import Split, Tuning, compare, create, leave_one_out, synthesize, tune
 from transcf.cli.app import app
-from transcf.cluster import Cluster, driver
-from transcf.cluster.session import Session
 from transcf.data.synthetic import write_csv
+from transcf.distributed import Cluster, driver
+from transcf.distributed.session import Session
 from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
 from transcf.experiments.candidate import Candidate
 from transcf.experiments.comparison import Comparison, compare_models

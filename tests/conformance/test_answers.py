@@ -17,8 +17,8 @@ from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, make
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError, UnknownIdError, UnsupportedError
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
+from transcf.learning.training_data import TrainingData
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
 
@@ -65,10 +65,10 @@ def in_float64(part: Any) -> Any:
         return tuple(map(in_float64, part))
     if isinstance(part, dict):
         return {name: in_float64(value) for name, value in part.items()}
-    if dataclasses.is_dataclass(part) and not isinstance(part, Known):
+    if dataclasses.is_dataclass(part) and not isinstance(part, TrainingData):
         values = {entry.name: getattr(part, entry.name) for entry in dataclasses.fields(part)}
         return dataclasses.replace(part, **{k: in_float64(v) for k, v in values.items()})
-    if not isinstance(part, Learned):
+    if not isinstance(part, FittedScorer):
         return part
     double = copy.copy(part)
     for name, value in vars(part).items():
@@ -271,7 +271,7 @@ def test_items_without_training_interactions_do_not_count_in_a_history(
 @EVERY_MODEL
 def test_similar_things_are_found_or_refused(name: str) -> None:
     model = fitted(name)
-    has_users = type(model.learned_).user_similarity is not Learned.user_similarity
+    has_users = type(model.learned_).user_similarity is not FittedScorer.user_similarity
     for find, ids, what, has in (
         (model.similar_items, model.items_.series, "item_id", name not in FLOOR),
         (model.similar_users, model.users_.series, "user_id", has_users),

@@ -18,12 +18,12 @@ import transcf
 from transcf.data import synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, NotFittedError, ParameterError, UnknownIdError
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.rules import Choice, Flag, Number, Rule, Text
+from transcf.learning.training_data import TrainingData
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, model_class
-from transcf.threads import use_threads
+from transcf.parallel import use_threads
 from transcf.training import FitOptions
 
 #: Settings under which a model learns in a moment; a registered model must have an entry.
@@ -92,13 +92,13 @@ def test_the_model_is_covered_and_well_made(name: str) -> None:
         assert parameter.default is not parameter.empty
 
 
-def wrong_with_scores(learned: Learned) -> str:
+def wrong_with_scores(learned: FittedScorer) -> str:
     """What keeps the scores of a learned part from ranking anything, or nothing."""
     kind = type(learned)
     own = {
         method
         for method in ("linear_form", "score_block")
-        if getattr(kind, method) is not getattr(Learned, method)
+        if getattr(kind, method) is not getattr(FittedScorer, method)
     }
     if not own:
         return "neither linear_form nor score_block"
@@ -116,7 +116,7 @@ def test_it_has_scores(name: str, tastes: tuple) -> None:
     assert wrong_with_scores(make(name).fit(tastes[0]).learned_) == ""
 
 
-class Mute(Learned):
+class Mute(FittedScorer):
     """Says nothing about scores."""
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -155,9 +155,9 @@ class Wild(Flat):
     ],
 )
 def test_a_model_without_scores_would_be_noticed(
-    kind: type[Learned], expected: str, tastes: tuple
+    kind: type[FittedScorer], expected: str, tastes: tuple
 ) -> None:
-    assert wrong_with_scores(kind(Known.of(tastes[0]), "broken")) == expected
+    assert wrong_with_scores(kind(TrainingData.of(tastes[0]), "broken")) == expected
 
 
 @EVERY_MODEL

@@ -15,7 +15,7 @@ import transcf
 from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
 from transcf.retrieval.scorer import Scorer
@@ -110,7 +110,7 @@ def test_what_is_added_comes_last_in_a_history(
 class Recorder:
     """Stands before the guests of a learned part and writes down what they are given."""
 
-    def __init__(self, learned: Learned) -> None:
+    def __init__(self, learned: FittedScorer) -> None:
         self._guests, self.given = learned.guests, list[list[int]]()
 
     def __call__(self, histories: Histories, *rest: Any) -> Scorer:
@@ -133,7 +133,7 @@ def test_recommend_for_passes_its_order_on(name: str, monkeypatch: pytest.Monkey
     assert recorder.given == [[5, 2, 9], [9, 5, 2], [5, 2, 1], [8, 3], [4, 0]]
 
 
-class NextAfter(Learned):
+class NextAfter(FittedScorer):
     """Recommends what comes after the last item of a history, by number."""
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -142,7 +142,7 @@ class NextAfter(Learned):
     def score_block(self, users: np.ndarray) -> np.ndarray:
         return self._after([self.known.histories[row] for row in users])
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         rows = [histories[row] for row in range(len(histories))]
         return BlockView(
             self.name, self.rankable, lambda users: self._after([rows[user] for user in users])

@@ -20,8 +20,8 @@ from transcf.evaluation import Validation, evaluate
 from transcf.experiments.candidate import Candidate
 from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.experiment import Experiment
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.fitting import Fit, Held
-from transcf.learning.learned import Learned
 from transcf.learning.settings import values_of
 from transcf.models.ease import EASE
 from transcf.models.recommender import Recommender
@@ -42,7 +42,7 @@ def digest(model: Recommender) -> str:
     return digest_of(model.learned_)
 
 
-def digest_of(learned: Learned) -> str:
+def digest_of(learned: FittedScorer) -> str:
     """All scores and all learned arrays in one string."""
     everybody = np.arange(len(learned.known.users), dtype=np.int32)
     summed = hashlib.sha256(learned.score_block(everybody).tobytes())
@@ -84,7 +84,7 @@ def test_held_out_pairs_change_nothing_that_is_learned(name: str, split: Split) 
 class Cheat(EASE):
     """Learns from the validation part, too."""
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         train, validation = fit.train, fit.validation
         assert isinstance(validation, Interactions)
         users = np.concatenate([train.user_rows, validation.user_rows])
@@ -163,7 +163,7 @@ def test_a_killed_run_resumes_with_the_same_bits(name: str, split: Split, tmp_pa
 @pytest.mark.parametrize("name", ITERATIVE)
 def test_training_does_not_touch_the_model(name: str, validated: bool, split: Split) -> None:
     model = make(name, epochs=3)
-    told: list[tuple[int, Learned, str]] = []
+    told: list[tuple[int, FittedScorer, str]] = []
 
     def listen(epoch: Epoch) -> None:
         assert not model.is_fitted
@@ -202,7 +202,7 @@ class _AsGuests:
 
     def __init__(self, model: Recommender) -> None:
         self.users_ = model.users_
-        self._guests = model.learned_.guests(model.histories_)
+        self._guests = model.learned_.fold_in(model.histories_)
 
     def score_block(self, users: np.ndarray) -> np.ndarray:
         return np.array(self._guests.score_block(users))

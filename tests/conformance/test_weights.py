@@ -15,9 +15,9 @@ import transcf
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError
+from transcf.learning.event_weights import EventWeights, WeightSettings
 from transcf.learning.settings import values_of
 from transcf.learning.triples import Problem
-from transcf.learning.weights import EventWeights, WeightSettings
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from transcf import Interactions, Split, k_core, leave_one_out, open_data, open_split, paper_filter
-from transcf.data import PartedLog, open_parts, prepare_parts, read_interactions
+from transcf.data import PartitionedLog, open_parts, prepare_parts, read_interactions
 from transcf.data.splits import Order
 from transcf.errors import DataError, ParameterError
 
@@ -106,19 +106,19 @@ def test_logs_without_times_and_with_dates(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def prepared(tmp_path: Path) -> PartedLog:
+def prepared(tmp_path: Path) -> PartitionedLog:
     folder = write(events(seed=1), tmp_path / "log")
     return prepare_parts(folder, tmp_path / "parts", k_core=2, **FEW)
 
 
-def test_commands_take_the_folder_as_data(prepared: PartedLog, tmp_path: Path) -> None:
+def test_commands_take_the_folder_as_data(prepared: PartitionedLog, tmp_path: Path) -> None:
     expected = k_core(read_interactions(tmp_path / "log"), 2, 2)
     check_same(open_data(prepared.folder), expected)
     check_split(open_split(prepared.folder, "strict"), leave_one_out(expected))
     assert str(prepared.train).startswith(f"PartedLog({prepared.folder}: train, ")
 
 
-def test_users_are_read_by_whoever_has_them(prepared: PartedLog) -> None:
+def test_users_are_read_by_whoever_has_them(prepared: PartitionedLog) -> None:
     whole = prepared.train.read()
     for first, end in ((0, 1), (3, 29), (7, whole.n_users)):
         parts = list(prepared.train.partitions(first, end))
@@ -131,7 +131,7 @@ def test_users_are_read_by_whoever_has_them(prepared: PartedLog) -> None:
 
 
 @pytest.mark.parametrize("name", ["part-00002.parquet", "users.parquet", "parted.json"])
-def test_damage_is_found(prepared: PartedLog, name: str) -> None:
+def test_damage_is_found(prepared: PartitionedLog, name: str) -> None:
     path = prepared.folder / name
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 255
@@ -140,7 +140,7 @@ def test_damage_is_found(prepared: PartedLog, name: str) -> None:
         open_parts(prepared.folder).read()
 
 
-def test_what_fails_leaves_the_folder_as_it_was(prepared: PartedLog, tmp_path: Path) -> None:
+def test_what_fails_leaves_the_folder_as_it_was(prepared: PartitionedLog, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in prepared.folder.iterdir()}
     with pytest.raises(DataError, match="k-core leaves nothing of"):
         prepare_parts(tmp_path / "log", prepared.folder, k_core=99)

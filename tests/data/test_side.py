@@ -10,7 +10,7 @@ import pytest
 from transcf.data import Split, k_core, leave_one_out, open_data, read_interactions, synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError
-from transcf.serving.facts import read_facts
+from transcf.serving.item_metadata import read_item_metadata
 
 EVENTS = [("ann", 1), ("bob", 2), ("cy", 2), ("cy", 3)]
 LINKS = [("ann", "bob"), ("bob", "ann"), ("cy", "cy"), ("cy", "bob"), ("zoe", "ann")]
@@ -220,7 +220,7 @@ def test_one_reading_of_categories_for_models_and_services(tmp_path):
     log = read_interactions(events, categories=path)
     expected = {1: {"Drama", "War"}, 2: {"Drama", "War"}, 3: set(), 4: {"Drama"}}
     assert log.category_names == ("Drama", "War")
-    assert {item: set(fact.categories) for item, fact in read_facts(path).items()} == {
+    assert {item: set(fact.categories) for item, fact in read_item_metadata(path).items()} == {
         str(item): names for item, names in expected.items()
     }
     column = pl.DataFrame({"user": 1, "item": [1, 4], "genre": ["Drama|War", "Drama"]})
@@ -237,6 +237,6 @@ def test_items_for_a_service_may_hold_columns_of_any_kind(tmp_path):
         path = tmp_path / name
         path.write_text("\n".join(["item_id,year,price,digits", *rows]), encoding="utf-8")
         rows = rows[:1]
-    facts = read_facts(tmp_path / "items[1].csv")
+    facts = read_item_metadata(tmp_path / "items[1].csv")
     assert len(facts) == 300
     assert facts["300"].others == {"year": "word", "price": 2.5, "digits": "x"}

@@ -11,9 +11,9 @@ from tests.evaluation.scorers import ProductScorer, TableScorer, random_split
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation import candidate_ranks, evaluate, full_ranks
+from transcf.parallel import use_threads
 from transcf.retrieval import tiles
 from transcf.retrieval.scorer import StoredForm
-from transcf.threads import use_threads
 
 TIES = ["pessimistic", "realistic", "optimistic"]
 WEIGHTS = {"pessimistic": 1.0, "realistic": 0.5, "optimistic": 0.0}

@@ -198,7 +198,7 @@ def test_helpers_fill_the_store_and_end_with_their_owner(small: Study, tmp_path:
 
 def test_a_cluster_fills_the_store(small: Study, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra cluster")
-    from transcf.cluster import Cluster
+    from transcf.distributed import Cluster
 
     store = Store(tmp_path / "runs")
     with study_workers(small, store, cluster=Cluster(workers=2, threads=1)):

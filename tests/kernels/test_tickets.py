@@ -7,7 +7,7 @@ import pytest
 
 from transcf.kernels import compiled
 from transcf.kernels.tickets import NONE, add_to, look_at, share_tickets
-from transcf.threads import use_threads
+from transcf.parallel import use_threads
 
 
 @compiled

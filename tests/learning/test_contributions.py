@@ -12,8 +12,8 @@ from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
 from transcf.learning import contributions
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
+from transcf.learning.training_data import TrainingData
 from transcf.models.registry import create
 from transcf.models.transcf import TransCF
 from transcf.retrieval.views import BlockView
@@ -28,12 +28,12 @@ def log() -> Interactions:
 
 def guest_score(model: Any, history: Rows, item: int = ITEM) -> float:
     """What somebody with a history gets, an item's place in it being free."""
-    guests = model.learned_.guests(Histories.of([np.asarray(history, np.int32)], 60))
+    guests = model.learned_.fold_in(Histories.of([np.asarray(history, np.int32)], 60))
     return float(guests.score_block(np.zeros(1, np.int32))[0, item])
 
 
 def average_score(model: Any, history: Rows, counts: np.ndarray) -> float:
-    guests = model.learned_.guests(Histories.of([np.asarray(history, np.int32)], 60))
+    guests = model.learned_.fold_in(Histories.of([np.asarray(history, np.int32)], 60))
     block = guests.score_block(np.zeros(1, np.int32))[0].astype(np.float64)
     return float(counts @ block / counts.sum())
 
@@ -193,7 +193,7 @@ def test_effects_of_transcf_follow_the_formula(
 def test_effects_of_cdae_by_asking_again(log: Interactions) -> None:
     model = create("cdae", dim=8, epochs=3).fit(log)
     found = model.learned_.contributions(HISTORY, ITEM)
-    asked = Learned.contributions(model.learned_, HISTORY, ITEM)
+    asked = FittedScorer.contributions(model.learned_, HISTORY, ITEM)
     np.testing.assert_allclose(found.effects, asked.effects, atol=1e-5)
     assert found.meaning == asked.meaning == contributions.LEFT_OUT
     lead = guest_score(model, HISTORY) - average_score(model, HISTORY, log.by_item.counts)
@@ -220,7 +220,7 @@ def test_effects_of_the_tower_by_scoring_placed_people(log: Interactions) -> Non
 
 
 def test_typical_items_come_as_often_as_in_the_log(log: Interactions) -> None:
-    known = Known.of(log)
+    known = TrainingData.of(log)
     drawn = np.bincount(known.typical_items(len(log)), minlength=60)
     assert np.abs(drawn - log.by_item.counts).max() <= 1
     assert known.rankable[known.typical_items(7)].all()
@@ -232,14 +232,14 @@ def test_long_histories_are_asked_about_in_bounded_pieces(monkeypatch: pytest.Mo
     log = synthesize(users=50, items=60, interactions=900, seed=1)
     sizes = []
 
-    def guests(histories: Histories) -> BlockView:
+    def fold_in(histories: Histories) -> BlockView:
         sizes.append(len(histories.items))
         owned = histories.matrix.to_scipy().toarray()
         return BlockView("sum", np.ones(60, bool), lambda rows: owned[rows] * np.arange(60.0))
 
     history = np.random.default_rng(0).permutation(60).astype(np.int32)[:45]
     item = int(history[-1])
-    found = contributions.by_leaving_out(guests, Known.of(log), history, item)
+    found = contributions.by_leaving_out(fold_in, TrainingData.of(log), history, item)
     assert found.history.tolist() == history[-30:].tolist(), "the latest"
     assert max(sizes) <= 100
     counts = log.by_item.counts
@@ -253,7 +253,7 @@ def test_an_explanation_says_that_it_looked_at_a_part(
 ) -> None:
     model = create("cdae", dim=4, epochs=1).fit(log)
     monkeypatch.setattr(contributions, "MOST_LEFT_OUT", 3)
-    monkeypatch.setattr(type(model.learned_), "contributions", Learned.contributions)
+    monkeypatch.setattr(type(model.learned_), "contributions", FittedScorer.contributions)
     ids = model.items_.series.to_list()
     found = model.explain_for(ids[:7], ids[20])
     assert {entry.item_id for entry in found.effects} <= set(ids[4:7])

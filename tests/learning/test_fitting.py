@@ -15,12 +15,12 @@ from transcf.errors import DivergenceError, ModelFileError, NotFittedError, Para
 from transcf.evaluation import Validation
 from transcf.learning import fitting
 from transcf.learning.families import IterationSettings
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.fitting import Fit
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
 from transcf.learning.settings import setting, settings
+from transcf.learning.training_data import TrainingData
 from transcf.models.fism import FISM
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.training import Epoch, EpochStats, FitOptions
 
 Arrays = dict[str, np.ndarray]
@@ -43,10 +43,10 @@ class Drift:
         self.weights = tensors["weights"].copy()
 
 
-class Weights(Learned):
+class Weights(FittedScorer):
     """One score per item, the same for everybody."""
 
-    def __init__(self, known: Known, weights: np.ndarray) -> None:
+    def __init__(self, known: TrainingData, weights: np.ndarray) -> None:
         super().__init__(known, "drifting")
         self.weights = weights.copy()
 
@@ -66,13 +66,13 @@ class Drifting(Recommender[DriftingSettings]):
     """The same order of items for everybody, another one after each epoch."""
 
     name = "drifting"
-    __init__ = made_from(DriftingSettings)
+    __init__ = init_from_params(DriftingSettings)
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         trainable = Drift(fit.train.n_items, self.settings.fails_in)
         return fit.run(trainable, self.settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: object) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: object) -> FittedScorer:
         return Weights(known, arrays["weights"])
 
 

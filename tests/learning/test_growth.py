@@ -9,28 +9,28 @@ import pytest
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError
 from transcf.learning.growth import Growth
-from transcf.learning.known import Known
+from transcf.learning.training_data import TrainingData
 
 
-def known_of(**columns: list) -> Known:
-    return Known.of(read_interactions(pl.DataFrame(columns)))
+def known_of(**columns: list) -> TrainingData:
+    return TrainingData.of(read_interactions(pl.DataFrame(columns)))
 
 
 @pytest.fixture
-def before() -> Known:
+def before() -> TrainingData:
     return known_of(
         user=["bob", "ann", "bob", "ann"], item=["z", "m", "a", "b"], timestamp=[4, 3, 2, 1]
     )
 
 
-def listed(known: Known) -> dict[str, list[str]]:
+def listed(known: TrainingData) -> dict[str, list[str]]:
     return {
         user: known.items.ids(known.histories[row]).to_list()
         for row, user in enumerate(known.users.series)
     }
 
 
-def test_known_has_sets_orders_and_counts(before: Known) -> None:
+def test_known_has_sets_orders_and_counts(before: TrainingData) -> None:
     assert listed(before) == {"ann": ["b", "m"], "bob": ["a", "z"]}
     assert before.timed
     assert not known_of(user=["ann"], item=["x"]).timed
@@ -40,7 +40,7 @@ def test_known_has_sets_orders_and_counts(before: Known) -> None:
     assert before.facts() == {"users": 2, "items": 4, "interactions": 4}
 
 
-def test_what_is_new_comes_last_and_what_is_old_keeps_its_place(before: Known) -> None:
+def test_what_is_new_comes_last_and_what_is_old_keeps_its_place(before: TrainingData) -> None:
     log = read_interactions(
         pl.DataFrame(
             {
@@ -67,12 +67,12 @@ def test_what_is_new_comes_last_and_what_is_old_keeps_its_place(before: Known) -
     assert growth.places(users, items).tolist() == list(range(len(pairs)))[::-1]
 
 
-def test_without_times_additions_are_in_the_order_of_their_log(before: Known) -> None:
+def test_without_times_additions_are_in_the_order_of_their_log(before: TrainingData) -> None:
     log = read_interactions(pl.DataFrame({"user": ["ann", "ann", "ann"], "item": ["z", "a", "c"]}))
     assert listed(Growth.of(before, log).known)["ann"] == ["b", "m", "z", "a", "c"]
 
 
-def test_nothing_and_other_kinds_of_ids_are_refused(before: Known) -> None:
+def test_nothing_and_other_kinds_of_ids_are_refused(before: TrainingData) -> None:
     log = read_interactions(pl.DataFrame({"user": ["ann"], "item": ["z"]}))
     with pytest.raises(DataError, match="nothing to add"):
         Growth.of(before, log.select(np.zeros(1, bool)))

@@ -7,7 +7,7 @@ import pytest
 
 from transcf.data import synthesize
 from transcf.data.histories import Histories
-from transcf.learning.guests import HistoryMap
+from transcf.learning.fold_in import HistoryMap
 from transcf.models.bpr import BPR
 
 
@@ -27,7 +27,7 @@ def test_the_map_from_histories_is_a_ridge_regression(model: BPR) -> None:
     centered = means - center
     slope = np.linalg.solve(centered.T @ centered + ridge, centered.T @ (target - target.mean(0)))
     expected = (means - center) @ slope + target.mean(axis=0)
-    guests = model.learned_.guests(Histories.of(histories, len(model.items_)))
+    guests = model.learned_.fold_in(Histories.of(histories, len(model.items_)))
     scores = guests.score_block(np.arange(len(histories), dtype=np.int32))
     np.testing.assert_allclose(scores, expected @ model.item_vectors_.T, rtol=1e-3, atol=1e-4)
     vectors = HistoryMap(model.learned_.known, model.user_vectors_, model.item_vectors_)

@@ -8,8 +8,8 @@ import pytest
 
 from transcf import create, synthesize
 from transcf.data.interactions import Interactions
-from transcf.errors import NoRoomError
-from transcf.learning import room
+from transcf.errors import OutOfMemoryError
+from transcf.learning import memory
 from transcf.models.registry import available, model_class
 
 
@@ -20,10 +20,10 @@ def log() -> Interactions:
 
 def test_vectors_that_cannot_fit_are_refused_at_once(log: Interactions) -> None:
     with pytest.raises(
-        NoRoomError, match=r"iALS needs [\d,]+ GiB of memory for 40 users and 30 it"
+        OutOfMemoryError, match=r"iALS needs [\d,]+ GiB of memory for 40 users and 30 it"
     ):
         create("ials", dim=1_000_000).fit(log)
-    with pytest.raises(NoRoomError, match=r"more than an EiB .*: lower dim"):
+    with pytest.raises(OutOfMemoryError, match=r"more than an EiB .*: lower dim"):
         create("eals", dim=2**62).fit(log)
 
 
@@ -32,12 +32,12 @@ def test_every_model_with_vectors_is_asked(
     log: Interactions, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = create(name)
-    if not isinstance(model.settings, room.TakesRoom):
+    if not isinstance(model.settings, memory.EstimatesMemory):
         assert "dim" not in model_class(name).rules()
         return
     needed = model.settings.room(40, 30).size
-    monkeypatch.setattr(room, "free_memory", lambda: needed - 1)
-    with pytest.raises(NoRoomError, match=f"{model.name} needs .* 40 users and 30 items"):
+    monkeypatch.setattr(memory, "free_memory", lambda: needed - 1)
+    with pytest.raises(OutOfMemoryError, match=f"{model.name} needs .* 40 users and 30 items"):
         model.fit(log)
 
 
@@ -54,13 +54,13 @@ def test_free_memory_is_the_least_that_the_system_tells(
 ) -> None:
     memory, limit = tmp_path / "meminfo", tmp_path / "max"
     memory.write_text("MemTotal: 100 kB\nMemAvailable:      64 kB\n")
-    monkeypatch.setattr(room, "_MEMORY", memory)
-    monkeypatch.setattr(room, "_LIMITS", (limit,))
-    assert room.free_memory() == 64 * 1024
+    monkeypatch.setattr(memory, "_MEMORY", memory)
+    monkeypatch.setattr(memory, "_LIMITS", (limit,))
+    assert memory.free_memory() == 64 * 1024
     limit.write_text("max\n")
-    assert room.free_memory() == 64 * 1024
+    assert memory.free_memory() == 64 * 1024
     limit.write_text("1000\n")
-    assert room.free_memory() == 1000
+    assert memory.free_memory() == 1000
 
 
 def test_an_allocation_that_fails_all_the_same_is_one_sentence(
@@ -72,5 +72,5 @@ def test_an_allocation_that_fails_all_the_same_is_one_sentence(
         raise MemoryError("Unable to allocate 9 GiB")
 
     monkeypatch.setattr(model, "_learn", fail)
-    with pytest.raises(NoRoomError, match="ran out of memory on 40 users"):
+    with pytest.raises(OutOfMemoryError, match="ran out of memory on 40 users"):
         model.fit(log)

@@ -15,9 +15,9 @@ from transcf.data import synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError
 from transcf.learning.ages import by_age
+from transcf.learning.event_weights import EventWeights, WeightSettings
 from transcf.learning.trend import recent_events
 from transcf.learning.triples import Problem
-from transcf.learning.weights import EventWeights, WeightSettings
 from transcf.models.registry import load
 
 BOTH = {"recency": 2.0, "half_life": 0.2}

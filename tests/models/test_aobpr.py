@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import chisquare
 
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array, compiled
 from transcf.kernels.lanes import LANES
 from transcf.kernels.ranked_draws import RankedRates, Rankings, draw_ranked, rank_by_factors
@@ -17,7 +18,6 @@ from transcf.kernels.rounds import PackedRows
 from transcf.kernels.sampling import Draws, Visit
 from transcf.learning.triples import Problem
 from transcf.models.aobpr import AdaptiveSolver, AoBPRSettings
-from transcf.storage.tensors import Arrays
 
 
 @compiled

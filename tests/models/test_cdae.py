@@ -53,7 +53,7 @@ def test_scores_are_those_of_the_autoencoder(log: Interactions) -> None:
     # A guest has the mean node, and nothing else that differs.
     own = log.by_user.row(3)
     h = sigmoid(inputs[own].sum(axis=0) + nodes.mean(axis=0) + bias)
-    guests = model.learned_.guests(Histories.of([own], log.n_items))
+    guests = model.learned_.fold_in(Histories.of([own], log.n_items))
     guest = guests.score_block(np.array([0], dtype=np.int32))[0]
     np.testing.assert_allclose(guest, outputs[:, :5] @ h + outputs[:, 5], atol=1e-5)
 

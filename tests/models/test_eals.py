@@ -22,7 +22,7 @@ from transcf.learning.alternation import Alternation, Objective, Pairs, cholesky
 from transcf.models import eals
 from transcf.models.eals import EALS, weights_of_items
 from transcf.models.registry import load
-from transcf.threads import thread_count, use_threads
+from transcf.parallel import thread_count, use_threads
 from transcf.training.options import FitOptions
 
 #: For a few hundred interactions; the defaults are for larger data.

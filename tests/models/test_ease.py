@@ -8,8 +8,8 @@ import pytest
 
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
-from transcf.errors import NoRoomError, NotFittedError, ParameterError
-from transcf.learning.room import check_room
+from transcf.errors import NotFittedError, OutOfMemoryError, ParameterError
+from transcf.learning.memory import check_free_memory
 from transcf.models import ease
 from transcf.models.ease import EASE
 
@@ -68,5 +68,5 @@ def test_a_matrix_without_an_inverse_leaves_nothing_behind(
 
 
 def test_too_many_items_are_refused_before_memory_runs_out() -> None:
-    with pytest.raises(NoRoomError, match=r"5,000,000 items .* use ItemKNN"):
-        check_room("ease", EASE().settings, 10, 5_000_000)
+    with pytest.raises(OutOfMemoryError, match=r"5,000,000 items .* use ItemKNN"):
+        check_free_memory("ease", EASE().settings, 10, 5_000_000)

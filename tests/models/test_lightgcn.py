@@ -9,9 +9,9 @@ import torch
 from transcf.data import synthesize
 from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.neural.graph import normalized, smooth
+from transcf.learning.training_data import TrainingData
 from transcf.models.lightgcn import LightGCN, LightGCNSettings
 from transcf.models.lightgcn.training import Graph, LightGCNTraining
 
@@ -81,8 +81,8 @@ def test_a_user_is_their_own_vector_and_what_their_items_send(log: Interactions)
 
     class Watched(LightGCN):
         def _snapshot(
-            self, tensors: dict[str, np.ndarray], known: Known, settings: LightGCNSettings
-        ) -> Learned:
+            self, tensors: dict[str, np.ndarray], known: TrainingData, settings: LightGCNSettings
+        ) -> FittedScorer:
             kept.update({name: tensor.copy() for name, tensor in tensors.items()})
             return super()._snapshot(tensors, known, settings)
 
@@ -97,7 +97,7 @@ def test_a_user_is_their_own_vector_and_what_their_items_send(log: Interactions)
 def test_guests_with_the_history_of_a_user_get_scores_like_theirs(log: Interactions) -> None:
     model = LightGCN(dim=8, epochs=20, learning_rate=0.02).fit(log)
     users = np.flatnonzero(log.by_user.counts > 0).astype(np.int32)
-    guests = model.learned_.guests(Histories.of([model.histories_[u] for u in users], log.n_items))
+    guests = model.learned_.fold_in(Histories.of([model.histories_[u] for u in users], log.n_items))
     found = guests.score_block(np.arange(len(users), dtype=np.int32))
     alike = [np.corrcoef(*p)[0, 1] for p in zip(found, model.score_block(users), strict=True)]
     assert np.median(alike) > 0.8

@@ -12,8 +12,8 @@ from transcf.data.histories import Histories
 from transcf.evaluation import full_ranks
 from transcf.models.mixture import bounded_search, user_scorer
 from transcf.models.mixture.learned import Mixture
+from transcf.parallel import use_threads
 from transcf.retrieval import tiles, top_k
-from transcf.threads import use_threads
 
 SMALL = {"dim": 12, "epochs": 4}
 
@@ -287,7 +287,7 @@ def test_the_best_found_by_bounds_are_the_best_of_all(
     users = np.flatnonzero(learned.known.active).astype(np.int32)
     allowed = learned.rankable.copy()
     allowed[::5] = False
-    newcomers = learned.guests(learned.known.histories.take(users))
+    newcomers = learned.fold_in(learned.known.histories.take(users))
     for scorer, rows in ((learned, users), (newcomers, np.arange(len(users), dtype=np.int32))):
         seen = learned.known.seen if scorer is learned else learned.known.seen.take(users)
         items, scores = top_k(scorer, rows, k, seen=seen, allowed=allowed)

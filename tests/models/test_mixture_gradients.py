@@ -12,7 +12,7 @@ from tests.models.mixture_oracle import Oracle
 
 from transcf.data.histories import Histories
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.adam import FIRST, Moving
+from transcf.kernels.adam import FIRST, AdamState
 from transcf.kernels.mixture import CHUNK, Points
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
@@ -21,7 +21,7 @@ from transcf.models.mixture import MixtureSettings
 from transcf.models.mixture.batches import BatchSampler, Events, Shards
 from transcf.models.mixture.buffers import Buffers
 from transcf.models.mixture.training import kernel_of
-from transcf.threads import use_threads
+from transcf.parallel import use_threads
 
 WORLDS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -83,7 +83,7 @@ def step_on(
     kernel = kernel_of(settings, timed=True, longest=int(histories.counts.max()))
     items, bias = moving(oracle.items), oracle.bias.astype(np.float32)
     history = items if oracle.tied else moving(oracle.history)
-    points = Points(moving(oracle.users), items, history, Moving(bias, 0 * bias, 0 * bias))
+    points = Points(moving(oracle.users), items, history, AdamState(bias, 0 * bias, 0 * bias))
     stand_for = np.full(n_items, np.log(oracle.stand_for), np.float32)
     log = dealer.log._replace(stand_for=stand_for)
     memory = Buffers.of(len(histories.items), n_drawn, n_items, padded_width(dim))
@@ -103,9 +103,9 @@ def step_on(
     return replace(oracle, negatives=drawn.copy()), float(losses.sum()), found
 
 
-def moving(vectors: Array) -> Moving:
+def moving(vectors: Array) -> AdamState:
     rows = padded(vectors.astype(np.float32)).reshape(len(vectors), -1)
-    return Moving(rows, 0 * rows, 0 * rows)
+    return AdamState(rows, 0 * rows, 0 * rows)
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -206,8 +206,10 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
     kernel = kernel_of(MixtureSettings(dim=4), timed=False, longest=int(histories.counts.max()))
     memory = Buffers.of(len(histories.items), n_drawn, n_items, padded_width(4))
     none = np.zeros((40, 4))
-    points = Points(moving(none), moving(none[:30]), moving(none[:30]), Moving(*np.zeros((3, 30))))
-    points = points._replace(bias=Moving(*(part.astype(np.float32) for part in points.bias)))
+    points = Points(
+        moving(none), moving(none[:30]), moving(none[:30]), AdamState(*np.zeros((3, 30)))
+    )
+    points = points._replace(bias=AdamState(*(part.astype(np.float32) for part in points.bias)))
     rules = Rules(n_drawn, tied=False, has_bias=True, power=0, user_rate=1.0)
     found = np.zeros(n_items)
     parts = kernel, rules, dealer.log

@@ -78,7 +78,7 @@ def test_guests_with_the_history_of_a_user_get_scores_like_theirs(
     model = NeuMF(form=form, dim=8, epochs=15, learning_rate=0.01).fit(log)
     histories = [log.by_user.row(user) for user in range(log.n_users)]
     rows = np.arange(log.n_users, dtype=np.int32)
-    guests = model.learned_.guests(Histories.of(histories, log.n_items)).score_block(rows)
+    guests = model.learned_.fold_in(Histories.of(histories, log.n_items)).score_block(rows)
     alike = [np.corrcoef(*pair)[0, 1] for pair in zip(guests, model.score_block(rows), strict=True)]
     assert np.median(alike) > 0.8
 

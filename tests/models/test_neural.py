@@ -15,11 +15,11 @@ from transcf.data import synthesize
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import MissingExtraError, ParameterError
-from transcf.learning.learned import Learned
+from transcf.learning.event_weights import EVEN
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.neural.draws import SampledInteractions, UnseenItems, generator
 from transcf.learning.neural.products import pair_products
 from transcf.learning.neural.rows import DenseParameters, RowTable, distinct, pull
-from transcf.learning.weights import EVEN
 from transcf.models.registry import available, create, model_class
 from transcf.training import FitOptions
 from transcf.training.trainable import Epoch
@@ -122,7 +122,7 @@ def test_fit_leaves_torch_as_it_was(name: str, log: Interactions) -> None:
 
 
 # Where a rate falls over the epochs, a run has to know them; the conformance suite resumes those.
-@pytest.mark.parametrize("name", [n for n in NEURAL if "epochs" in model_class(n).free_to_change])
+@pytest.mark.parametrize("name", [n for n in NEURAL if "epochs" in model_class(n).resumable_params])
 @pytest.mark.parametrize("stop", [1, 3, 4])
 def test_a_resumed_run_ends_with_the_same_bits(
     name: str, stop: int, log: Interactions, tmp_path: Path
@@ -138,9 +138,9 @@ def test_a_resumed_run_ends_with_the_same_bits(
 
 @EVERY_NEURAL
 def test_a_snapshot_stays_as_it_was_while_training_goes_on(name: str, log: Interactions) -> None:
-    kept: list[tuple[Learned, dict[str, bytes]]] = []
+    kept: list[tuple[FittedScorer, dict[str, bytes]]] = []
 
-    def keep(epoch: Epoch[Learned]) -> None:
+    def keep(epoch: Epoch[FittedScorer]) -> None:
         learned = epoch.snapshot
         kept.append((learned, {key: array.tobytes() for key, array in learned.arrays().items()}))
 

@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from transcf.data import leave_one_out, synthesize
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.lanes import LANES
 from transcf.learning.pairwise import PairwiseSolver
@@ -20,8 +21,7 @@ from transcf.models.aobpr import AdaptiveSolver, AoBPR, AoBPRSettings
 from transcf.models.bpr import BPR, BPRSettings, LogisticSolver
 from transcf.models.cml import CML, CMLSettings, HingeSolver, covariance_slope
 from transcf.models.recommender import Recommender
-from transcf.storage.tensors import Arrays
-from transcf.threads import use_threads
+from transcf.parallel import use_threads
 from transcf.training import FitOptions
 from transcf.training.trainable import Epoch
 

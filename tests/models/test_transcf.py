@@ -19,9 +19,9 @@ from transcf.data import leave_one_out, synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ModelFileError, ParameterError
 from transcf.evaluation import evaluate
+from transcf.learning.event_weights import EventWeights, WeightSettings
 from transcf.learning.presets import available_presets, preset
 from transcf.learning.triples import Problem
-from transcf.learning.weights import EventWeights, WeightSettings
 from transcf.models.registry import create, load
 from transcf.models.transcf import TransCF, TransCFSettings, exact
 from transcf.models.transcf.fast import FastSolver

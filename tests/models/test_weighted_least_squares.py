@@ -13,7 +13,7 @@ from tests.models.test_ials import csr, random_start, vectors
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.learning.alternation import Alternation, Pairs, cholesky, conjugate, elementwise
-from transcf.learning.weights import EVEN
+from transcf.learning.event_weights import EVEN
 from transcf.models import eals, ials
 from transcf.models.eals import EALS, weights_of_items
 from transcf.models.ials import IALS

@@ -21,12 +21,13 @@ from transcf.errors import (
     NotFittedError,
     ParameterError,
 )
+from transcf.io.tensors import Arrays
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.fitting import Fit
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
 from transcf.learning.settings import setting, settings
+from transcf.learning.training_data import TrainingData
 from transcf.models.popularity import Popularity
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.retrieval.exports import (
     export_index,
     export_lancedb,
@@ -35,13 +36,12 @@ from transcf.retrieval.exports import (
     vectors,
 )
 from transcf.retrieval.scorer import LinearForm, StoredForm
-from transcf.storage.tensors import Arrays
 
 
-class Vectors(Learned):
+class Vectors(FittedScorer):
     """Random vectors: all that matters here is that the score is an inner product."""
 
-    def __init__(self, known: Known, width: int) -> None:
+    def __init__(self, known: TrainingData, width: int) -> None:
         super().__init__(known, "factors")
         random = np.random.default_rng(5)
         sizes = (len(known.users), len(known.items))
@@ -66,12 +66,12 @@ class Factors(Recommender[FactorsSettings]):
     """A model that learns nothing."""
 
     name = "factors"
-    __init__ = made_from(FactorsSettings)
+    __init__ = init_from_params(FactorsSettings)
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         return self._restore({}, fit.known, self.settings)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: object) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: object) -> FittedScorer:
         return Vectors(known, self.settings.width)
 
 

@@ -275,7 +275,7 @@ def test_a_failed_write_leaves_the_old_file(
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("no room")
 
-    monkeypatch.setattr("transcf.storage.tensors.save_file", broken)
+    monkeypatch.setattr("transcf.io.tensors.save_file", broken)
     with pytest.raises(OSError, match="no room"):
         built.save(path)
     assert path.read_text() == "old"

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from transcf.data.csr import Csr
 from transcf.errors import EvaluationError
+from transcf.parallel import use_threads
 from transcf.retrieval import StoredForm, tiles, top_k
 from transcf.retrieval.scorer import BLOCK_BYTES
 from transcf.retrieval.views import FormView
-from transcf.threads import use_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 

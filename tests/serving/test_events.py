@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from transcf.errors import ParameterError
-from transcf.serving.events.recent import Recent
+from transcf.serving.events.cache import EventCache
 from transcf.serving.events.store import Event, StoreError, open_store
 
 
@@ -55,7 +55,7 @@ def test_keys_count_once_and_numbers_ascend(url: str) -> None:
 
 def test_writers_side_by_side_lose_nothing(url: str) -> None:
     open_store(url).close()
-    reader = Recent(open_store(url))
+    reader = EventCache(open_store(url))
 
     def write(writer: int) -> None:
         store = open_store(url)
@@ -75,7 +75,7 @@ def test_writers_side_by_side_lose_nothing(url: str) -> None:
 
 
 def test_events_are_known_up_to_what_a_model_has_learned(url: str) -> None:
-    store, recent = open_store(url), Recent(open_store(url))
+    store, recent = open_store(url), EventCache(open_store(url))
     store.add([[Event("ann", "tea", 0.0), Event("ann", "cup", 0.0)]])
     recent.update()
     first, second = recent.by_user["ann"]
@@ -101,10 +101,10 @@ def test_a_store_that_cannot_be_used_says_so(tmp_path: Path) -> None:
 def test_a_store_that_fails_later_leaves_what_is_known(tmp_path: Path) -> None:
     path = tmp_path / "events.db"
     open_store(str(path)).add([[Event("ann", "tea", 0.0)]])
-    recent = Recent(open_store(str(path)))
+    recent = EventCache(open_store(str(path)))
     recent.update()
     recent.store.close()
-    broken = Recent(_Broken(), by_user=recent.by_user)  # type: ignore[abstract]
+    broken = EventCache(_Broken(), by_user=recent.by_user)  # type: ignore[abstract]
     broken.update()
     assert broken.trouble == "The disk is gone."
     assert [e.item for e in broken.of("ann")] == ["tea"]

@@ -14,12 +14,12 @@ from starlette.testclient import TestClient
 import transcf
 from transcf.data.interactions import Interactions
 from transcf.models.registry import create
-from transcf.serving.events.recent import Recent
+from transcf.serving.events.cache import EventCache
 from transcf.serving.events.store import open_store
-from transcf.serving.people import find_people
-from transcf.serving.ranking import Wish, rank
-from transcf.serving.served import Served
+from transcf.serving.loaded_model import LoadedModel
+from transcf.serving.ranking import RecommendOptions, rank
 from transcf.serving.sharing import FOLDER
+from transcf.serving.users import find_people
 
 
 def listed(answer: dict[str, Any]) -> list[Any]:
@@ -160,11 +160,16 @@ def test_a_list_does_not_depend_on_who_else_asks(client: TestClient, model: Any)
 
 
 def test_wishes_of_one_batch_are_kept_apart(trained: Path, tmp_path: Path, model: Any) -> None:
-    served = Served.load(1, trained / "shop", {})
-    recent = Recent(open_store(str(tmp_path / "events.db")))
+    served = LoadedModel.load(1, trained / "shop", {})
+    recent = EventCache(open_store(str(tmp_path / "events.db")))
     best = model.recommend("u005", k=4)["item_id"].to_list()
-    wishes = [Wish(2), Wish(2, exclude=(best[0],)), Wish(2, exclude=(best[1],)), Wish(1)]
-    wishes += [Wish(2, exclude_seen=False), Wish(2, items=(best[3],))]
+    wishes = [
+        RecommendOptions(2),
+        RecommendOptions(2, exclude=(best[0],)),
+        RecommendOptions(2, exclude=(best[1],)),
+        RecommendOptions(1),
+    ]
+    wishes += [RecommendOptions(2, exclude_seen=False), RecommendOptions(2, items=(best[3],))]
     people = find_people(served, recent, ["u005"] * len(wishes))
     lists = [served.items.ids(r.items).to_list() for r in rank(served, people, wishes)]
     seen = model.recommend("u005", k=2, exclude_seen=False)["item_id"].to_list()

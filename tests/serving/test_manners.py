@@ -15,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from transcf.errors import ParameterError
-from transcf.serving.guard import check_host, read_token
+from transcf.serving.auth import check_host, read_token
 from transcf.serving.limits import Limits
 
 TOKEN = "0123456789abcdef-secret"

@@ -17,6 +17,7 @@ from transcf.data import atomic
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError, WriteError
+from transcf.io import checksums, model_dir
 from transcf.learning.settings import values_of
 from transcf.models.ease import EASE
 from transcf.models.itemknn import ItemKNN
@@ -24,7 +25,6 @@ from transcf.models.mixture import TransCFMixture
 from transcf.models.popularity import Popularity
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create
-from transcf.storage import checksums, folders
 from transcf.training.options import FitOptions
 
 
@@ -267,7 +267,7 @@ def test_a_failed_save_leaves_the_old_model(
         raise OSError("disk full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(folders, "model_card", fail)
+        broken.setattr(model_dir, "model_card", fail)
         with pytest.raises(OSError, match="disk full"):
             Popularity().fit(log).save(folder, overwrite=True)
     assert answers(transcf.load(folder)) == answers(model)

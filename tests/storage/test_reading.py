@@ -16,8 +16,8 @@ import pytest
 from transcf import EASE, Popularity, load
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError
+from transcf.io import model_dir, tensors
 from transcf.models.mixture import TransCFMixture
-from transcf.storage import folders, tensors
 
 LOADS = 2000
 
@@ -89,7 +89,7 @@ def test_large_arrays_are_mapped_and_survive_a_save_over_them(
     asked_for = load(folder, mapped=True)
     assert is_mapped()
     del asked_for
-    monkeypatch.setattr(folders, "LARGE_BYTES", 100)
+    monkeypatch.setattr(model_dir, "LARGE_BYTES", 100)
     private = EASE.load(folder, mapped=False)
     assert not is_mapped()
     large = load(folder)

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from transcf.data import atomic
-from transcf.data.atomic import whole_file, whole_folder
+from transcf.data.atomic import atomic_write, atomic_write_dir
 from transcf.data.workspace import workspace
 from transcf.errors import WriteError
-from transcf.storage import tensors
+from transcf.io import tensors
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def test_what_a_killed_writer_left_is_removed_and_a_live_one_is_let_alone(tmp_pa
             of_another.wait()
         assert len(names(tmp_path)) == 3
         (own,) = [path for path in tmp_path.iterdir() if _is_locked_by(path, live.pid)]
-        with whole_folder(target) as place:
+        with atomic_write_dir(target) as place:
             (place / "small").write_text("here")
         assert live.poll() is None
         assert (own / "new" / "large").stat().st_size == 10_000
@@ -78,7 +78,7 @@ def test_folders_of_others_are_never_removed(tmp_path: Path) -> None:
     (looks_alike / "diary.txt").write_text("dear diary")
     linked = tmp_path / ".model.0123abce.tmp"
     linked.symlink_to(looks_alike)
-    with whole_file(tmp_path / "model") as path:
+    with atomic_write(tmp_path / "model") as path:
         path.write_text("x")
     assert (looks_alike / "diary.txt").read_text() == "dear diary"
     assert linked.is_symlink()
@@ -86,7 +86,7 @@ def test_folders_of_others_are_never_removed(tmp_path: Path) -> None:
 
 def test_an_empty_workspace_of_a_killed_writer_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".model.0123abcd.tmp").mkdir()
-    with whole_file(tmp_path / "model") as path:
+    with atomic_write(tmp_path / "model") as path:
         path.write_text("x")
     assert names(tmp_path) == ["model"]
 
@@ -94,13 +94,13 @@ def test_an_empty_workspace_of_a_killed_writer_is_removed(tmp_path: Path) -> Non
 def test_a_writer_killed_between_two_renames_loses_nothing(tmp_path: Path) -> None:
     """Without an atomic exchange the old folder is in the workspace for a moment."""
     target = tmp_path / "model"
-    with whole_folder(target) as place:
+    with atomic_write_dir(target) as place:
         (place / "old").write_text("good")
     with workspace(target) as work:
         target.rename(work.old)
         abandoned = tmp_path / ".model.0123abcd.tmp"
         work.folder.rename(abandoned)
-    with pytest.raises(RuntimeError), whole_folder(target):
+    with pytest.raises(RuntimeError), atomic_write_dir(target):
         raise RuntimeError
     assert (target / "old").read_text() == "good"
     assert names(tmp_path) == ["model"]
@@ -114,10 +114,10 @@ def test_a_folder_is_replaced_or_stays(
         monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
     target = tmp_path / "folder"
     for text in ("one", "two"):
-        with whole_folder(target) as place:
+        with atomic_write_dir(target) as place:
             (place / "text").write_text(text)
         assert (target / "text").read_text() == text
-    with pytest.raises(WriteError, match="was left alone"), whole_folder(target, replace=False):
+    with pytest.raises(WriteError, match="was left alone"), atomic_write_dir(target, replace=False):
         pass
     assert (target / "text").read_text() == "two"
     assert names(tmp_path) == ["folder"]
@@ -127,9 +127,9 @@ def test_a_folder_is_replaced_or_stays(
 def test_permissions_follow_the_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        with whole_file(tmp_path / "checkpoint") as path:
+        with atomic_write(tmp_path / "checkpoint") as path:
             tensors.write(path, {"a": np.ones(3)})
-        with whole_folder(tmp_path / "model") as place:
+        with atomic_write_dir(tmp_path / "model") as place:
             tensors.write(place / "tensors", {"a": np.ones(3)})
     finally:
         os.umask(before)
@@ -142,7 +142,7 @@ def test_permissions_follow_the_umask(tmp_path: Path, umask: int) -> None:
 
 def test_long_names_are_written(tmp_path: Path) -> None:
     name = "x" * 250
-    with whole_file(tmp_path / name) as path:
+    with atomic_write(tmp_path / name) as path:
         path.write_text("x")
     assert names(tmp_path) == [name]
 
@@ -161,14 +161,14 @@ def test_what_cannot_be_written_is_said_before_the_work(
 ) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(WriteError, match=sentence), whole_file(tmp_path / name):
+    with pytest.raises(WriteError, match=sentence), atomic_write(tmp_path / name):
         raise AssertionError("the work had begun")
     assert names(tmp_path) == ["file", "folder"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
 def test_what_the_system_refuses_is_one_sentence(tmp_path: Path, number: int) -> None:
-    with pytest.raises(WriteError) as caught, whole_file(tmp_path / "file"):
+    with pytest.raises(WriteError) as caught, atomic_write(tmp_path / "file"):
         raise OSError(number, os.strerror(number))
     assert str(caught.value).startswith(f"{tmp_path / 'file'} cannot be written, since ")
     assert str(caught.value).count("\n") == 0
@@ -176,7 +176,7 @@ def test_what_the_system_refuses_is_one_sentence(tmp_path: Path, number: int) ->
 
 
 def test_errors_about_other_files_stay_as_they_are(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), whole_file(tmp_path / "file"):
+    with pytest.raises(FileNotFoundError), atomic_write(tmp_path / "file"):
         Path("/nowhere/at/all").read_text()
 
 
@@ -188,7 +188,7 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path, umask: int) -> No
         for mode in (0o640, 0o600, 0o664):
             target.write_text("old")
             target.chmod(mode)
-            with whole_file(target) as path:
+            with atomic_write(target) as path:
                 path.write_text("new")
             assert (target.read_text(), stat.S_IMODE(target.stat().st_mode)) == ("new", mode)
     finally:
@@ -203,7 +203,7 @@ def test_files_are_written_through_symbolic_links(tmp_path: Path, exists: bool) 
         real.write_text("old")
     link.symlink_to("there/real.csv")
     chain.symlink_to(link)
-    with whole_file(chain) as path:
+    with atomic_write(chain) as path:
         path.write_text("new")
     assert chain.is_symlink()
     assert link.is_symlink()
@@ -211,5 +211,5 @@ def test_files_are_written_through_symbolic_links(tmp_path: Path, exists: bool) 
     assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["real.csv"]
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    with pytest.raises(WriteError, match="loop"), whole_file(loop):
+    with pytest.raises(WriteError, match="loop"), atomic_write(loop):
         pass

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from transcf.errors import ModelFileError
-from transcf.storage.tensors import Arrays
+from transcf.io.tensors import Arrays
 from transcf.training.checkpoint import Checkpoint, CheckpointFile, PartFile, write_part
 
 

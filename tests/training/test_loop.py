@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from transcf.errors import DivergenceError, ModelFileError
-from transcf.storage.tensors import Arrays
+from transcf.io.tensors import Arrays
 from transcf.training import Epoch, EpochStats, FitOptions, Outcome, Plan, train
 from transcf.training.checkpoint import CheckpointFile
 
@@ -101,7 +101,7 @@ def test_divergence_names_the_remedy_and_keeps_the_best_state(loss: float) -> No
     with pytest.raises(
         DivergenceError, match=r"epoch 3 .* lower learning_rate or margin"
     ) as caught:
-        run(toy, Plan("toy", epochs=5, remedy="learning_rate or margin"))
+        run(toy, Plan("toy", epochs=5, divergence_hint="learning_rate or margin"))
     assert toy.value.tolist() == [3.0] * 3
     assert caught.value.kept.history["epoch"].to_list() == [1, 2]
     assert caught.value.kept.best_epoch == 2
@@ -192,7 +192,7 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch) -
     def full_disk(*args: object, **kwargs: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("transcf.storage.tensors.save_file", full_disk)
+    monkeypatch.setattr("transcf.io.tensors.save_file", full_disk)
     with pytest.raises(OSError, match="disk full"):
         run(Counter(), Plan("toy", epochs=3), options=options)
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == before

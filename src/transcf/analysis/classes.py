@@ -26,7 +26,7 @@ from transcf.errors import DataError, MissingExtraError, ParameterError
 from transcf.kernels import Array
 from transcf.pages import Drawing
 from transcf.pages.figures import bars
-from transcf.threads import thread_count
+from transcf.parallel import thread_count
 
 #: What is to be told.
 Target: TypeAlias = Literal["rating", "category"]

@@ -17,7 +17,7 @@ from transcf.errors import DataError, MissingExtraError
 from transcf.kernels import Array
 from transcf.pages import Drawing
 from transcf.pages.figures import heat_map
-from transcf.threads import thread_count
+from transcf.parallel import thread_count
 
 #: Pairs of each category.
 EACH = 200

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.data.json_text import to_json
 from transcf.pages import Drawing, Table
 
@@ -72,6 +72,6 @@ class Analysis:
             place = "" if len(self.figures) == 1 else f"-{number}"
             texts[f"{self.name}{place}.svg"] = drawing.to_file()
         for name, text in texts.items():
-            with whole_file(folder / name) as path:
+            with atomic_write(folder / name) as path:
                 path.write_text(text, encoding="utf-8")
         return [folder / name for name in texts]

@@ -19,8 +19,8 @@ from transcf.data.ids import Rows
 from transcf.errors import NotFittedError, UnsupportedError
 from transcf.kernels import Array
 from transcf.learning.factors import Factors
-from transcf.learning.known import Known
-from transcf.learning.shifted import Shifted
+from transcf.learning.item_offsets import WithItemOffsets
+from transcf.learning.training_data import TrainingData
 from transcf.models.mixture.learned import Mixture
 from transcf.models.recommender import Recommender
 from transcf.models.transcf.learned import Translated
@@ -45,7 +45,7 @@ class Space:
     """
 
     name: str
-    known: Known
+    known: TrainingData
     users: Array
     items: Array
     translate: Translate | None = None
@@ -133,7 +133,7 @@ def space_of(model: Recommender[Any]) -> Space:
     if not model.is_fitted:
         raise NotFittedError(f"This {type(model).__name__} is not fitted yet: call fit first.")
     learned = model.learned_
-    inner = learned.inner if isinstance(learned, Shifted) else learned
+    inner = learned.inner if isinstance(learned, WithItemOffsets) else learned
     known = inner.known
     match inner:
         case Mixture():

@@ -28,7 +28,7 @@ from transcf.errors import (
     is_word,
     shown,
 )
-from transcf.learning.known import Known
+from transcf.learning.training_data import TrainingData
 from transcf.models.recommender import Recommender
 
 #: Called with one line of text that tells what is being done.
@@ -139,7 +139,7 @@ class Subject:
         return found, missing
 
 
-def typical_users(known: Known, number: int) -> Rows:
+def typical_users(known: TrainingData, number: int) -> Rows:
     """Return users with histories of different lengths, short to long, evenly spread: rows."""
     active = np.flatnonzero(known.active)
     order = active[np.argsort(known.seen.counts[active], kind="stable")]

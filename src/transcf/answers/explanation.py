@@ -13,7 +13,7 @@ import polars as pl
 from transcf.data.ids import Id, Rows
 from transcf.errors import ParameterError, UnknownIdError, shown
 from transcf.learning.contributions import Effects
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
 from transcf.pages.tables import Table
 from transcf.retrieval.scorer import Scorer
 
@@ -137,7 +137,7 @@ class Explanation:
 
 
 def explanation(
-    learned: Learned,
+    learned: FittedScorer,
     scorer: Scorer,
     user: tuple[int, Id] | None,
     history: Rows,

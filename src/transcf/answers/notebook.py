@@ -7,11 +7,11 @@ from html import escape
 from typing import Any
 
 from transcf.data.report import counted
-from transcf.learning.known import Known
 from transcf.learning.settings import fields_of
+from transcf.learning.training_data import TrainingData
 
 
-def model_html(title: str, settings: Any, known: Known | None) -> str:
+def model_html(title: str, settings: Any, known: TrainingData | None) -> str:
     """Show a model by its hyper-parameters and their meanings, and what it was fitted on."""
     note = "not fitted"
     if known is not None:

@@ -13,7 +13,7 @@ from transcf.answers.tables import listed, row_recommendations, user_rows
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.errors import ParameterError, shown
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
 from transcf.retrieval.scorer import Scores
 from transcf.retrieval.views import BlockView
 
@@ -22,7 +22,7 @@ MODEL, POPULARITY = "model", "popularity"
 
 
 @dataclass(frozen=True)
-class People:
+class UserGroup:
     """Whom to answer, each once, in the order of the request.
 
     Attributes:
@@ -34,7 +34,7 @@ class People:
     ids: list[Id] | None = None
 
     @classmethod
-    def of(cls, learned: Learned, users: Any, filters: Filters) -> People:
+    def of(cls, learned: FittedScorer, users: Any, filters: Filters) -> UserGroup:
         """Look ids up; those without training interactions raise, are skipped or are strangers."""
         check_fallback(filters.on_unknown)
         if filters.on_unknown != "popular":
@@ -51,19 +51,19 @@ class People:
         """Return how many there are."""
         return len(self.rows)
 
-    def part(self, first: int, stop: int) -> People:
+    def part(self, first: int, stop: int) -> UserGroup:
         """Return some of them."""
-        return People(self.rows[first:stop], None if self.ids is None else self.ids[first:stop])
+        return UserGroup(self.rows[first:stop], None if self.ids is None else self.ids[first:stop])
 
 
-def recommendations(learned: Learned, users: Any, k: int, filters: Filters) -> pl.DataFrame:
+def recommendations(learned: FittedScorer, users: Any, k: int, filters: Filters) -> pl.DataFrame:
     """Build the table of `recommend`."""
     length = check_length(k, len(learned.known.items))
-    return people_recommendations(learned, People.of(learned, users, filters), length, filters)
+    return people_recommendations(learned, UserGroup.of(learned, users, filters), length, filters)
 
 
 def people_recommendations(
-    learned: Learned, people: People, k: int, filters: Filters
+    learned: FittedScorer, people: UserGroup, k: int, filters: Filters
 ) -> pl.DataFrame:
     """Build the table of `recommend`; with a column `source` where there may be strangers."""
     if people.ids is None:
@@ -95,7 +95,7 @@ def with_source(table: pl.DataFrame, source: list[str]) -> pl.DataFrame:
 
 
 def popular_items(
-    learned: Learned, strangers: list[Id], k: int, filters: Filters
+    learned: FittedScorer, strangers: list[Id], k: int, filters: Filters
 ) -> tuple[Rows, Scores]:
     """The items with most users that the filters leave; scores are the numbers of these users."""
     known = learned.known

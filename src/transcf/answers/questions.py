@@ -16,21 +16,21 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Id
 from transcf.data.paths import path_of
 from transcf.errors import NotFittedError
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
 
 
 class Answers:
     """Recommendations, scores and similar things, for users and items by id."""
 
     #: What the model has learned, once it is fitted.
-    learned_: Learned
+    learned_: FittedScorer
 
     @property
     def is_fitted(self) -> bool:
         """Whether `fit` or `load` has run."""
         return "learned_" in vars(self)
 
-    def _fitted(self) -> Learned:
+    def _fitted(self) -> FittedScorer:
         """Return what was learned, or raise a `NotFittedError`."""
         if not self.is_fitted:
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit first.")
@@ -262,7 +262,7 @@ class Answers:
         learned = self._fitted()
         check_policy(on_unknown)
         rows = tables.history_rows(learned, history, on_unknown)
-        guest = learned.guests(Histories.of([rows], len(learned.known.items)))
+        guest = learned.fold_in(Histories.of([rows], len(learned.known.items)))
         return explanation(learned, guest, None, rows, item, top, include_seen=include_seen)
 
     def score(self, pairs: Any, *, on_unknown: OnUnknown = "raise") -> pl.DataFrame:

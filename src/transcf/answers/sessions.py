@@ -14,11 +14,11 @@ from transcf.answers.tables import history_rows, listed
 from transcf.data.histories import Histories
 from transcf.data.ids import UNKNOWN, Id
 from transcf.errors import ParameterError, shown
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
 
 
 def session_recommendations(
-    learned: Learned, history: Any, k: int, steps: int, filters: Filters
+    learned: FittedScorer, history: Any, k: int, steps: int, filters: Filters
 ) -> pl.DataFrame:
     """Build the table of `recommend_for`; all sessions of a batch are scored together."""
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
@@ -40,7 +40,7 @@ def session_recommendations(
     usable = np.array([len(one) > 0 for one in rows], dtype=bool)
     if usable.any():
         histories = Histories.of([one for one in rows if len(one)], len(known.items))
-        scorer = learned.trained_guests(histories, steps) if steps else learned.guests(histories)
+        scorer = learned.fold_in_with_sgd(histories, steps) if steps else learned.fold_in(histories)
         places, seen = np.arange(usable.sum(), dtype=np.int32), histories.matrix
         lists = best_items(scorer, places, length, seen, known.users, len(known.items), filters)
         found[usable], scores[usable] = lists

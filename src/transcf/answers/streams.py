@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 
 from transcf.answers.filters import Filters, check_length
-from transcf.answers.people import People, people_recommendations
+from transcf.answers.people import UserGroup, people_recommendations
 from transcf.data.writing import check_file, write_pieces
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
 from transcf.training.progress import is_watched, progress_console
 
 #: Rows of the table that are held at once.
@@ -20,7 +20,7 @@ PIECE_ROWS = 2**20
 
 
 def write_recommendations(
-    learned: Learned, path: Path, users: Any, k: int, filters: Filters
+    learned: FittedScorer, path: Path, users: Any, k: int, filters: Filters
 ) -> int:
     """Write the table of `recommend` piece by piece to a file of any form; returns its rows."""
     check_file(path)
@@ -28,7 +28,7 @@ def write_recommendations(
 
 
 def write_neighbours(
-    learned: Learned, paths: Sequence[Path], first: int, size: int, k: int, filters: Filters
+    learned: FittedScorer, paths: Sequence[Path], first: int, size: int, k: int, filters: Filters
 ) -> None:
     """Write the lists of neighbouring users, which are made at once, to several files.
 
@@ -43,7 +43,7 @@ def write_neighbours(
         filters: What to leave out.
     """
     length = check_length(k, len(learned.known.items))
-    everybody = People.of(learned, None, filters)
+    everybody = UserGroup.of(learned, None, filters)
     people = everybody.part(first, first + size * len(paths))
     table = people_recommendations(learned, people, length, filters)
     # Users come in the order of their ids; some may have no list.
@@ -55,11 +55,11 @@ def write_neighbours(
 
 
 def recommendation_pieces(
-    learned: Learned, users: Any, k: int, filters: Filters
+    learned: FittedScorer, users: Any, k: int, filters: Filters
 ) -> Iterator[pl.DataFrame]:
     """Yield the table of `recommend` in pieces, at least one, with a progress bar for many."""
     length = check_length(k, len(learned.known.items))
-    people = People.of(learned, users, filters)
+    people = UserGroup.of(learned, users, filters)
     step = max(1, PIECE_ROWS // max(1, length))
     for first in _shown(range(0, max(1, len(people)), step), learned.name):
         yield people_recommendations(learned, people.part(first, first + step), length, filters)

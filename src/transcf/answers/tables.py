@@ -22,11 +22,13 @@ from transcf.answers.filters import (
 from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import DataError, UnknownIdError
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
 from transcf.retrieval.scorer import Scorer, Scores
 
 
-def row_recommendations(learned: Learned, rows: Rows, k: int, filters: Filters) -> pl.DataFrame:
+def row_recommendations(
+    learned: FittedScorer, rows: Rows, k: int, filters: Filters
+) -> pl.DataFrame:
     """Build the table of `recommend` for user rows."""
     known = learned.known
     found, scores = best_items(learned, rows, k, known.seen, known.users, len(known.items), filters)
@@ -36,7 +38,7 @@ def row_recommendations(learned: Learned, rows: Rows, k: int, filters: Filters) 
 
 
 def similar(
-    learned: Learned, what: str, similarity: Scorer, wanted: Any, k: int, on_unknown: OnUnknown
+    learned: FittedScorer, what: str, similarity: Scorer, wanted: Any, k: int, on_unknown: OnUnknown
 ) -> pl.DataFrame:
     """Build the table of `similar_items` and `similar_users`."""
     from transcf.retrieval.views import nearest
@@ -51,7 +53,7 @@ def similar(
 
 
 def history_rows(
-    learned: Learned, history: Any, on_unknown: Fallback, name: str = "the history"
+    learned: FittedScorer, history: Any, on_unknown: Fallback, name: str = "the history"
 ) -> Rows:
     """Item rows of a history in its order, each once at its last place; at least one.
 
@@ -76,7 +78,7 @@ def history_rows(
     return ordered
 
 
-def pair_scores(learned: Learned, pairs: Any, on_unknown: OnUnknown) -> pl.DataFrame:
+def pair_scores(learned: FittedScorer, pairs: Any, on_unknown: OnUnknown) -> pl.DataFrame:
     """Build the table of `score`."""
     user_ids, item_ids, users, items = pair_rows(learned, pairs, on_unknown)
     usable = learned.rankable[items] & learned.known.active[users]
@@ -92,7 +94,7 @@ def pair_scores(learned: Learned, pairs: Any, on_unknown: OnUnknown) -> pl.DataF
 
 
 def pair_rows(
-    learned: Learned, pairs: Any, on_unknown: OnUnknown = "raise"
+    learned: FittedScorer, pairs: Any, on_unknown: OnUnknown = "raise"
 ) -> tuple[pl.Series, pl.Series, Rows, Rows]:
     """Ids and rows of the users and items of some pairs, (n,) each, in their order.
 
@@ -113,7 +115,7 @@ def pair_rows(
 
 
 def translation_table(
-    learned: Learned, pairs: Any, translations: Callable[[Rows, Rows], Scores]
+    learned: FittedScorer, pairs: Any, translations: Callable[[Rows, Rows], Scores]
 ) -> pl.DataFrame:
     """Return the table `user_id, item_id, translation` of some pairs, in their order."""
     user_ids, item_ids, users, items = pair_rows(learned, pairs)
@@ -123,7 +125,7 @@ def translation_table(
     return pl.DataFrame(columns | {"translation": pl.Series(vectors, dtype=kind)})
 
 
-def user_rows(learned: Learned, users: Any, on_unknown: OnUnknown) -> Rows:
+def user_rows(learned: FittedScorer, users: Any, on_unknown: OnUnknown) -> Rows:
     """Rows of the users to answer, each once, in the order of the request."""
     has_history = learned.known.active
     if users is None:

@@ -15,7 +15,7 @@ from transcf.errors import ParameterError, did_you_mean
 from transcf.protocols import PROTOCOLS, help_on_protocols
 
 if TYPE_CHECKING:
-    from transcf.cluster import Cluster
+    from transcf.distributed import Cluster
     from transcf.evaluation.protocols import Part as EvaluationPart
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.eval_config import EvalConfig
@@ -169,7 +169,7 @@ def open_store_unless(no_store: bool, folder: Path | None) -> Store | None:
 def _limit_threads(context: typer.Context, threads: int | None) -> int | None:
     """Let the command use so many threads until it ends."""
     if threads is not None:
-        from transcf.threads import use_threads
+        from transcf.parallel import use_threads
 
         context.with_resource(use_threads(threads))
     return threads
@@ -205,7 +205,7 @@ def parse_cluster(workers: int | None, address: str | None) -> Cluster | None:
     """Say where to work; None works in this process."""
     if workers is None and address is None:
         return None
-    from transcf.cluster import Cluster
+    from transcf.distributed import Cluster
 
     return Cluster(workers=workers or 2, address=address)
 

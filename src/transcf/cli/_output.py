@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.parted.log import PartedLog
+    from transcf.data.partitioned.log import PartitionedLog
     from transcf.experiments.results import Results
     from transcf.models.recommender import Recommender
 
@@ -52,7 +52,7 @@ def print_table(
         console.print(note)
 
 
-def say_reading(log: Interactions | PartedLog) -> None:
+def say_reading(log: Interactions | PartitionedLog) -> None:
     """Print on stderr what of DATA is not used, and how its ratings are used."""
     from transcf.data.notes import reading_notes
 

@@ -16,12 +16,12 @@ from transcf.errors import ParameterError
 from transcf.protocols import full_ranking, protocol_named
 
 if TYPE_CHECKING:
-    from transcf.cluster import Cluster
     from transcf.data.interactions import Interactions
-    from transcf.data.parted.log import PartedLog
-    from transcf.data.parted.running import Run
+    from transcf.data.partitioned.executor import Run
+    from transcf.data.partitioned.log import PartitionedLog
     from transcf.data.split import Split
     from transcf.data.splits import Order
+    from transcf.distributed import Cluster
     from transcf.evaluation import Validation
 
 T = TypeVar("T")
@@ -43,8 +43,8 @@ def prepare_in_parts(
 ) -> None:
     """Prepare Parquet files by partitions of users, and print what came of it."""
     from transcf.data.filters import filter_of
-    from transcf.data.parted.preparing import prepare_parts
-    from transcf.data.parted.running import one_by_one
+    from transcf.data.partitioned.executor import one_by_one
+    from transcf.data.partitioned.preparing import prepare_parts
 
     least, is_paper = filter_of(reading.pop("filter", "none"))
     if split_name not in _ORDERS:
@@ -89,16 +89,16 @@ def prepare_in_parts(
 
 def open_for_fit(
     data: str, protocol: str | None, seed: int, reading: ReadingOptions, is_spread: bool
-) -> tuple[Interactions | PartedLog, Split | PartedLog, Validation | PartedLog, str]:
+) -> tuple[Interactions | PartitionedLog, Split | PartitionedLog, Validation | PartitionedLog, str]:
     """Open all events, the split of them, how to judge epochs by it, and the protocol of that.
 
     A log in parts stays on disk if the training is spread over processes.
     """
-    from transcf.data.logs import as_parted
+    from transcf.data.logs import as_partitioned
     from transcf.data.sources import open_log_and_split, usual_protocol
     from transcf.evaluation import Validation
 
-    parted = as_parted(data) if is_spread else None
+    parted = as_partitioned(data) if is_spread else None
     if parted is None:
         log, split = open_log_and_split(data, protocol, seed=seed, **reading)
         protocol = protocol or usual_protocol(split)
@@ -119,7 +119,7 @@ def open_for_fit(
 
 
 def _tasks(cluster: Cluster) -> Any:
-    from transcf.cluster.tasks import ClusterTasks
+    from transcf.distributed.tasks import ClusterTasks
 
     return ClusterTasks(cluster)
 

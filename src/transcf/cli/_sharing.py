@@ -10,7 +10,7 @@ from transcf.cli._options import parse_cluster
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
-    from transcf.cluster import Cluster
+    from transcf.distributed import Cluster
 
 Jobs: TypeAlias = Annotated[
     int, typer.Option(help="Processes that share the work, and the threads.", min=1)

@@ -178,7 +178,7 @@ def synthesize(
     as_json: JsonFlag = False,
 ) -> None:
     """Make up a log of users with tastes, items with a long tail, ratings and times."""
-    from transcf.data.atomic import whole_file
+    from transcf.data.atomic import atomic_write
     from transcf.data.synthetic import synthesize as make_up
     from transcf.data.synthetic import write_csv
 
@@ -188,7 +188,7 @@ def synthesize(
     if out.suffix == ".csv":
         write_csv(log, out)
     else:
-        with whole_file(out) as unfinished:
+        with atomic_write(out) as unfinished:
             log.to_frame().write_parquet(unfinished)
     facts = {"file": str(out), "seed": seed, **_facts(replace(log, categories=None, links=None))}
     if as_json:

@@ -10,7 +10,7 @@ from typing import Any
 
 from transcf import __version__
 from transcf.cli._output import JsonFlag, print_facts, print_json
-from transcf.threads import thread_count
+from transcf.parallel import thread_count
 
 #: Packages that the library itself needs, and modules that each extra brings.
 _PACKAGES = ("numpy", "scipy", "polars", "numba", "safetensors", "typer", "rich")

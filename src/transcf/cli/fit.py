@@ -71,7 +71,7 @@ def fit(
     from transcf.cli._parts import open_for_fit
     from transcf.experiments.candidate import Candidate
     from transcf.experiments.deploy import fit_for_use
-    from transcf.storage.folders import check_replaceable
+    from transcf.io.model_dir import check_replaceable
     from transcf.training.options import FitOptions
 
     model, params = read_model(model, config, settings, preset, data)

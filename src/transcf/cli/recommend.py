@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from transcf.answers.filters import Fallback
-    from transcf.cluster import Cluster
     from transcf.data.ids import Id, IdMap
     from transcf.data.interactions import Mask
+    from transcf.distributed import Cluster
     from transcf.models.recommender import Recommender
 
 #: DIR of the commands that ask a saved model.
@@ -159,7 +159,7 @@ def _recommend_on(
     spread: Cluster, folder: Path, out: Path, k: int, exclude_seen: bool, as_json: bool
 ) -> None:
     """Let a cluster write the lists of everybody."""
-    from transcf.cluster.scoring import recommend_all
+    from transcf.distributed.scoring import recommend_all
 
     recommend_all(folder, out, k, cluster=spread, exclude_seen=exclude_seen)
     facts = {"folder": str(out), "parts": len(list(out.glob("*.parquet")))}
@@ -227,13 +227,13 @@ def _read_ids(ids: IdMap, path: Path) -> list[Id]:
 
 def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
     """Read the items of a file; with categories, those of any of them."""
-    from transcf.serving.facts import is_table, read_facts
+    from transcf.serving.item_metadata import is_table, read_item_metadata
 
     if not is_table(path):
         if categories:
             raise ParameterError(f"--category needs a table of items, and {path} is a list of ids.")
         return _read_ids(ids, path)
-    facts = read_facts(path)
+    facts = read_item_metadata(path)
     known = {name for fact in facts.values() for name in fact.categories}
     for name in categories:
         if name not in known:

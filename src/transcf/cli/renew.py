@@ -178,7 +178,7 @@ def _check_loss(model: Recommender[Any], log: Interactions, replaced: Path | Non
 
 def _target(folder: Path, out: Path | None, overwrite: bool) -> Path:
     """Return where the new model goes, and check that it may, before anything is learned."""
-    from transcf.storage.folders import check_replaceable
+    from transcf.io.model_dir import check_replaceable
 
     if out is None and not overwrite:
         raise ParameterError(

@@ -7,8 +7,8 @@ from transcf.data.filters import k_core, paper_filter
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions, open_data
-from transcf.data.parted.log import PartedLog, open_parts
-from transcf.data.parted.preparing import prepare_parts
+from transcf.data.partitioned.log import PartitionedLog, open_parts
+from transcf.data.partitioned.preparing import prepare_parts
 from transcf.data.readers import pair_columns, read_interactions
 from transcf.data.report import Report
 from transcf.data.sources import open_split
@@ -21,7 +21,7 @@ __all__ = [
     "Csr",
     "IdMap",
     "Interactions",
-    "PartedLog",
+    "PartitionedLog",
     "Report",
     "Split",
     "as_interactions",

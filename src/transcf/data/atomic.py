@@ -42,7 +42,7 @@ _REASONS = {
 
 
 @contextmanager
-def whole_file(target: Path) -> Iterator[Path]:
+def atomic_write(target: Path) -> Iterator[Path]:
     """Give a file of the same name to write to, and put it in the target's place at the end.
 
     A file that is replaced keeps its permissions, and a symbolic link stays: the file that it
@@ -72,7 +72,7 @@ def whole_file(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(target: Path, *, replace: bool = True) -> Iterator[Path]:
+def atomic_write_dir(target: Path, *, replace: bool = True) -> Iterator[Path]:
     """Give a folder to write to, and put it in the target's place at the end.
 
     The files and both folders are flushed to disk before the swap. If anything fails, the

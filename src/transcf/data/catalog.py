@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from transcf.data.authors_format import is_prepared, read_prepared, read_prepared_split
 from transcf.data.interactions import Interactions
 from transcf.data.locations import download_folder, find_folder, resolve
 from transcf.data.parsers import find_file
 from transcf.data.paths import path_of
-from transcf.data.prepared import is_prepared, read_prepared, read_prepared_split
 from transcf.data.published import CATALOG, Dataset
 from transcf.data.split import Split
 from transcf.errors import DataError, did_you_mean

@@ -36,7 +36,7 @@ _NUMBERS: Mapping[Role, type[pl.DataType]] = {"rating": pl.Float32, "timestamp":
 
 
 @dataclass(frozen=True)
-class Form:
+class Dialect:
     """How a file of text is written.
 
     Attributes:
@@ -86,7 +86,7 @@ def decode(path: Path, content: Content, encoding: str) -> bytes:
         raise _undecodable(path, raw, encoding, problem) from problem
 
 
-def delimited_source(path: Path, content: Content, form: Form) -> Source:
+def delimited_source(path: Path, content: Content, form: Dialect) -> Source:
     """Open delimited text; `content` is in UTF-8."""
     text = _Text.of(path, content, form)
     columns = text.columns()
@@ -124,7 +124,7 @@ class _Text:
     skipped: int = 0
 
     @classmethod
-    def of(cls, path: Path, content: Content, form: Form) -> _Text:
+    def of(cls, path: Path, content: Content, form: Dialect) -> _Text:
         """Find the separator and check the first line."""
         start = start_of(content).removeprefix(_BOM)
         if b"\r" in start and b"\n" not in start:  # lines as old Macs end them

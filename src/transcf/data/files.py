@@ -20,7 +20,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.columns import Roles
-from transcf.data.delimited import Content, Form, decode, delimited_source, start_of
+from transcf.data.delimited import Content, Dialect, decode, delimited_source, start_of
 from transcf.data.parquet import damage_of, damage_of_file
 from transcf.data.paths import ENDINGS, JSON_LINES, PARQUET, ending_of
 from transcf.data.tables import Source, by_role
@@ -29,7 +29,7 @@ from transcf.errors import DataError
 _GZIP, _PARQUET_MARK = b"\x1f\x8b", b"PAR1"
 
 
-def files_source(paths: Sequence[Path], form: Form) -> Source:
+def files_source(paths: Sequence[Path], form: Dialect) -> Source:
     """Open files, which are read one after the other as if they were one."""
     if len(paths) == 1:
         return file_source(paths[0], form)
@@ -53,9 +53,9 @@ def files_source(paths: Sequence[Path], form: Form) -> Source:
     return replace(first, label=label, read=read, locate=locate)
 
 
-def file_source(path: Path, form: Form | None = None) -> Source:
+def file_source(path: Path, form: Dialect | None = None) -> Source:
     """Open a file by its ending, and check that it is what the ending says."""
-    form = form or Form()
+    form = form or Dialect()
     if not path.exists():
         raise DataError(f"There is no file {path}: check the path.")
     if path.is_dir():

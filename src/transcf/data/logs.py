@@ -8,13 +8,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack, cast
 
+from transcf.data.authors_format import is_prepared, read_prepared
 from transcf.data.catalog import load, recognize
 from transcf.data.filters import filtered
 from transcf.data.interactions import Interactions
-from transcf.data.liking import liked
 from transcf.data.locations import SYNTHETIC, dataset_names, resolve
-from transcf.data.parted.log import PartedLog, is_parted, open_parts
-from transcf.data.prepared import is_prepared, read_prepared
+from transcf.data.partitioned.log import PartitionedLog, is_partitioned, open_parts
+from transcf.data.rating_filter import filter_min_rating
 from transcf.data.readers import Reading, read_interactions
 from transcf.data.split import Split
 from transcf.data.storage import is_saved_split, load_saved_split
@@ -41,7 +41,7 @@ def as_interactions(data: Any) -> Interactions:
     """
     if isinstance(data, Interactions):
         return data
-    if isinstance(data, PartedLog):
+    if isinstance(data, PartitionedLog):
         return data.read()
     if isinstance(data, Split):
         raise DataError(
@@ -53,14 +53,14 @@ def as_interactions(data: Any) -> Interactions:
     return read_interactions(data)
 
 
-def as_parted(data: Any) -> PartedLog | None:
+def as_partitioned(data: Any) -> PartitionedLog | None:
     """Return a log in parts, or the path of one, without reading its events; None for all else."""
-    if isinstance(data, PartedLog):
+    if isinstance(data, PartitionedLog):
         return data
     if not isinstance(data, str | PathLike):
         return None
     source = resolve(data)
-    return open_parts(source) if isinstance(source, Path) and is_parted(source) else None
+    return open_parts(source) if isinstance(source, Path) and is_partitioned(source) else None
 
 
 def open_data(
@@ -98,12 +98,12 @@ def open_data(
         log = _open_dataset(source)
     else:
         log = synthesize() if source == SYNTHETIC else load(source)
-    return filtered(log if bar is None else liked(log, bar), name)
+    return filtered(log if bar is None else filter_min_rating(log, bar), name)
 
 
 def _is_dataset(folder: Path) -> bool:
     """Tell whether a folder has a form of its own rather than being full of tables."""
-    has_form = is_saved_split(folder) or is_parted(folder) or is_prepared(folder)
+    has_form = is_saved_split(folder) or is_partitioned(folder) or is_prepared(folder)
     return has_form or recognize(folder) is not None
 
 
@@ -111,7 +111,7 @@ def _open_dataset(folder: Path) -> Interactions:
     if is_saved_split(folder):
         split = load_saved_split(folder)
         return Interactions.joined(split.train, split.validation, split.test)
-    if is_parted(folder):
+    if is_partitioned(folder):
         return open_parts(folder).read()
     if is_prepared(folder):
         return read_prepared(folder)

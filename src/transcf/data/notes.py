@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transcf.data.columns import Roles, list_names
-from transcf.data.liking import left_out
+from transcf.data.rating_filter import left_out
 from transcf.data.report import Report
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.parted.log import PartedLog
+    from transcf.data.partitioned.log import PartitionedLog
 
 #: How the step of a report begins that names columns.
 _UNUSED = "unused columns "
@@ -30,11 +30,11 @@ def with_unused_columns(report: Report, columns: Iterable[str], roles: Roles) ->
     return report.then(_UNUSED + list_names(unused), columns=len(unused)) if unused else report
 
 
-def reading_notes(log: Interactions | PartedLog) -> list[str]:
+def reading_notes(log: Interactions | PartitionedLog) -> list[str]:
     """Return sentences on what was not read or left out, and on how ratings are used.
 
     Args:
-        log: The ratings of a `PartedLog` stay on disk: nothing is said of them.
+        log: The ratings of a `PartitionedLog` stay on disk: nothing is said of them.
 
     Example:
         >>> import polars as pl

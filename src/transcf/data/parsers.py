@@ -17,7 +17,7 @@ from polars.exceptions import PolarsError
 
 from transcf.data.files import unpack
 from transcf.data.interactions import Interactions
-from transcf.data.liking import ANY_RATING
+from transcf.data.rating_filter import ANY_RATING
 from transcf.data.readers import read_interactions, read_source
 from transcf.data.side import mutual_links
 from transcf.data.tables import frame_source

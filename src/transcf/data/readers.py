@@ -12,14 +12,14 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.columns import ROLES, Column, Role, Roles, find_columns, naming
-from transcf.data.delimited import Form
+from transcf.data.delimited import Dialect
 from transcf.data.files import files_source
 from transcf.data.filters import filter_of, filtered
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.liking import check_bar, liked
 from transcf.data.notes import with_unused_columns
 from transcf.data.paths import are_paths, files_of
+from transcf.data.rating_filter import check_min_rating, filter_min_rating
 from transcf.data.report import Report
 from transcf.data.side import read_categories, read_links
 from transcf.data.tables import Source, pairs_source, table_source
@@ -33,7 +33,7 @@ from transcf.data.values import (
     to_times,
 )
 from transcf.errors import DataError, ParameterError, is_word, shown
-from transcf.threads import check_unforked
+from transcf.parallel import check_unforked
 
 _RATING_RULES = ("any", "present", "nonnegative")
 
@@ -99,8 +99,8 @@ def read_interactions(
         category: Column of item categories; there may be none.
         ratings: What ratings have to be: "any" (finite or missing), "present" (none missing or
             NaN) or "nonnegative" (present, and none below zero).
-        min_rating: The lowest rating of events that stay; see `transcf.data.liking.liked`. None
-            leaves out ratings of 0 and below, `-inf` nothing.
+        min_rating: The lowest rating of events that stay; see `filter_min_rating`. None leaves
+            out ratings of 0 and below, `-inf` nothing.
         filter: "5-core" (or another number) keeps users and items with at least 5 events, repeated
             until it holds (`k_core`); "paper" is `paper_filter`.
         links: Which users are linked: a table `user_id, friend_id` in any form that `source` has.
@@ -129,14 +129,14 @@ def read_interactions(
         "timestamp": timestamp,
         "category": category,
     }
-    check_bar(min_rating)
+    check_min_rating(min_rating)
     filter_of(filter)
     if category is not None and categories is not None:
         raise ParameterError(
             "Categories come from a column of the log or from a table of their own: give either "
             "category or categories."
         )
-    form = Form(header, separator, encoding)
+    form = Dialect(header, separator, encoding)
     log = read_source(open_source(source, form), given, ratings)
     if links is not None:
         table, report = read_links(_open_beside(links, form), log.users, log.report)
@@ -144,7 +144,7 @@ def read_interactions(
     if categories is not None:
         table, report = read_categories(_open_beside(categories, form), log.items, log.report)
         log = log.with_categories(table).with_report(report)
-    return filtered(liked(log, min_rating), filter)
+    return filtered(filter_min_rating(log, min_rating), filter)
 
 
 def read_source(
@@ -195,20 +195,20 @@ def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:
     return user_ids.alias("user_id"), item_ids.alias("item_id")
 
 
-def open_source(source: Any, form: Form | None = None) -> Source:
+def open_source(source: Any, form: Dialect | None = None) -> Source:
     """Find the columns of a file, a table or a list of pairs; nothing is read yet."""
-    form = form or Form()
+    form = form or Dialect()
     is_list = isinstance(source, list | tuple)
     if _are_files(source):
         check_unforked("read a file")
         specs: Any = source if is_list else [source]
         return files_source([path for spec in specs for path in files_of(spec)], form)
-    if form != Form():
+    if form != Dialect():
         raise ParameterError("header, separator and encoding can only be given for files of text.")
     return pairs_source(source) if is_list else table_source(source)
 
 
-def _open_beside(source: Any, form: Form | None) -> Source:
+def _open_beside(source: Any, form: Dialect | None) -> Source:
     """Open what comes beside a log; files of text have the form of the log's."""
     return open_source(source, form if _are_files(source) else None)
 

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from transcf.data.authors_format import is_prepared, read_prepared_split
 from transcf.data.candidates import draw_candidates
 from transcf.data.catalog import download, recognize
 from transcf.data.filters import paper_filter
@@ -15,8 +16,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.locations import find_folder, resolve
 from transcf.data.logs import as_interactions
 from transcf.data.logs import open_data as open_data
-from transcf.data.parted.log import is_parted, open_parts
-from transcf.data.prepared import is_prepared, read_prepared_split
+from transcf.data.partitioned.log import is_partitioned, open_parts
 from transcf.data.public_split import PUBLIC, is_public_split, read_public_split
 from transcf.data.published import CATALOG
 from transcf.data.readers import Reading
@@ -100,7 +100,7 @@ def _open(
     folder = _folder(source)
     if folder is None and source == PUBLIC:
         folder = download(PUBLIC)  # here, for its parts are files of their own
-    is_saved = folder is not None and (is_saved_split(folder) or is_parted(folder))
+    is_saved = folder is not None and (is_saved_split(folder) or is_partitioned(folder))
     is_public = folder is not None and not sampled and is_public_split(folder)
     if folder is None or not (is_saved or is_public or (sampled and is_prepared(folder))):
         log = open_data(source, **reading)
@@ -113,7 +113,7 @@ def _open(
         )
     if is_public:
         return None, read_public_split(folder, seed=seed)
-    if is_parted(folder):
+    if is_partitioned(folder):
         return None, open_parts(folder).split()
     return None, load_saved_split(folder) if is_saved else read_prepared_split(folder)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 from polars.exceptions import PolarsError
 
-from transcf.data.atomic import whole_folder
+from transcf.data.atomic import atomic_write_dir
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.interactions import Interactions
@@ -35,7 +35,7 @@ def save_split(split: Split, folder: Path) -> Path:
         raise DataError(
             f"{folder} exists and is not a saved split: choose another folder or remove it."
         )
-    with whole_folder(folder) as unfinished:
+    with atomic_write_dir(folder) as unfinished:
         _write(split, unfinished)
     return folder
 

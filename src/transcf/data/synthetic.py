@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.paths import path_of
@@ -106,7 +106,7 @@ def synthesize(
 def write_csv(log: Interactions, path: str | Path) -> Path:
     """Write a log as CSV, all or nothing: `user_id, item_id` and, if known, `rating, timestamp`."""
     path = path_of(path)
-    with whole_file(path) as unfinished:
+    with atomic_write(path) as unfinished:
         log.to_frame().write_csv(unfinished)
     return path
 

@@ -13,9 +13,9 @@ from typing import IO, TypeAlias, cast
 
 import polars as pl
 
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.errors import DataError, ParameterError, shown
-from transcf.threads import check_unforked
+from transcf.parallel import check_unforked
 
 #: Takes the next piece of a table.
 TakePiece: TypeAlias = Callable[[pl.DataFrame], None]
@@ -116,7 +116,7 @@ def _table_file(path: Path) -> Iterator[TableWriter]:
     """Give a writer for a file that takes its name when it is whole."""
     check_unforked("write tables")
     form = form_of(path)
-    with whole_file(path) as unfinished:
+    with atomic_write(path) as unfinished:
         if form == "parquet":
             with _parquet(unfinished) as writer:
                 yield writer

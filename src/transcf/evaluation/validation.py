@@ -11,7 +11,7 @@ import numpy as np
 
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions, Mask
-from transcf.data.parted.log import PartedLog, offsets
+from transcf.data.partitioned.log import PartitionedLog, offsets
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.evaluation.metrics import check_metric, compute
@@ -146,8 +146,8 @@ def validation_metric(protocol: str | None, at: Sequence[int] = (10,)) -> str:
 
 
 def as_validation(
-    train: Interactions | PartedLog,
-    validation: Interactions | PartedLog | Validation,
+    train: Interactions | PartitionedLog,
+    validation: Interactions | PartitionedLog | Validation,
     users: int | None = None,
 ) -> Validation:
     """Turn held-out interactions into a full-ranking `Validation`; one is returned as it is.
@@ -162,14 +162,14 @@ def as_validation(
     """
     if isinstance(validation, Validation):
         return validation
-    if isinstance(train, PartedLog) and isinstance(validation, PartedLog):
+    if isinstance(train, PartitionedLog) and isinstance(validation, PartitionedLog):
         return validation_in_parts(train, validation, users)
-    if isinstance(train, PartedLog):
+    if isinstance(train, PartitionedLog):
         raise EvaluationError(
             "A log in parts is judged by another part of it: give train and validation of one "
-            "PartedLog."
+            "PartitionedLog."
         )
-    if isinstance(validation, PartedLog):
+    if isinstance(validation, PartitionedLog):
         validation = validation.read()
     if validation.users != train.users or validation.items != train.items:
         raise EvaluationError(
@@ -180,7 +180,7 @@ def as_validation(
 
 
 def validation_in_parts(
-    train: PartedLog, held_out: PartedLog, users: int | None = None
+    train: PartitionedLog, held_out: PartitionedLog, users: int | None = None
 ) -> Validation:
     """Return a full-ranking `Validation` of a log in parts that holds a sample of users only.
 

@@ -200,7 +200,7 @@ def compare(
             terminal.
         store: Folder of stored runs: what was run before by the same rules is taken from there,
             and what is run now is kept there; None runs everything and keeps nothing.
-        cluster: Whose workers run some of the fits, `transcf.cluster.Cluster(workers=4)`; the
+        cluster: Whose workers run some of the fits, `transcf.distributed.Cluster(workers=4)`; the
             figures do not depend on it. All of them have to reach the folder of the store.
 
     Raises:

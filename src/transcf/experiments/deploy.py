@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from transcf.data.interactions import Interactions
-from transcf.data.parted.log import PartedLog
+from transcf.data.partitioned.log import PartitionedLog
 from transcf.data.split import Split
 from transcf.errors import EvaluationError
 from transcf.evaluation import Validation
@@ -16,9 +16,9 @@ from transcf.training.options import FitOptions
 
 def fit_for_use(
     model: Recommender[Any],
-    log: Interactions | PartedLog,
-    split: Split | PartedLog,
-    validation: Validation | PartedLog,
+    log: Interactions | PartitionedLog,
+    split: Split | PartitionedLog,
+    validation: Validation | PartitionedLog,
     options: FitOptions | None = None,
 ) -> str:
     """Choose the epoch (or weights) on held-out events, then fit on all events with it.

@@ -16,7 +16,7 @@ import polars as pl
 from transcf.analysis.classes import PAIRS
 from transcf.analysis.result import Analysis
 from transcf.analysis.suite import OnProgress, Subject
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.data.candidates import draw_candidates
 from transcf.data.catalog import load_split
 from transcf.data.filters import paper_filter
@@ -110,7 +110,7 @@ class Reproduction:
                 name = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
                 texts[f"{name}.svg"] = drawing.to_file()
         for name, text in texts.items():
-            with whole_file(folder / name) as path:
+            with atomic_write(folder / name) as path:
                 path.write_text(text, encoding="utf-8")
         return [folder / name for name in texts]
 

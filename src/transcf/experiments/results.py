@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from transcf import __version__
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.data.json_text import to_json
 from transcf.data.paths import path_of
 from transcf.errors import DataError
@@ -234,7 +234,7 @@ class Results:
 
     def write(self, path: Path | str) -> None:
         """Write the JSON form."""
-        with whole_file(path_of(path)) as unfinished:
+        with atomic_write(path_of(path)) as unfinished:
             unfinished.write_text(to_json(self.content) + "\n", encoding="utf-8")
 
 

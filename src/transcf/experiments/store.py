@@ -30,7 +30,7 @@ from typing import Any, TypedDict, get_type_hints
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from transcf.data.atomic import whole_folder
+from transcf.data.atomic import atomic_write_dir
 from transcf.data.json_text import from_json, misfit, to_json
 from transcf.data.parquet import damage_of
 from transcf.errors import DataError, DivergenceError, ParameterError, WriteError, shown
@@ -118,7 +118,7 @@ class Store:
     def write(self, key: RunKey, result: RunResult, about: Mapping[str, str]) -> None:
         """Store a result; an entry of the same key is replaced."""
         place = self.place(key.digest)
-        with whole_folder(place) as folder:
+        with atomic_write_dir(place) as folder:
             sums = {}
             for name, found in ((_USERS, result.evaluation), (_FULL, result.full_ranking)):
                 if found is not None:

@@ -25,7 +25,7 @@ from transcf.experiments.experiment import Experiment
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study
 from transcf.interrupts import end, temporary, uninterrupted
-from transcf.threads import thread_count, use_threads
+from transcf.parallel import thread_count, use_threads
 
 #: Thread limits that libraries read when they are imported.
 _LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -34,7 +34,7 @@ _END_SECONDS = 0.4
 
 
 class WorkerCluster(Protocol):
-    """Has workers that can compute runs: `transcf.cluster.Cluster`."""
+    """Has workers that can compute runs: `transcf.distributed.Cluster`."""
 
     def helping(self, work: Callable[..., object], *task: Any) -> AbstractContextManager[None]:
         """Call `work(*task)` once in each worker, inside the block."""

@@ -14,7 +14,7 @@ from .rows import bring_into_ball
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
 
 
-class Moving(NamedTuple):
+class AdamState(NamedTuple):
     """Numbers that are learned, with the running means of their gradients.
 
     Attributes:
@@ -47,13 +47,15 @@ def step_sizes(rates: Array, numbers: Array) -> Array:
 
 
 @inner
-def flat(moving: Moving) -> Moving:
+def flat(moving: AdamState) -> AdamState:
     """The same with all rows in one."""
-    return Moving(moving.values.reshape(-1), moving.means.reshape(-1), moving.squares.reshape(-1))
+    return AdamState(
+        moving.values.reshape(-1), moving.means.reshape(-1), moving.squares.reshape(-1)
+    )
 
 
 @inlined
-def prefetch_moving(moving: Moving, start: int, width: int) -> None:
+def prefetch_moving(moving: AdamState, start: int, width: int) -> None:
     """Ask for a row that will be moved soon, of what `flat` returns."""
     prefetch_row(moving.values, start, width)
     prefetch_row(moving.means, start, width)
@@ -61,7 +63,7 @@ def prefetch_moving(moving: Moving, start: int, width: int) -> None:
 
 
 @inlined
-def move_row(moving: Moving, start: int, width: int, slopes: Array, at: int, step: Step) -> None:
+def move_row(moving: AdamState, start: int, width: int, slopes: Array, at: int, step: Step) -> None:
     """Move a row against its gradient, slopes[at : at + width], and into the ball.
 
     It is at `start` in what `flat` returns.
@@ -82,7 +84,7 @@ def move_row(moving: Moving, start: int, width: int, slopes: Array, at: int, ste
 
 
 @inlined
-def move_number(moving: Moving, row: int, slope: float, step: Step) -> None:
+def move_number(moving: AdamState, row: int, slope: float, step: Step) -> None:
     """The same for a row of a single number, without a ball."""
     mean = FIRST * moving.means[row] + (1 - FIRST) * slope
     square = SECOND * moving.squares[row] + (1 - SECOND) * slope * slope

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transcf.threads import share
+from transcf.parallel import parallel_for
 
 from . import Array, compiled, inlined
 from .lanes import LANES, fill, load, store, zeros
@@ -85,7 +85,7 @@ def add_grams(vectors: Array, width: int, weights: Array, cuts: Array, grams: Ar
         cuts: where parts begin and end, (n_parts + 1,).
         grams: (n_parts, width * width), in and out; what is below the diagonal is debris.
     """
-    share(len(cuts) - 1, partial(_add_grams, vectors, width, weights, cuts, grams))
+    parallel_for(len(cuts) - 1, partial(_add_grams, vectors, width, weights, cuts, grams))
 
 
 @compiled
@@ -138,7 +138,7 @@ def conjugate_gradient(
         losses: what remains of each row's part of the loss, (n_rows,) float64, out.
     """
     work = partial(_conjugate_blocks, side, others, width, gram, steps, vectors, losses)
-    share(len(side.cuts) - 1, work)
+    parallel_for(len(side.cuts) - 1, work)
 
 
 @compiled

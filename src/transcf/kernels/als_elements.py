@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transcf.threads import share
+from transcf.parallel import parallel_for
 
 from . import Array, compiled, inlined
 from .als import Side, pair_weights
@@ -57,7 +57,7 @@ def descend_rows(
         dim: numbers of a row that are not padding.
     """
     work = partial(_descend_blocks, side, others, width, dim, gram, vectors, losses)
-    share(len(side.cuts) - 1, work)
+    parallel_for(len(side.cuts) - 1, work)
 
 
 @compiled

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from transcf.threads import share
+from transcf.parallel import parallel_for
 
 from . import Array, compiled, inlined
 from .als import Side, pair_weights
@@ -21,7 +21,7 @@ def solve_rows(
         definite.
     """
     work = partial(_solve_blocks, side, others, width, gram, vectors, losses)
-    share(len(side.cuts) - 1, work)
+    parallel_for(len(side.cuts) - 1, work)
 
 
 @compiled

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from transcf.threads import share
+from transcf.parallel import parallel_for
 
 from . import Array, compiled, inlined, inner
 
@@ -118,7 +118,7 @@ def elastic_weights(
         _fill_slots, first, last, by_item, by_user, values, l1, l2, tolerance, most_sweeps, out,
         done,
     )  # fmt: skip
-    share(SLOTS, work)
+    parallel_for(SLOTS, work)
     return done
 
 

@@ -28,7 +28,7 @@ from .neighborhood import prefetch_row
 from .rng import advance, below, mix, stream
 from .rows import dot
 from .sampling import TRAINING
-from .tickets import NONE, PATIENCE, add_to, look_at, share_tickets
+from .tickets import NONE, SPIN_LIMIT, add_to, look_at, share_tickets
 
 #: Samples of a batch that are worth sharing among threads: some tenths of a millisecond of work.
 WORTH_SHARING = 2048
@@ -331,7 +331,7 @@ def _take_part(
         looks = 0
         while look_at(counters, 1) < phases[phase]:
             looks += 1
-            if looks > PATIENCE:
+            if looks > SPIN_LIMIT:
                 return ticket
         share, shares = ticket - phases[phase], phases[phase + 1] - phases[phase]
         begin: Any = phase // 2 * visits.at_once

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import Array, inlined, inner
-from .adam import Moving, Step, flat, move_row
+from .adam import AdamState, Step, flat, move_row
 from .exponentials import exp_lanes
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
@@ -34,12 +34,12 @@ _SHORT = 24
 #: Rows that are asked for before they are needed.
 _AHEAD = 4
 #: Exponents of what is to count nothing.
-NOTHING = np.float32(-1e30)
+MASKED = np.float32(-1e30)
 #: The least that a likelihood counts as, so that weights over it stay finite.
 _TINY = np.float32(1e-30)
 
 
-class Kernel(NamedTuple):
+class ScoreConfig(NamedTuple):
     """The numbers of the score.
 
     Attributes:
@@ -67,7 +67,7 @@ class Negatives(NamedTuple):
     heights: Array
 
 
-class Work(NamedTuple):
+class Workspace(NamedTuple):
     """Memory of a batch: rows for its events, and for each shard what it gives the negatives.
 
     Attributes:
@@ -117,16 +117,16 @@ class Points(NamedTuple):
         bias: c, (n_items,).
     """
 
-    users: Moving
-    items: Moving
-    history: Moving
-    bias: Moving
+    users: AdamState
+    items: AdamState
+    history: AdamState
+    bias: AdamState
 
 
 @inner
 def run_shard(
-    kernel: Kernel, batch: Batch, points: Points, negatives: Negatives, work: Work, shard: int,
-    step: Step,
+    kernel: ScoreConfig, batch: Batch, points: Points, negatives: Negatives, work: Workspace,
+    shard: int, step: Step,
 ) -> float:  # fmt: skip
     """Work out loss and gradients of a shard, and move its users; returns the loss."""
     begin, stop = batch.shards[shard], batch.shards[shard + 1]
@@ -163,7 +163,7 @@ def run_shard(
 
 @inner
 def _gather(
-    kernel: Kernel, batch: Batch, points: Points, work: Work, begin: int, stop: int
+    kernel: ScoreConfig, batch: Batch, points: Points, work: Workspace, begin: int, stop: int
 ) -> None:
     """Bring the vectors of some users' events together: v, e, b and h."""
     width = points.items.values.shape[1]
@@ -200,7 +200,7 @@ def _hide_own(batch: Batch, tile: Array, begin: int, stop: int) -> None:
             place = batch.places[r]
             if place < n_negatives:
                 for k in own:
-                    tile[k - start, place] = NOTHING
+                    tile[k - start, place] = MASKED
 
 
 @inner
@@ -220,7 +220,7 @@ def _exponentials(
 
 
 @inner
-def _own_targets(kernel: Kernel, batch: Batch, work: Work, n: int) -> float:
+def _own_targets(kernel: ScoreConfig, batch: Batch, work: Workspace, n: int) -> float:
     """Each event of a user as a target of the others: loss, and gradients but for the negatives'.
 
     Targets are looked at a chunk at a time.
@@ -276,7 +276,7 @@ def _multiply_few(moved: Array, targets: Array, pairs: Array, begin: int) -> Non
 
 
 @inner
-def _multiply_back(work: Work, pairs: Array, begin: int) -> None:
+def _multiply_back(work: Workspace, pairs: Array, begin: int) -> None:
     """Gradients by v and b of a short history from those by its pairs."""
     width, size = work.moved.shape[1], len(pairs)
     moved, targets = work.moved.reshape(-1), work.targets.reshape(-1)
@@ -293,7 +293,7 @@ def _multiply_back(work: Work, pairs: Array, begin: int) -> None:
 
 
 @inner
-def _add_moved(work: Work, pairs: Array, begin: int, start: int) -> None:
+def _add_moved(work: Workspace, pairs: Array, begin: int, start: int) -> None:
     """Add to the gradients by v of a long history what a chunk of targets gives."""
     (rows, size), width = pairs.shape, work.moved.shape[1]
     slopes, targets = work.moved_slopes[begin : begin + rows], work.targets[start : start + size]
@@ -309,7 +309,7 @@ def _add_moved(work: Work, pairs: Array, begin: int, start: int) -> None:
 
 @inlined
 def _count(
-    kernel: Kernel, sums: Array, pairs: Array, known: Array, rest: Array, first: int
+    kernel: ScoreConfig, sums: Array, pairs: Array, known: Array, rest: Array, first: int
 ) -> None:
     """Weigh pairs by place, and add them up for each target, of which `first` is the first.
 
@@ -335,7 +335,7 @@ def _count(
 
 
 @inlined
-def _give_back(kernel: Kernel, work: Work, pairs: Array, begin: int, start: int) -> None:
+def _give_back(kernel: ScoreConfig, work: Workspace, pairs: Array, begin: int, start: int) -> None:
     """Turn pairs into gradients, and add up what sums and offsets get."""
     rows, size = pairs.shape
     for k in range(rows):
@@ -355,7 +355,13 @@ def _give_back(kernel: Kernel, work: Work, pairs: Array, begin: int, start: int)
 
 @inner
 def _move_users(
-    kernel: Kernel, batch: Batch, points: Points, work: Work, begin: int, stop: int, step: Step
+    kernel: ScoreConfig,
+    batch: Batch,
+    points: Points,
+    work: Workspace,
+    begin: int,
+    stop: int,
+    step: Step,
 ) -> None:
     """Move some users of a batch by what their events say."""
     width, scale = work.moved.shape[1], fill(np.float32(2 * kernel.beta))

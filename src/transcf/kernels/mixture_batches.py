@@ -16,11 +16,11 @@ from .rng import advance, mix, stream, uniform
 #: computed, whoever does it.
 SHARDS = 4
 #: No item at this place, no place of this item.
-NOWHERE = -1
+NO_SLOT = -1
 _DRAWING = 1
 
 
-class Log(NamedTuple):
+class EventArrays(NamedTuple):
     """What is learned from.
 
     Attributes:
@@ -39,7 +39,7 @@ class Log(NamedTuple):
     stand_for: Array
 
 
-class Dealt(NamedTuple):
+class EpochPlan(NamedTuple):
     """The batches of an epoch.
 
     Attributes:
@@ -69,12 +69,12 @@ class Batch(NamedTuple):
         items: Item rows of the events, oldest first, (n_events,) int32.
         weights: How much events count as targets, (n_events,) float32.
         places: Of the events' items among those that the batch touches, (n_events,) int32.
-        touched: Rows of these, or `NOWHERE`, (n_places,) int32: negatives, then the others in
+        touched: Rows of these, or `NO_SLOT`, (n_places,) int32: negatives, then the others in
             the order in which they come.
         size: How many there are, (1,) int64.
         firsts: Where the events of each start in `order`, (n_places + 1,) int64.
         order: Events by the places of their items, oldest first, (n_events,) int32.
-        place_of: For each item its place; `NOWHERE` between batches, (n_items,) int32.
+        place_of: For each item its place; `NO_SLOT` between batches, (n_items,) int32.
     """
 
     users: Array
@@ -91,7 +91,9 @@ class Batch(NamedTuple):
 
 
 @inner
-def deal(log: Log, dealt: Dealt, number: int, batch: Batch, n_drawn: int, n_places: int) -> None:
+def deal(
+    log: EventArrays, dealt: EpochPlan, number: int, batch: Batch, n_drawn: int, n_places: int
+) -> None:
     """Fill in a batch.
 
     Args:
@@ -115,12 +117,12 @@ def deal(log: Log, dealt: Dealt, number: int, batch: Batch, n_drawn: int, n_plac
     batch.shards[SHARDS], batch.starts[users] = users, events
     found = _draw(dealt, stream(dealt.seed, dealt.epoch, _DRAWING, number), batch, n_drawn)
     for place in range(found, n_places):
-        batch.touched[place] = NOWHERE
+        batch.touched[place] = NO_SLOT
     _find_places(batch, events, n_places)
 
 
 @inlined
-def _draw(dealt: Dealt, state: np.uint64, batch: Batch, count: int) -> int:
+def _draw(dealt: EpochPlan, state: np.uint64, batch: Batch, count: int) -> int:
     """Draw items, each once and by its chance; returns how many, one less where sums round.
 
     Systematic sampling: what lies at u, u + 1, u + 2, ... of the cumulated chances.
@@ -138,7 +140,7 @@ def _draw(dealt: Dealt, state: np.uint64, batch: Batch, count: int) -> int:
             else:
                 high = middle
         item = dealt.candidates[low]
-        if batch.place_of[item] == NOWHERE:
+        if batch.place_of[item] == NO_SLOT:
             batch.touched[found], batch.place_of[item] = item, found
             found += 1
         wanted += 1
@@ -154,7 +156,7 @@ def _find_places(batch: Batch, events: int, n_places: int) -> None:
     for r in range(events):
         item = batch.items[r]
         place = batch.place_of[item]
-        if place == NOWHERE:
+        if place == NO_SLOT:
             place = size
             batch.place_of[item], batch.touched[place], batch.firsts[place] = place, item, 0
             size += 1
@@ -165,8 +167,8 @@ def _find_places(batch: Batch, events: int, n_places: int) -> None:
     for place in range(size):
         total += batch.firsts[place]
         batch.firsts[place] = total
-        if batch.touched[place] != NOWHERE:
-            batch.place_of[batch.touched[place]] = NOWHERE
+        if batch.touched[place] != NO_SLOT:
+            batch.place_of[batch.touched[place]] = NO_SLOT
     batch.firsts[size] = total
     for r in range(events - 1, -1, -1):  # backwards, so that ends become starts
         place = batch.places[r]
@@ -187,6 +189,6 @@ def join(own: Batch, whole: Batch, events: int, n_places: int) -> None:
     for place in range(n_places):
         item = own.touched[place]
         whole.touched[place] = item
-        if item != NOWHERE:
+        if item != NO_SLOT:
             whole.place_of[item] = place
     _find_places(whole, events, n_places)

@@ -12,8 +12,8 @@ import numpy as np
 
 from . import Array, compiled, inlined
 from .adam import Step
-from .mixture import Kernel, Negatives, Points, Work, run_shard
-from .mixture_batches import SHARDS, Batch, Dealt, Log, deal
+from .mixture import Negatives, Points, ScoreConfig, Workspace, run_shard
+from .mixture_batches import SHARDS, Batch, EpochPlan, EventArrays, deal
 from .mixture_items import move_items, show_negatives
 from .tickets import NONE, add_to, look_at, share_tickets
 
@@ -59,16 +59,16 @@ class Epoch(NamedTuple):
         points: What is learned, changed in place.
     """
 
-    kernel: Kernel
+    kernel: ScoreConfig
     rules: Rules
-    log: Log
-    dealt: Dealt
+    log: EventArrays
+    dealt: EpochPlan
     rates: Array
     points: Points
 
 
 def run_batches(
-    epoch: Epoch, batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int,
+    epoch: Epoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array, first: int,
     end: int,
 ) -> None:  # fmt: skip
     """Take a step on each of the batches first..end-1 of an epoch.
@@ -86,7 +86,7 @@ def run_batches(
 
 
 def run_shards(
-    epoch: Epoch, batch: Batch, negatives: Negatives, work: Work, losses: Array, number: int
+    epoch: Epoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array, number: int
 ) -> None:
     """The first half of a step: work a batch out, and move its users; see `run_batches`."""
     first = number * _TICKETS
@@ -94,7 +94,7 @@ def run_shards(
 
 
 def move_batch(
-    epoch: Epoch, batch: Batch, negatives: Negatives, work: Work, losses: Array, number: int
+    epoch: Epoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array, number: int
 ) -> None:
     """The second half: move the items of a batch that has been worked out."""
     first = number * _TICKETS
@@ -102,7 +102,7 @@ def move_batch(
 
 
 def _run(
-    epoch: Epoch, batch: Batch, negatives: Negatives, work: Work, losses: Array, first: int,
+    epoch: Epoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array, first: int,
     end: int,
 ) -> None:  # fmt: skip
     """Do the tickets first..end-1 of an epoch."""
@@ -124,9 +124,9 @@ def _start_of(place: int) -> int:
 
 @compiled
 def _take_part(
-    kernel: Kernel, rules: Rules, log: Log, dealt: Dealt, rates: Array, points: Points,
-    batch: Batch, negatives: Negatives, work: Work, losses: Array, end: int, counters: Array,
-    ticket: int,
+    kernel: ScoreConfig, rules: Rules, log: EventArrays, dealt: EpochPlan, rates: Array,
+    points: Points, batch: Batch, negatives: Negatives, work: Workspace, losses: Array, end: int,
+    counters: Array, ticket: int,
 ) -> int:  # fmt: skip
     """Take parts of phases and do them; see `share_tickets`.
 

@@ -7,8 +7,8 @@ import numpy as np
 from . import Array, inlined, inner
 from .adam import Step, flat, move_number, move_row, prefetch_moving
 from .lanes import LANES, fill, load, store
-from .mixture import NOTHING, Kernel, Negatives, Points, Work
-from .mixture_batches import NOWHERE, SHARDS, Batch
+from .mixture import MASKED, Negatives, Points, ScoreConfig, Workspace
+from .mixture_batches import NO_SLOT, SHARDS, Batch
 from .rows import add_scaled, clear, copy, dot
 
 #: Rows that are asked for before they are needed.
@@ -17,7 +17,7 @@ _AHEAD = 3
 
 @inner
 def show_negatives(
-    kernel: Kernel, batch: Batch, points: Points, stand_for: Array, negatives: Negatives,
+    kernel: ScoreConfig, batch: Batch, points: Points, stand_for: Array, negatives: Negatives,
     first: int, end: int,
 ) -> None:  # fmt: skip
     """Put the negatives first..end-1 where shards look for them.
@@ -35,8 +35,8 @@ def show_negatives(
     items, into = points.items.values.reshape(-1), negatives.vectors.reshape(-1)
     for place in range(first, end):
         row = batch.touched[place]
-        if row == NOWHERE:
-            negatives.heights[place] = NOTHING
+        if row == NO_SLOT:
+            negatives.heights[place] = MASKED
             continue
         copy(into, place * width, items, row * width, width)
         square = dot(items, row * width, items, row * width, width)
@@ -45,7 +45,7 @@ def show_negatives(
 
 @inner
 def move_items(
-    kernel: Kernel, batch: Batch, points: Points, work: Work, tied: bool, has_bias: bool,
+    kernel: ScoreConfig, batch: Batch, points: Points, work: Workspace, tied: bool, has_bias: bool,
     step: Step, first: int, end: int,
 ) -> None:  # fmt: skip
     """Move the items at places first..end-1 by what shards and events say.
@@ -70,11 +70,11 @@ def move_items(
     one = np.float32(1)
     for place in range(first, end):
         row, ahead = batch.touched[place], min(place + _AHEAD, end - 1)
-        if batch.touched[ahead] != NOWHERE:
+        if batch.touched[ahead] != NO_SLOT:
             prefetch_moving(items, batch.touched[ahead] * width, width)
             if batch.firsts[ahead] < batch.firsts[ahead + 1]:
                 prefetch_moving(history, batch.touched[ahead] * width, width)
-        if row == NOWHERE:
+        if row == NO_SLOT:
             continue
         start, by_height = row * width, _sum_shards(work, shard_slopes, place, by_item)
         begin, stop = batch.firsts[place], batch.firsts[place + 1]
@@ -101,7 +101,7 @@ def move_items(
 
 
 @inlined
-def _sum_shards(work: Work, slopes: Array, place: int, by_item: Array) -> Any:
+def _sum_shards(work: Workspace, slopes: Array, place: int, by_item: Array) -> Any:
     """Add up what shards give an item as a negative: by b, and returned by h."""
     _, n_negatives, width = work.negative_slopes.shape
     if place >= n_negatives:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transcf.threads import one_blas_thread, share
+from transcf.parallel import one_blas_thread, parallel_for
 
 from . import Array, compiled, inner
 from .exponentials import exp_lanes, log_lanes, max_lanes
@@ -18,7 +18,7 @@ _ITEMS, _ROWS = 496, 128
 _PAIRS_OF_A_THREAD = 64
 
 
-class People(NamedTuple):
+class UserQueries(NamedTuple):
     """Points that people are moved to.
 
     Attributes:
@@ -32,7 +32,7 @@ class People(NamedTuple):
     offsets: Array
 
 
-def score_people(people: People, items: Array, heights: Array) -> Array:
+def score_people(people: UserQueries, items: Array, heights: Array) -> Array:
     """Score items for people.
 
     Args:
@@ -51,7 +51,7 @@ def score_people(people: People, items: Array, heights: Array) -> Array:
     with one_blas_thread():
         for at, some, high in ((0, items[:whole], heights[:whole]), (whole, *last)):
             work = partial(_score, people, read_only(some), high, groups, scores, at)
-            share(len(groups) - 1 if len(some) else 0, work)
+            parallel_for(len(groups) - 1 if len(some) else 0, work)
     return scores
 
 
@@ -81,7 +81,7 @@ def _groups(starts: Array) -> Array:
 
 @compiled
 def _score(
-    people: People, items: Array, heights: Array, groups: Array, scores: Array, at: int,
+    people: UserQueries, items: Array, heights: Array, groups: Array, scores: Array, at: int,
     first: int, end: int,
 ) -> None:  # fmt: skip
     """Score some items, the columns from `at` on, for the groups first..end-1."""
@@ -145,7 +145,7 @@ def add_reach(
         bounds[i] += reach[min(int(away * per_unit), len(reach) - 1)]
 
 
-class Taste(NamedTuple):
+class ScoreParams(NamedTuple):
     """What the scores of pairs are made of; all arrays are `read_only`.
 
     Attributes:
@@ -171,20 +171,20 @@ class Taste(NamedTuple):
     beta: float
 
 
-def score_pairs(taste: Taste, users: Array, items: Array) -> Array:
+def score_pairs(taste: ScoreParams, users: Array, items: Array) -> Array:
     """Score pairs of rows in float64 by the direct formula, whoever else is asked for.
 
     Returns:
         (n,) float32; NaN for somebody without a history.
     """
     scores = np.empty(len(users), np.float32)
-    share(len(users), partial(_score_pairs, taste, users, items, scores), _PAIRS_OF_A_THREAD)
+    parallel_for(len(users), partial(_score_pairs, taste, users, items, scores), _PAIRS_OF_A_THREAD)
     return scores
 
 
 @compiled
 def _score_pairs(
-    taste: Taste, users: Array, items: Array, scores: Array, first: int, end: int
+    taste: ScoreParams, users: Array, items: Array, scores: Array, first: int, end: int
 ) -> None:
     """Score the pairs first..end-1."""
     longest = 1

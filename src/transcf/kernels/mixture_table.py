@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transcf.threads import one_blas_thread, share
+from transcf.parallel import one_blas_thread, parallel_for
 
 from . import Array, compiled, inner
 from .exponentials import exp_lanes, log_lanes
@@ -77,7 +77,7 @@ def add_log_sums(taken: Taken, past: Past, items: Items, tile: Array) -> None:
     """
     with one_blas_thread():
         work = partial(_add_strips, taken, past, items, tile)
-        share(-(-tile.shape[1] // STRIP), work)
+        parallel_for(-(-tile.shape[1] // STRIP), work)
 
 
 @compiled

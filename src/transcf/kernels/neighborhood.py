@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transcf.threads import share
+from transcf.parallel import parallel_for
 
 from . import Array, compiled, inlined
 from .lanes import prefetch
@@ -60,7 +60,7 @@ def _share_rows(indptr: Array, work: Callable[[int, int], None]) -> None:
         begin, stop = np.searchsorted(indptr[:-1], (first, end))
         work(int(begin), n_rows if end == n_entries else int(stop))
 
-    share(n_entries, between, least=FEW)
+    parallel_for(n_entries, between, least=FEW)
 
 
 @inlined
@@ -164,7 +164,7 @@ def average_users(
             users, items, dim, strata, item_share, blocks.start + first, blocks.start + end
         )
 
-    share(len(blocks), work)
+    parallel_for(len(blocks), work)
 
 
 def clear_means(items: Array, dim: int) -> None:
@@ -206,7 +206,7 @@ def bound_rows(matrix: Array, power: float, beyond: float = 1.0) -> Array:
         The squared norms before, (n_rows,): not finite where a row diverged.
     """
     norms = np.empty(len(matrix), matrix.dtype)
-    share(len(matrix), partial(_bound_rows, matrix, power, beyond, norms), least=FEW)
+    parallel_for(len(matrix), partial(_bound_rows, matrix, power, beyond, norms), least=FEW)
     return norms
 
 

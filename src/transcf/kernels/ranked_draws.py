@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from transcf.threads import share
+from transcf.parallel import parallel_for
 
 from . import INLINED, Array, Function, compiled, inlined
 from .kinds import Kinds
@@ -121,7 +121,7 @@ def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> N
         starts: where the blocks begin, (n_blocks + 1,) int64.
         rankings: out, (n_factors, n_items) int32.
     """
-    share(len(rankings), partial(_rank_by_factors, items, dim, starts, rankings))
+    parallel_for(len(rankings), partial(_rank_by_factors, items, dim, starts, rankings))
 
 
 @compiled

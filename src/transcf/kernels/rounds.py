@@ -16,7 +16,7 @@ from .kinds import Kinds
 from .neighborhood import prefetch_row
 from .rng import advance, mix, stream, uniform
 from .sampling import TRAINING, Draws, Strata, Visit, draw_negative
-from .tickets import NONE, PATIENCE, add_to, look_at, share_tickets
+from .tickets import NONE, SPIN_LIMIT, add_to, look_at, share_tickets
 
 Extra = TypeVar("Extra")
 #: As many as there are.
@@ -215,7 +215,7 @@ def _take_part(
         looks = 0
         while not _may_start(counters, r, g, n_groups, n_blocks):
             looks += 1
-            if looks > PATIENCE:
+            if looks > SPIN_LIMIT:
                 return ticket
         group = rounds.first_group + g
         b = (group + rounds.begin + r) % n_blocks

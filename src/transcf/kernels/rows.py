@@ -4,7 +4,7 @@ import math
 from functools import partial
 from typing import Any
 
-from transcf.threads import share
+from transcf.parallel import parallel_for
 
 from . import Array, aligned_zeros, compiled, inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
@@ -20,7 +20,7 @@ def copy_rows(into: Array, source: Array, rows: Array | None = None) -> None:
         some = slice(first, end)
         into[some] = source[some] if rows is None else source[rows[some]]
 
-    share(len(into), work, least=_ROWS_OF_A_THREAD)
+    parallel_for(len(into), work, least=_ROWS_OF_A_THREAD)
 
 
 def padded_width(dim: int) -> int:
@@ -50,7 +50,7 @@ def multiply_rows(rows: Array, width: int, matrix: Array, products: Array) -> No
         matrix: (width * width,), flat, of the same type.
         products: As `rows`, out.
     """
-    share(len(rows) // width, partial(_multiply_rows, rows, width, matrix, products))
+    parallel_for(len(rows) // width, partial(_multiply_rows, rows, width, matrix, products))
 
 
 @compiled

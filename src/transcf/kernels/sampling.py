@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transcf.threads import share
+from transcf.parallel import parallel_for
 
 from . import Array, compiled, inlined
 from .rng import advance, below, below_low, mix, permutation, stream, upper_half
@@ -90,7 +90,7 @@ def count_strata(
     Both, (n_groups, n_blocks), are zero before.
     """
     work = partial(_count_groups, indptr, indices, groups, block, visits, entries)
-    share(len(groups) - 1, work)
+    parallel_for(len(groups) - 1, work)
 
 
 @compiled
@@ -131,7 +131,7 @@ def fill_strata(
         strata: `groups`, `starts` and `visits` are read, the rest is written.
     """
     work = partial(_fill_groups, indptr, indices, weights, block, slot, entries, strata)
-    share(len(strata.groups) - 1, work)
+    parallel_for(len(strata.groups) - 1, work)
 
 
 @compiled

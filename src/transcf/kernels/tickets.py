@@ -13,12 +13,12 @@ from numba.core import types
 from numba.core.cgutils import gep
 from numba.extending import intrinsic
 
-from transcf.threads import share, thread_count
+from transcf.parallel import parallel_for, thread_count
 
 #: No ticket: nothing to go on with, or nothing left.
 NONE = -1
 #: Looks at a counter before the thread is given up: some microseconds.
-PATIENCE = 4000
+SPIN_LIMIT = 4000
 
 
 def share_tickets(take_part: Callable[[int], int], most: int) -> None:
@@ -42,7 +42,7 @@ def share_tickets(take_part: Callable[[int], int], most: int) -> None:
             is_broken = True  # nobody will do this ticket's work: others must not wait for it
             raise
 
-    share(max(1, min(thread_count(), most)), work)
+    parallel_for(max(1, min(thread_count(), most)), work)
 
 
 @intrinsic

@@ -25,8 +25,8 @@ from .sampling import Draws, Visit, draw_pair
 
 #: How far from the origin a vector may get inside an epoch. Bounding earlier costs accuracy, and
 #: without a bound steps and distances would drive each other up.
-LEASH = 10.0
-_TOO_FAR = (2 * LEASH) ** 2
+MAX_NORM = 10.0
+_TOO_FAR = (2 * MAX_NORM) ** 2
 
 
 class Rates(NamedTuple):

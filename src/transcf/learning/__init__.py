@@ -1,9 +1,9 @@
 """What several algorithms share: settings, training data, learned parts, places for newcomers."""
 
+from transcf.io.tensors import Arrays
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.fitting import Fit
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
 from transcf.learning.settings import setting, settings
-from transcf.storage.tensors import Arrays
+from transcf.learning.training_data import TrainingData
 
-__all__ = ["Arrays", "Fit", "Known", "Learned", "setting", "settings"]
+__all__ = ["Arrays", "Fit", "FittedScorer", "TrainingData", "setting", "settings"]

@@ -21,15 +21,15 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import DivergenceError
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.als import Side, conjugate_gradient
 from transcf.kernels.als_elements import descend_rows
 from transcf.kernels.als_exact import solve_rows
 from transcf.kernels.rows import padded, padded_width, unpadded
-from transcf.learning.crew import Crew, Progress
+from transcf.learning.communicator import Communicator, Progress
+from transcf.learning.event_weights import EVEN, weights_in_order
 from transcf.learning.gram import gram_cuts, grams_of, sum_grams, weighted_gram
-from transcf.learning.weights import EVEN, weights_in_order
-from transcf.storage.tensors import Arrays
 from transcf.training.trainable import EpochStats
 
 #: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
@@ -215,13 +215,13 @@ class Alternation:
         items: Array,
         *,
         outline: UserParts | None = None,
-        crew: Crew | None = None,
+        crew: Communicator | None = None,
     ) -> None:
         """Copy the start into padded rows."""
         self._dim, dtype = users.shape[1], users.dtype
         self._width = padded_width(self._dim)
         self._solver, self._pairs, goal = solver, pairs, pairs.objective
-        self._parts, self._crew = outline or self.outline(pairs, None), crew or Crew()
+        self._parts, self._crew = outline or self.outline(pairs, None), crew or Communicator()
         self._user_side = goal.user_side(pairs.by_user, self._width, dtype, pairs.weights[0])
         self._item_side = goal.item_side(
             pairs.by_item, self._width, dtype, pairs.weights[1], pairs.items
@@ -292,7 +292,7 @@ class Alternation:
         self._items = padded(tensors["item_vectors"])
 
 
-class LeastSquaresGuests:
+class LeastSquaresFoldIn:
     """People who come later, placed exactly where the objective wants them; items stay.
 
     Ages and ratings of their events are not known: only places in a history make them count more or

@@ -1,7 +1,7 @@
 """What each item of a history does to the score of another item: what explanations are made of.
 
-A kind of `Learned` answers with `contributions`. Where the score (or the place of somebody with the
-history) is a sum over the history, an item's effect is its own term: exact, and they add up.
+A `FittedScorer` returns them from `contributions`. Where the score (or the position of the user) is
+a sum over the history, an item's effect is its own term: effects are exact and add up.
 
 Elsewhere an effect is a change of the item's lead: how far its score is above that of an average
 item. (A score alone will not do: near the middle of a space everything is nearer.) Where people
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
-from transcf.learning.known import Known
+from transcf.learning.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, block_length
 
 Effects = npt.NDArray[np.float64]
@@ -99,7 +99,7 @@ class Remarks:
 
 
 @runtime_checkable
-class SummingGuests(Protocol):
+class SummingFoldIn(Protocol):
     """Places people at a sum over their items."""
 
     def terms(self, history: Rows, vector: Effects) -> Effects:
@@ -107,7 +107,7 @@ class SummingGuests(Protocol):
 
 
 @runtime_checkable
-class ChangingGuests(Protocol):
+class ChangingFoldIn(Protocol):
     """Places people by their items, and tells what becomes of the place without each."""
 
     #: What is done about an item: `REPLACED` or `LEFT_OUT`.
@@ -118,7 +118,7 @@ class ChangingGuests(Protocol):
 
 
 def by_leaving_out(
-    guests: Callable[[Histories], Scorer], known: Known, history: Rows, item: int
+    guests: Callable[[Histories], Scorer], known: TrainingData, history: Rows, item: int
 ) -> Contributions:
     """Ask again without each item: for any model that can place people.
 

@@ -12,26 +12,26 @@ import numpy.typing as npt
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
-from transcf.learning.contributions import ChangingGuests, Contributions, SummingGuests
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
+from transcf.io.tensors import Arrays, checked
+from transcf.learning.contributions import ChangingFoldIn, Contributions, SummingFoldIn
+from transcf.learning.fitted import FittedScorer
+from transcf.learning.training_data import TrainingData
 from transcf.retrieval.forms import Geometry, cosine_form, nearness_form, user_side, vector_form
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
 from transcf.retrieval.views import FormView
-from transcf.storage.tensors import Arrays, checked
 
 #: Pairs whose vectors are gathered at once: few enough to stay in the cache.
 PAIRS_AT_ONCE = 512
 
 
-class Guests(Protocol):
+class FoldIn(Protocol):
     """How people are placed whom the model was not fitted on."""
 
     def __call__(self, histories: Histories) -> Scores:
         """Return the vectors of some people, (n, dim)."""
 
 
-class Factors(Learned):
+class Factors(FittedScorer):
     """`score(u, i) = x_u . y_i + c_i`, or `-|x_u - y_i|^2 + c_i` by distance.
 
     Args:
@@ -48,11 +48,11 @@ class Factors(Learned):
 
     def __init__(
         self,
-        known: Known,
+        known: TrainingData,
         name: str,
         users: Scores,
         items: Scores,
-        guests: Guests,
+        guests: FoldIn,
         *,
         bias: Scores | None = None,
         geometry: Geometry = "dot",
@@ -107,7 +107,7 @@ class Factors(Learned):
 
     # -- people beyond the training data, similar users and items ----------------------------
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         """Place people by their items, and score all items for them."""
         people = user_side(self.geometry, self._guests(histories), self.bias is not None)
         return FormView(self.name, self.rankable, self._form.for_users(*people))
@@ -116,9 +116,9 @@ class Factors(Learned):
         """Return what the items of a history do to where somebody with them is placed."""
         guests, vector = self._guests, self._weighted_item(self.items[item].astype(np.float64))
         rest = 0.0 if self.bias is None else float(self.bias[item])
-        if isinstance(guests, SummingGuests) and self.geometry == "dot":
+        if isinstance(guests, SummingFoldIn) and self.geometry == "dot":
             return Contributions.of_terms(history, guests.terms(history, vector), rest)
-        if not isinstance(guests, ChangingGuests):
+        if not isinstance(guests, ChangingFoldIn):
             return super().contributions(history, item)
         # By distance, too, a lead is linear in the person's vector x: |x|^2 is in both scores.
         places, average = guests.changed(history), self._weighted_item(self._average_item)
@@ -166,12 +166,12 @@ def in_pieces(
     return scores
 
 
-def stored_factors(arrays: Arrays, known: Known, dim: int) -> tuple[Scores, Scores]:
+def stored_factors(arrays: Arrays, known: TrainingData, dim: int) -> tuple[Scores, Scores]:
     """Check `user_vectors` and `item_vectors` of a file."""
     users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
     return users, checked(arrays, "item_vectors", np.float32, (len(known.items), dim))
 
 
-def stored_bias(arrays: Arrays, known: Known) -> Scores:
+def stored_bias(arrays: Arrays, known: TrainingData) -> Scores:
     """Check `item_bias` of a file."""
     return checked(arrays, "item_bias", np.float32, (len(known.items),))

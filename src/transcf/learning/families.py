@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from transcf.errors import shown
+from transcf.learning.event_weights import WeightSettings
+from transcf.learning.memory import MemoryEstimate, vectors
 from transcf.learning.neural.library import Device
-from transcf.learning.room import Room, vectors
 from transcf.learning.settings import setting, settings
-from transcf.learning.weights import WeightSettings
 
 #: Most samples of a user and epoch.
 MOST_SAMPLES = 1_000_000
@@ -47,12 +47,12 @@ class FactorSettings:
     learning_rate: float = setting(0.05, "Step size.", above=0)
     init_scale: float = setting(0.1, "Standard deviation of the first vectors.", above=0, high=100)
 
-    def room(self, users: int, items: int) -> Room:
+    def room(self, users: int, items: int) -> MemoryEstimate:
         """Return what the vectors take at least."""
-        return Room(vectors(users + items, self.dim), f"dim={self.dim}")
+        return MemoryEstimate(vectors(users + items, self.dim), f"dim={self.dim}")
 
 
-def remedy_of(settings: object, usual: str) -> str:
+def divergence_hint_of(settings: object, usual: str) -> str:
     """Say what to lower when training diverges: first vectors that start far out, above all.
 
     Args:
@@ -60,7 +60,7 @@ def remedy_of(settings: object, usual: str) -> str:
         usual: What the model would lower.
 
     Example:
-        >>> remedy_of(TripleSettings(init_scale=5.0), "learning_rate")
+        >>> divergence_hint_of(TripleSettings(init_scale=5.0), "learning_rate")
         'init_scale (5, by default 0.1) or learning_rate'
     """
     if not isinstance(settings, FactorSettings):
@@ -98,12 +98,12 @@ class LeastSquaresSettings(IterationSettings, WeightSettings):
 
     dim: int = setting(64, "Length of the vectors.", low=1)
 
-    def room(self, users: int, items: int) -> Room:
+    def room(self, users: int, items: int) -> MemoryEstimate:
         """Return what the vectors and the parts of a Gram matrix take at least."""
         from transcf.learning.gram import GRAM_PARTS
 
         grams = (GRAM_PARTS + 2) * 4 * self.dim**2
-        return Room(vectors(users + items, self.dim) + grams, f"dim={shown(self.dim)}")
+        return MemoryEstimate(vectors(users + items, self.dim) + grams, f"dim={shown(self.dim)}")
 
 
 @settings()

@@ -12,19 +12,19 @@ import numpy as np
 
 from transcf import __version__
 from transcf.data.interactions import Interactions
-from transcf.data.parted.log import PartedLog
+from transcf.data.partitioned.log import PartitionedLog
 from transcf.errors import UnsupportedError
-from transcf.learning.crew import Divisible, SpreadSolver
+from transcf.io.tensors import Arrays
+from transcf.learning.communicator import DistributedSolver, Shardable
+from transcf.learning.event_weights import WeightSettings
 from transcf.learning.families import IterationSettings
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.log_sizes import LogSizes
-from transcf.learning.parted import PartedProblem
+from transcf.learning.partitioned import PartitionedProblem
 from transcf.learning.settings import values_of
+from transcf.learning.training_data import TrainingData
 from transcf.learning.trend import Trend
 from transcf.learning.triples import Problem
-from transcf.learning.weights import WeightSettings
-from transcf.storage.tensors import Arrays
 from transcf.training.loop import DivergedRunError, Outcome, Plan, train
 from transcf.training.options import FitOptions
 from transcf.training.trainable import Trainable
@@ -45,7 +45,7 @@ class DependsOnLog(Protocol):
 R = TypeVar("R", bound=DependsOnLog)
 
 #: Validation data: held-out interactions, or how to judge a model by them.
-Held: TypeAlias = "Interactions | PartedLog | Validation | None"
+Held: TypeAlias = "Interactions | PartitionedLog | Validation | None"
 
 #: Validations of a fit that does not say how often: more would take longer than some trainings.
 _VALIDATIONS = 10
@@ -65,7 +65,7 @@ class Fit:
         before: What was learned before, where choices that were made then are to be kept.
         previous: The settings of that fit.
         trend: What recent popularity adds to scores, or None.
-        remedy: Parameters to lower when training diverges, for the error.
+        divergence_hint: Parameters to lower when training diverges, for the error.
         free: Parameters that may differ between a run and its resumption.
         report: Facts about the training, JSON values only.
         judge: How validation data judge an epoch, once they have.
@@ -74,15 +74,15 @@ class Fit:
     """
 
     name: str
-    log: Interactions | PartedLog
-    known: Known
+    log: Interactions | PartitionedLog
+    known: TrainingData
     validation: Held
     options: FitOptions
     last_epoch: int | None = None
-    before: Learned | None = None
+    before: FittedScorer | None = None
     previous: Any = None
     trend: Trend | None = None
-    remedy: str = "learning_rate"
+    divergence_hint: str = "learning_rate"
     free: Collection[str] = ()
     report: dict[str, Any] = field(default_factory=dict)
     judge: Validation | None = None
@@ -96,7 +96,7 @@ class Fit:
         Raises:
             UnsupportedError: Nobody holds all of them, and the model cannot do without.
         """
-        if isinstance(self.log, PartedLog):
+        if isinstance(self.log, PartitionedLog):
             raise UnsupportedError(
                 f"{self.name} cannot be fitted on a log in parts, as it looks at all events at "
                 "once: fit it without a cluster, or take TransCF, TransCFMixture, BPR, AoBPR or "
@@ -122,16 +122,16 @@ class Fit:
 
     def problem(self, settings: WeightSettings) -> Problem:
         """Return what triples are drawn from."""
-        if isinstance(self.log, PartedLog):
-            return PartedProblem.of_log(self.log, settings)
+        if isinstance(self.log, PartitionedLog):
+            return PartitionedProblem.of_log(self.log, settings)
         return Problem.of(self.log, settings)
 
     def run(
         self,
         trainable: Trainable,
         settings: S,
-        snapshot: Callable[[Arrays, Known, S], Learned],
-    ) -> Learned:
+        snapshot: Callable[[Arrays, TrainingData, S], FittedScorer],
+    ) -> FittedScorer:
         """Train epoch by epoch, and return the best one: on validation data, else the last.
 
         Args:
@@ -154,10 +154,10 @@ class Fit:
             validate_every=every,
             patience=settings.patience,
             fingerprint=self._fingerprint(settings, every),
-            remedy=self.remedy,
+            divergence_hint=self.divergence_hint,
         )
 
-        def learned(tensors: Arrays) -> Learned:
+        def learned(tensors: Arrays) -> FittedScorer:
             return self.with_trend(snapshot(tensors, self.known, settings))
 
         try:
@@ -176,18 +176,18 @@ class Fit:
                 self.report |= self.outcome.facts()
         return learned(trainable.tensors())
 
-    def run_spread(
+    def run_distributed(
         self,
-        solver: SpreadSolver,
-        problem: Divisible,
+        solver: DistributedSolver,
+        problem: Shardable,
         settings: S,
-        snapshot: Callable[[Arrays, Known, S], Learned],
-    ) -> Learned:
+        snapshot: Callable[[Arrays, TrainingData, S], FittedScorer],
+    ) -> FittedScorer:
         """Train a solver here, or spread over the cluster of the options; otherwise as `run`.
 
         Args:
-            solver: Its class, `learning.crew.SpreadSolver`.
-            problem: What to learn from, `learning.crew.Divisible`.
+            solver: Its class, `learning.communicator.DistributedSolver`.
+            problem: What to learn from, `learning.communicator.Shardable`.
             settings: How.
             snapshot: As for `run`.
         """
@@ -200,7 +200,7 @@ class Fit:
             spread.close()
             self.report["cluster"] = spread.facts()
 
-    def with_trend(self, learned: Learned) -> Learned:
+    def with_trend(self, learned: FittedScorer) -> FittedScorer:
         """Add the trend to scores, where there is one."""
         return learned if self.trend is None else self.trend.add_to(learned)
 
@@ -217,7 +217,7 @@ class Fit:
 
     def _add_events(self, digest: Any) -> None:
         """Add what is learned from to a fingerprint."""
-        if isinstance(self.log, PartedLog):
+        if isinstance(self.log, PartitionedLog):
             digest.update(self.log.digest.encode())
             return
         digest.update(self.log.by_user.indptr.tobytes())

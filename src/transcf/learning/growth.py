@@ -13,7 +13,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError
-from transcf.learning.known import Known
+from transcf.learning.training_data import TrainingData
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Growth:
         event_items: Item row of each, (n_events,).
     """
 
-    known: Known
+    known: TrainingData
     old_users: Rows
     old_items: Rows
     event_users: Rows
     event_items: Rows
 
     @classmethod
-    def of(cls, known: Known, log: Interactions) -> Growth:
+    def of(cls, known: TrainingData, log: Interactions) -> Growth:
         """Add a log to what a model knew.
 
         Raises:
@@ -53,7 +53,7 @@ class Growth:
             np.concatenate([old_items[known.histories.items], event_items[log.in_order]]),
             (len(users), len(items)),
         )
-        grown = Known(users, items, histories.matrix, histories, known.timed)
+        grown = TrainingData(users, items, histories.matrix, histories, known.timed)
         return cls(grown, old_users, old_items, event_users, event_items)
 
     def of_users(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -10,14 +10,14 @@ import scipy.sparse as sp
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
+from transcf.io.tensors import Arrays, stored
 from transcf.learning.contributions import Contributions
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
+from transcf.learning.event_weights import EVEN, WeightSettings, weights_in_order
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.settings import setting, settings
-from transcf.learning.weights import EVEN, WeightSettings, weights_in_order
+from transcf.learning.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
-from transcf.storage.tensors import Arrays, stored
 
 
 @settings()
@@ -51,7 +51,7 @@ class ItemWeightSettings(WeightSettings):
         return super().uses_times or self.scored_recency > 0
 
 
-class ItemWeights(Learned):
+class ItemWeights(FittedScorer):
     """`score(u, i) = sum of weights[j, i] over the items j of u`, later ones counting more.
 
     Args:
@@ -64,7 +64,7 @@ class ItemWeights(Learned):
 
     def __init__(
         self,
-        known: Known,
+        known: TrainingData,
         name: str,
         weights: Scores | sp.csr_array,
         recency: float = 0.0,
@@ -94,7 +94,7 @@ class ItemWeights(Learned):
         """Score all items for some user rows: (n, n_items)."""
         return self._score(self.known.histories, self.known.seen.take(users), users)
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         """Score people by their items, as users are."""
         owned = histories.matrix
 
@@ -138,7 +138,7 @@ def by_history(blocks: list[sp.csr_array]) -> sp.csr_array:
     return weights
 
 
-def stored_sparse(arrays: Arrays, known: Known) -> sp.csr_array:
+def stored_sparse(arrays: Arrays, known: TrainingData) -> sp.csr_array:
     """Put the three arrays of a file together, and check them."""
     n_items = len(known.items)
     entries = (arrays["weights"], arrays["indices"], arrays["indptr"])
@@ -147,6 +147,6 @@ def stored_sparse(arrays: Arrays, known: Known) -> sp.csr_array:
     return weights
 
 
-def stored_dense(arrays: Arrays, known: Known) -> Scores:
+def stored_dense(arrays: Arrays, known: TrainingData) -> Scores:
     """Check the dense weights of a file."""
     return stored(arrays, "weights", np.float32, (len(known.items), len(known.items)))

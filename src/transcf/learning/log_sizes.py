@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transcf.data.interactions import Interactions
-from transcf.data.parted.log import PartedLog
+from transcf.data.partitioned.log import PartitionedLog
 from transcf.kernels import Array
 
 
@@ -31,9 +31,9 @@ class LogSizes:
     items: Array
 
     @classmethod
-    def of(cls, log: Interactions | PartedLog) -> LogSizes:
+    def of(cls, log: Interactions | PartitionedLog) -> LogSizes:
         """Count the events of a log."""
-        if isinstance(log, PartedLog):
+        if isinstance(log, PartitionedLog):
             return cls.of_counts(log.user_counts, log.item_counts)
         return cls.of_counts(log.by_user.counts, log.by_item.counts)
 

@@ -17,16 +17,16 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.pairwise import HingeExtra, HingeRates, LogisticRates, NoExtra
 from transcf.kernels.ranked_draws import RankedRates, Rankings
 from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import padded_width, unpadded
-from transcf.learning.crew import Crew, sums_of
+from transcf.learning.communicator import Communicator, sums_of
 from transcf.learning.families import TripleSettings
-from transcf.learning.first_vectors import first_vectors
+from transcf.learning.init_vectors import first_vectors
 from transcf.learning.triples import BLOCK_BYTES, Dealer, Outline, Problem
-from transcf.storage.tensors import Arrays
 from transcf.training.trainable import EpochStats
 
 S = TypeVar("S", bound=TripleSettings)
@@ -51,11 +51,14 @@ class PairwiseSolver(ABC, Generic[S]):
         settings: S,
         dtype: type[np.floating[Any]] = np.float32,
         outline: Outline | None = None,
-        crew: Crew | None = None,
+        crew: Communicator | None = None,
     ) -> None:
         """Make room, and draw the first vectors, unless a crew is going to be given some."""
         self._problem, self._settings = problem, settings
-        self._outline, self._crew = outline or self.outline(problem, settings), crew or Crew()
+        self._outline, self._crew = (
+            outline or self.outline(problem, settings),
+            crew or Communicator(),
+        )
         self._tensors = _first_tensors(problem, settings, dtype) if crew is None else {}
         sizes = np.maximum(1, np.diff(problem.user_indptr))
         self._samples_per_item = (self._outline.samples / sizes).astype(np.float32)

@@ -15,11 +15,11 @@ from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
 from transcf.kernels import Array
 from transcf.learning.ages import AgeUnit, by_age, counts_in_days
-from transcf.learning.learned import Learned
-from transcf.learning.shifted import Shifted
-from transcf.learning.weights import WeightSettings
+from transcf.learning.event_weights import WeightSettings
+from transcf.learning.fitted import FittedScorer
+from transcf.learning.item_offsets import WithItemOffsets
+from transcf.parallel import use_threads
 from transcf.retrieval.scorer import block_length
-from transcf.threads import use_threads
 
 #: Added to an item's recent events, so that those without any have a logarithm.
 _FLOOR = 0.1
@@ -61,10 +61,10 @@ class Trend:
             prior[known] = (logs[known] - logs[known].mean()) / spread
         return cls(float(settings.trend), prior)
 
-    def add_to(self, learned: Learned) -> Learned:
+    def add_to(self, learned: FittedScorer) -> FittedScorer:
         """Return what scores with the trend added, in the item bias where there is one."""
         offset = (self.strength * typical_spread(learned) * self.prior).astype(np.float32)
-        return learned.with_bias(offset) or Shifted(learned, offset)
+        return learned.with_bias(offset) or WithItemOffsets(learned, offset)
 
 
 def recent_events(log: Interactions, half_life: float | None, unit: AgeUnit = "auto") -> Array:
@@ -75,7 +75,7 @@ def recent_events(log: Interactions, half_life: float | None, unit: AgeUnit = "a
     return counted
 
 
-def typical_spread(learned: Learned) -> float:
+def typical_spread(learned: FittedScorer) -> float:
     """Return the standard deviation of a user's scores over items, mean over some users.
 
     By one thread: how many share a matrix product shows in its last digits.

@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
-from transcf.learning.crew import OnDisk
-from transcf.learning.weights import EventWeights, WeightSettings
+from transcf.learning.communicator import LazyShard
+from transcf.learning.event_weights import EventWeights, WeightSettings
 
 BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
 SMALLEST_BLOCK = 64  # items, so that negatives stay varied
@@ -67,7 +67,7 @@ class Problem:
         users = found.of_users if found.between_users else np.empty(0)
         return cls(*views, weights=found.within_users, users=users)
 
-    def part(self, first: int, end: int) -> Problem | OnDisk:
+    def part(self, first: int, end: int) -> Problem | LazyShard:
         """Keep the users first..end-1, who are counted from 0 then; items count as before."""
         begin, stop = self.user_indptr[[first, end]]
         return replace(

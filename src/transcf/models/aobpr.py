@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from transcf.kernels.ranked_draws import RankedRates, Rankings, rank_by_factors
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
 from transcf.learning.triples import Problem
 from transcf.models.bpr import BPRSettings, LogisticSolver, logistic_factors
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 
 
 @settings()
@@ -56,24 +56,26 @@ class AoBPR(Recommender[AoBPRSettings]):
 
     name = "AoBPR"
     # The decay of the learning rate depends on the number of epochs.
-    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
-    __init__ = made_from(AoBPRSettings)
+    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    __init__ = init_from_params(AoBPRSettings)
 
     @property
     def revision(self) -> int:
         """The learning rate decays, and defaults depend on the data."""
         return 2
 
-    def spreads(self) -> bool:
+    def supports_distributed(self) -> bool:
         """It trains in rounds."""
         return True
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         settings = fit.resolved(self.settings)
         problem = fit.problem(settings)
-        return fit.run_spread(AdaptiveSolver, problem, settings, self._restore)
+        return fit.run_distributed(AdaptiveSolver, problem, settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: AoBPRSettings) -> Learned:
+    def _restore(
+        self, arrays: Arrays, known: TrainingData, settings: AoBPRSettings
+    ) -> FittedScorer:
         return logistic_factors(self.name, settings, arrays, known)
 
 

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from transcf.kernels.pairwise import LogisticRates, NoExtra
 from transcf.kernels.ranked_draws import RankedRates, Rankings
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
 from transcf.learning.factors import Factors, stored_bias, stored_factors
 from transcf.learning.families import TripleSettings
-from transcf.learning.guests import HistoryMap
+from transcf.learning.fold_in import HistoryMap
 from transcf.learning.log_sizes import EpochRule, LogSizes
 from transcf.learning.pairwise import PairwiseSolver
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 
 #: The default of `bias_regularization` for items that are all equally popular.
 _BIAS_REGULARIZATION = 0.1
@@ -81,28 +81,30 @@ class BPR(Recommender[BPRSettings]):
 
     name = "BPR"
     # The decay of the learning rate depends on the number of epochs.
-    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
-    __init__ = made_from(BPRSettings)
+    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    __init__ = init_from_params(BPRSettings)
 
     @property
     def revision(self) -> int:
         """The learning rate decays, and defaults depend on the data."""
         return 2
 
-    def spreads(self) -> bool:
+    def supports_distributed(self) -> bool:
         """It trains in rounds."""
         return True
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         settings = fit.resolved(self.settings)
         problem = fit.problem(settings)
-        return fit.run_spread(LogisticSolver, problem, settings, self._restore)
+        return fit.run_distributed(LogisticSolver, problem, settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: BPRSettings) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: BPRSettings) -> FittedScorer:
         return logistic_factors(self.name, settings, arrays, known)
 
 
-def logistic_factors(name: str, settings: BPRSettings, arrays: Arrays, known: Known) -> Factors:
+def logistic_factors(
+    name: str, settings: BPRSettings, arrays: Arrays, known: TrainingData
+) -> Factors:
     """What BPR and AoBPR have learned; newcomers get the vector that their history suggests."""
     vectors = stored_factors(arrays, known, settings.dim)
     bias = stored_bias(arrays, known) if settings.item_bias else None

@@ -12,15 +12,15 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import bound_rows
 from transcf.kernels.pairwise import HingeExtra, HingeRates
 from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
 from transcf.learning.factors import Factors, stored_factors
 from transcf.learning.families import TripleSettings
+from transcf.learning.fold_in import HistoryMap
 from transcf.learning.gram import weighted_gram
-from transcf.learning.guests import HistoryMap
 from transcf.learning.log_sizes import EpochRule, LogSizes
 from transcf.learning.pairwise import PairwiseSolver
 from transcf.learning.triples import rank_weights
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 
 
 @settings(learning_rate=0.1)
@@ -85,26 +85,26 @@ class CML(Recommender[CMLSettings]):
     """
 
     name = "CML"
-    remedy: ClassVar[str] = "learning_rate (or covariance)"
+    divergence_hint: ClassVar[str] = "learning_rate (or covariance)"
     # The decay of the learning rate depends on the number of epochs.
-    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
-    __init__ = made_from(CMLSettings)
+    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    __init__ = init_from_params(CMLSettings)
 
     @property
     def revision(self) -> int:
         """The learning rate decays, and defaults depend on the data."""
         return 2
 
-    def spreads(self) -> bool:
+    def supports_distributed(self) -> bool:
         """It trains in rounds."""
         return True
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         settings = fit.resolved(self.settings)
         problem = fit.problem(settings)
-        return fit.run_spread(HingeSolver, problem, settings, self._restore)
+        return fit.run_distributed(HingeSolver, problem, settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: CMLSettings) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: CMLSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)
         guests = HistoryMap(known, *vectors, in_ball=True)
         return Factors(known, self.name, *vectors, guests, geometry="distance")

@@ -9,27 +9,27 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from transcf.data.logs import as_interactions
+from transcf.io.tensors import checked
 from transcf.kernels import Array
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
 from transcf.learning.alternation import (
     Alternation,
-    LeastSquaresGuests,
+    LeastSquaresFoldIn,
     Objective,
     Pairs,
     UserParts,
     elementwise,
 )
-from transcf.learning.crew import Crew
+from transcf.learning.communicator import Communicator
+from transcf.learning.event_weights import EventWeights
 from transcf.learning.factors import Factors, stored_factors
 from transcf.learning.families import LeastSquaresSettings
-from transcf.learning.first_vectors import first_vectors
 from transcf.learning.growth import Growth
+from transcf.learning.init_vectors import first_vectors
 from transcf.learning.log_sizes import LogSizes
 from transcf.learning.online import OnlineRule, OnlineState, learn_log
-from transcf.learning.weights import EventWeights
 from transcf.models.ials import UNOBSERVED_RATIO
-from transcf.models.recommender import Recommender, made_from
-from transcf.storage.tensors import checked
+from transcf.models.recommender import Recommender, init_from_params
 
 #: Standard deviation of the first vectors, as in the paper.
 _START = 0.01
@@ -126,10 +126,10 @@ class EALS(Recommender[EALSSettings]):
     """
 
     name = "eALS"
-    remedy: ClassVar[str] = "dim, or raise regularization"
-    free_to_change: ClassVar[tuple[str, ...]] = ("epochs", "patience", "online_steps", "w_new")
-    after_fit: ClassVar[tuple[str, ...]] = ("online_steps", "w_new")
-    __init__ = made_from(EALSSettings)
+    divergence_hint: ClassVar[str] = "dim, or raise regularization"
+    resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience", "online_steps", "w_new")
+    runtime_params: ClassVar[tuple[str, ...]] = ("online_steps", "w_new")
+    __init__ = init_from_params(EALSSettings)
 
     @property
     def revision(self) -> int:
@@ -138,11 +138,11 @@ class EALS(Recommender[EALSSettings]):
 
     # -- learning ----------------------------------------------------------------------------
 
-    def spreads(self) -> bool:
+    def supports_distributed(self) -> bool:
         """Rows need the other side alone."""
         return True
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         settings, by_user = fit.resolved(self.settings), fit.train.by_user
         by_item = fit.train.by_item
         weights = weights_of_items(settings, by_item.counts)
@@ -151,12 +151,12 @@ class EALS(Recommender[EALSSettings]):
         pairs = Pairs(by_user, by_item, goal, (events.overall, events.of_item_entries))
         extras = {"item_weights": weights, "interaction_weights": events.overall}
 
-        def restore(arrays: Arrays, known: Known, settings: EALSSettings) -> Learned:
+        def restore(arrays: Arrays, known: TrainingData, settings: EALSSettings) -> FittedScorer:
             return self._restore(arrays | extras, known, settings)
 
-        return fit.run_spread(EALSTraining, pairs, settings, restore)
+        return fit.run_distributed(EALSTraining, pairs, settings, restore)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: EALSSettings) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: EALSSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)
         weights = checked(arrays, "item_weights", np.float32, (len(known.items),))
         given = arrays.get("interaction_weights")
@@ -164,7 +164,7 @@ class EALS(Recommender[EALSSettings]):
         own = checked(arrays, "interaction_weights", np.float32, (size,))
         goal = partial(objective, settings.ridge, weights)
         recency = settings.recency if known.timed else 0.0
-        guests = LeastSquaresGuests(vectors[1], goal, recency)
+        guests = LeastSquaresFoldIn(vectors[1], goal, recency)
         extras = {"item_weights": weights, "interaction_weights": own}
         return Factors(known, self.name, *vectors, guests, extras=extras)
 
@@ -227,7 +227,7 @@ class EALSTraining(Alternation):
         settings: EALSSettings,
         *,
         outline: UserParts | None = None,
-        crew: Crew | None = None,
+        crew: Communicator | None = None,
     ) -> None:
         """Draw the first vectors."""
         sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)

@@ -11,11 +11,11 @@ import scipy.sparse as sp
 from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
 from transcf.kernels.lapack import invert_lower
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
+from transcf.learning.event_weights import EventWeights
 from transcf.learning.item_weights import ItemWeights, ItemWeightSettings, stored_dense
-from transcf.learning.room import Room
-from transcf.learning.weights import EventWeights
-from transcf.models.recommender import Recommender, made_from
+from transcf.learning.memory import MemoryEstimate
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.retrieval.scorer import Scores, block_length
 
 #: Items that are worked on at once, so that their columns stay in the cache.
@@ -35,11 +35,11 @@ class EASESettings(ItemWeightSettings):
         "regularization is small against the most popular items.",
     )
 
-    def room(self, users: int, items: int) -> Room:
+    def room(self, users: int, items: int) -> MemoryEstimate:
         """Return what the matrix and the weights take, a cell of each for two items."""
         size = items**2 * (np.dtype(self.precision).itemsize + 4)
-        remedy = "filter rare items, or use ItemKNN"
-        return Room(size, f"precision={self.precision!r}", remedy)
+        divergence_hint = "filter rare items, or use ItemKNN"
+        return MemoryEstimate(size, f"precision={self.precision!r}", divergence_hint)
 
 
 class EASE(Recommender[EASESettings]):
@@ -73,9 +73,9 @@ class EASE(Recommender[EASESettings]):
     """
 
     name = "ease"
-    __init__ = made_from(EASESettings)
+    __init__ = init_from_params(EASESettings)
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         train, dtype = fit.train, np.dtype(self.settings.precision)
         events = EventWeights.of(train, self.settings)
         gram = _gram(train, dtype)
@@ -92,7 +92,7 @@ class EASE(Recommender[EASESettings]):
             )
         return ItemWeights(fit.known, self.name, weights, self.settings.scored_recency)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: EASESettings) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: EASESettings) -> FittedScorer:
         return ItemWeights(known, self.name, stored_dense(arrays, known), settings.scored_recency)
 
 

@@ -7,21 +7,21 @@ import warnings
 import numpy as np
 
 from transcf.data.interactions import Interactions
-from transcf.data.parted.log import PartedLog
+from transcf.data.partitioned.log import PartitionedLog
 from transcf.errors import EvaluationError, FitWarning
 from transcf.evaluation.validation import Validation, as_validation
 from transcf.kernels import Array
 from transcf.learning.families import IterationSettings
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.fitting import Fit
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
+from transcf.learning.training_data import TrainingData
 from transcf.retrieval.views import BlockView
 
 #: Vectors have collapsed where the median norm is below this, or below this share of the largest.
 _SMALLEST_NORM, _SMALLEST_SHARE = 1e-3, 1e-2
 
 
-def warn_of_poor_fit(learned: Learned, fit: Fit, settings: object, stacklevel: int) -> None:
+def warn_of_poor_fit(learned: FittedScorer, fit: Fit, settings: object, stacklevel: int) -> None:
     """Warn of collapsed vectors, and of a model that ranks below popularity on validation data.
 
     Args:
@@ -35,7 +35,7 @@ def warn_of_poor_fit(learned: Learned, fit: Fit, settings: object, stacklevel: i
             warnings.warn(problem, FitWarning, stacklevel=stacklevel + 1)
 
 
-def _collapse(learned: Learned) -> str:
+def _collapse(learned: FittedScorer) -> str:
     """Describe vectors that have shrunk to nothing."""
     known, attributes = learned.known, learned.attributes()
     sides = {"user": known.active, "item": known.item_counts > 0}
@@ -54,9 +54,9 @@ def _collapse(learned: Learned) -> str:
     return ""
 
 
-def _below_popularity(learned: Learned, fit: Fit, settings: object) -> str:
+def _below_popularity(learned: FittedScorer, fit: Fit, settings: object) -> str:
     """Describe a model that validation data rank below popularity."""
-    if not isinstance(fit.validation, Interactions | PartedLog | Validation):
+    if not isinstance(fit.validation, Interactions | PartitionedLog | Validation):
         return ""
     users = settings.validation_users if isinstance(settings, IterationSettings) else 1000
     try:
@@ -73,6 +73,6 @@ def _below_popularity(learned: Learned, fit: Fit, settings: object) -> str:
     )
 
 
-def _popularity(known: Known) -> BlockView:
+def _popularity(known: TrainingData) -> BlockView:
     scores: Array = known.item_counts.astype(np.float32)
     return BlockView("popularity", known.rankable, lambda users: np.tile(scores, (len(users), 1)))

@@ -9,23 +9,23 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 
 from transcf.kernels import Array
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
 from transcf.learning.alternation import (
     Alternation,
-    LeastSquaresGuests,
+    LeastSquaresFoldIn,
     Objective,
     Pairs,
     UserParts,
     cholesky,
     conjugate,
 )
-from transcf.learning.crew import Crew
+from transcf.learning.communicator import Communicator
+from transcf.learning.event_weights import EventWeights
 from transcf.learning.factors import Factors, stored_factors
 from transcf.learning.families import LeastSquaresSettings
-from transcf.learning.first_vectors import first_vectors
+from transcf.learning.init_vectors import first_vectors
 from transcf.learning.log_sizes import LogSizes
-from transcf.learning.weights import EventWeights
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 
 #: By default all pairs together weigh this many times as much as all events.
 UNOBSERVED_RATIO = 16
@@ -101,31 +101,31 @@ class IALS(Recommender[IALSSettings]):
     """
 
     name = "iALS"
-    remedy: ClassVar[str] = "dim, or raise regularization"
-    __init__ = made_from(IALSSettings)
+    divergence_hint: ClassVar[str] = "dim, or raise regularization"
+    __init__ = init_from_params(IALSSettings)
 
     @property
     def revision(self) -> int:
         """The default of `unobserved_weight` depends on the data."""
         return 2
 
-    def spreads(self) -> bool:
+    def supports_distributed(self) -> bool:
         """Rows need the other side alone."""
         return True
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         settings, log = fit.resolved(self.settings), fit.train
         events = EventWeights.of(log, settings)
         goal = objective(settings, events.sums_of_items, events.sums_of_users)
         weights = events.overall, events.of_item_entries
         pairs = Pairs(log.by_user, log.by_item, goal, weights)
-        return fit.run_spread(IALSTraining, pairs, settings, self._restore)
+        return fit.run_distributed(IALSTraining, pairs, settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: IALSSettings) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: IALSSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)
         goal = partial(objective, settings, known.item_counts)
         recency = settings.recency if known.timed else 0.0
-        guests = LeastSquaresGuests(vectors[1], goal, recency)
+        guests = LeastSquaresFoldIn(vectors[1], goal, recency)
         return Factors(known, self.name, *vectors, guests)
 
 
@@ -138,7 +138,7 @@ class IALSTraining(Alternation):
         settings: IALSSettings,
         *,
         outline: UserParts | None = None,
-        crew: Crew | None = None,
+        crew: Communicator | None = None,
     ) -> None:
         """Draw the first vectors."""
         sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
+from transcf.learning.event_weights import EventWeights
 from transcf.learning.item_weights import (
     ItemWeights,
     ItemWeightSettings,
@@ -19,8 +20,7 @@ from transcf.learning.item_weights import (
     stored_sparse,
 )
 from transcf.learning.log_sizes import LogSizes
-from transcf.learning.weights import EventWeights
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
 _BLOCK_ENTRIES = 2**23
@@ -74,14 +74,14 @@ class ItemKNN(Recommender[ItemKNNSettings]):
     """
 
     name = "itemknn"
-    __init__ = made_from(ItemKNNSettings)
+    __init__ = init_from_params(ItemKNNSettings)
 
     @property
     def revision(self) -> int:
         """The default of `shrinkage` depends on the data."""
         return 2
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         settings = fit.resolved(self.settings)
         events = EventWeights.of(fit.train, settings)
         by_item = fit.train.by_item.to_scipy(values=events.of_item_entries)
@@ -94,10 +94,14 @@ class ItemKNN(Recommender[ItemKNNSettings]):
             blocks.append(_nearest(settings, shared, norms, first))
         return self._made(by_history(blocks), fit.known, settings)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: ItemKNNSettings) -> Learned:
+    def _restore(
+        self, arrays: Arrays, known: TrainingData, settings: ItemKNNSettings
+    ) -> FittedScorer:
         return self._made(stored_sparse(arrays, known), known, settings)
 
-    def _made(self, weights: sp.csr_array, known: Known, settings: ItemKNNSettings) -> Learned:
+    def _made(
+        self, weights: sp.csr_array, known: TrainingData, settings: ItemKNNSettings
+    ) -> FittedScorer:
         # Row i of the likeness: the neighbours kept for item i.
         likeness = sp.csr_array(weights.T)
         return ItemWeights(known, self.name, weights, settings.scored_recency, likeness)

@@ -9,14 +9,14 @@ import numpy as np
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import UnsupportedError
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.io.tensors import stored
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
 from transcf.learning.ages import UNITS, AgeUnit
 from transcf.learning.contributions import Contributions
 from transcf.learning.trend import recent_events
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
-from transcf.storage.tensors import stored
 
 
 @settings()
@@ -24,10 +24,10 @@ class NoSettings:
     """Nothing to set."""
 
 
-class ItemScores(Learned):
+class ItemScores(FittedScorer):
     """A score for each item, the same for all users."""
 
-    def __init__(self, known: Known, name: str, arrays: Arrays) -> None:
+    def __init__(self, known: TrainingData, name: str, arrays: Arrays) -> None:
         """Check the scores, (n_items,)."""
         super().__init__(known, name)
         self.scores = stored(arrays, "item_scores", np.float32, (len(known.items),))
@@ -44,7 +44,7 @@ class ItemScores(Learned):
         """Score pairs of rows: (n,)."""
         return self.scores[items]
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         """Give everybody the same."""
         return BlockView(self.name, self.rankable, self.score_block)
 
@@ -78,13 +78,13 @@ class Popularity(Recommender[NoSettings]):
 
     name = "popularity"
     is_floor: ClassVar[bool] = True
-    __init__ = made_from(NoSettings)
+    __init__ = init_from_params(NoSettings)
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         scores = fit.known.item_counts.astype(np.float32)
         return self._restore({"item_scores": scores}, fit.known, self.settings)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: NoSettings) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: NoSettings) -> FittedScorer:
         return ItemScores(known, self.name, arrays)
 
 
@@ -125,14 +125,16 @@ class RecentPopularity(Recommender[RecentPopularitySettings]):
 
     name = "recent-popularity"
     is_floor: ClassVar[bool] = True
-    __init__ = made_from(RecentPopularitySettings)
+    __init__ = init_from_params(RecentPopularitySettings)
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         recent = recent_events(fit.train, self.settings.half_life, self.settings.age_in)
         scores = recent.astype(np.float32)
         return self._restore({"item_scores": scores}, fit.known, self.settings)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: RecentPopularitySettings) -> Learned:
+    def _restore(
+        self, arrays: Arrays, known: TrainingData, settings: RecentPopularitySettings
+    ) -> FittedScorer:
         return ItemScores(known, self.name, arrays)
 
 
@@ -159,11 +161,11 @@ class InversePopularity(Recommender[NoSettings]):
 
     name = "inverse-popularity"
     is_floor: ClassVar[bool] = True
-    __init__ = made_from(NoSettings)
+    __init__ = init_from_params(NoSettings)
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         scores = -fit.known.item_counts.astype(np.float32)
         return self._restore({"item_scores": scores}, fit.known, self.settings)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: NoSettings) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: NoSettings) -> FittedScorer:
         return ItemScores(known, self.name, arrays)

@@ -10,12 +10,12 @@ import numpy.typing as npt
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import UnsupportedError
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.io.tensors import stored
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
 from transcf.learning.contributions import Contributions
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
-from transcf.storage.tensors import stored
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -57,20 +57,22 @@ class Random(Recommender[RandomSettings]):
 
     name = "random"
     is_floor: ClassVar[bool] = True
-    __init__ = made_from(RandomSettings)
+    __init__ = init_from_params(RandomSettings)
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         keys = _keys(self.settings.random_state, 0, fit.train.n_users)
         return self._restore({"user_keys": keys}, fit.known, self.settings)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: RandomSettings) -> Learned:
+    def _restore(
+        self, arrays: Arrays, known: TrainingData, settings: RandomSettings
+    ) -> FittedScorer:
         return Streams(known, self.name, arrays, settings.random_state)
 
 
-class Streams(Learned):
+class Streams(FittedScorer):
     """A stream of scores for each user."""
 
-    def __init__(self, known: Known, name: str, arrays: Arrays, seed: int) -> None:
+    def __init__(self, known: TrainingData, name: str, arrays: Arrays, seed: int) -> None:
         """Check where the streams start, (n_users,)."""
         super().__init__(known, name)
         self.keys: Words = stored(arrays, "user_keys", np.uint64, (len(known.users),))
@@ -92,7 +94,7 @@ class Streams(Learned):
         """Score pairs of rows: (n,)."""
         return _scores(self.keys[users], items)
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         """Give all newcomers one stream, that of the user after the last."""
         items = np.arange(len(self.known.items), dtype=np.int32)
         scores = _scores(_keys(self._seed, len(self.known.users), 1), items)

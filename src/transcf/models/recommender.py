@@ -23,39 +23,39 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.logs import as_interactions, as_parted
-from transcf.data.parted.log import PartedLog
+from transcf.data.logs import as_interactions, as_partitioned
+from transcf.data.partitioned.log import PartitionedLog
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
+from transcf.io.model_dir import write_model
+from transcf.io.tensors import Arrays
+from transcf.io.versions import current_folder
 from transcf.kernels.compiling import clock
-from transcf.learning.families import IterationSettings, remedy_of
+from transcf.learning.event_weights import WeightSettings
+from transcf.learning.families import IterationSettings, divergence_hint_of
+from transcf.learning.fitted import FittedScorer
 from transcf.learning.fitting import Fit, Held
-from transcf.learning.known import Known, KnownInParts
-from transcf.learning.learned import Learned
+from transcf.learning.item_offsets import WithItemOffsets, restored
 from transcf.learning.log_sizes import LogSizes
-from transcf.learning.parted import check_weights
+from transcf.learning.memory import check_memory
+from transcf.learning.partitioned import check_weights
 from transcf.learning.presets import preset
-from transcf.learning.room import within_room
 from transcf.learning.rules import Rule
 from transcf.learning.settings import check, rules_of, values_of
-from transcf.learning.shifted import Shifted, restored
+from transcf.learning.training_data import PartitionedTrainingData, TrainingData
 from transcf.learning.trend import Trend
-from transcf.learning.weights import WeightSettings
 from transcf.models.aliases import current_params
 from transcf.models.fit_checks import warn_of_poor_fit
-from transcf.models.making import follow_settings, made_from, read_only
-from transcf.models.saving import put_together, read_stored, taken_apart
+from transcf.models.params import follow_settings, init_from_params, read_only
+from transcf.models.state import from_state, read_stored, to_state
+from transcf.parallel import use_threads
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
-from transcf.storage.folders import write_model
-from transcf.storage.tensors import Arrays
-from transcf.storage.versions import current_folder
-from transcf.threads import use_threads
 from transcf.training.loop import DivergedRunError
 from transcf.training.options import FitOptions
 
 if TYPE_CHECKING:
     from transcf.retrieval.sums import SumForm
 
-__all__ = ["Recommender", "made_from"]
+__all__ = ["Recommender", "init_from_params"]
 
 S = TypeVar("S")
 
@@ -65,7 +65,7 @@ class Recommender(Answers, ABC, Generic[S]):
 
     A fitted model keeps the settings that it was fitted with: `set_params` is about the next
     `fit`, as in scikit-learn, and changes neither answers nor what `save` writes. Settings that
-    matter only after `fit` (`after_fit`) count from the moment they are set.
+    matter only after `fit` (`runtime_params`) count from the moment they are set.
 
     Attributes (after `fit`):
         learned_: What was learned: arrays that score.
@@ -78,13 +78,13 @@ class Recommender(Answers, ABC, Generic[S]):
     """
 
     #: Parameters to lower when training diverges.
-    remedy: ClassVar[str] = "learning_rate"
+    divergence_hint: ClassVar[str] = "learning_rate"
     #: Whether other models are compared with it, so that it may rank as badly as it does.
     is_floor: ClassVar[bool] = False
     #: Parameters that may differ between a run and its resumption.
-    free_to_change: ClassVar[tuple[str, ...]] = ("epochs", "patience")
+    resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience")
     #: Parameters that `fit` does not use: what is fitted follows them when they are changed.
-    after_fit: ClassVar[tuple[str, ...]] = ()
+    runtime_params: ClassVar[tuple[str, ...]] = ()
 
     #: Names on the command line, and the parameters that each stands for.
     variants: ClassVar[dict[str, dict[str, Any]]]
@@ -190,7 +190,7 @@ class Recommender(Answers, ABC, Generic[S]):
         check(type(self).__name__, changed, values)
         self.settings = changed
         if self.is_fitted:
-            late = {name: value for name, value in values.items() if name in self.after_fit}
+            late = {name: value for name, value in values.items() if name in self.runtime_params}
             self.settings_ = replace(self.settings_, **late)  # type: ignore[type-var]
         return self
 
@@ -265,27 +265,27 @@ class Recommender(Answers, ABC, Generic[S]):
         before, options = self._own(), options or FitOptions()
         return self._fit(_log_of(log, options), None, options, self.best_epoch_, before)
 
-    def spreads(self) -> bool:
+    def supports_distributed(self) -> bool:
         """Whether training can be spread over the processes of a cluster."""
         return False
 
     def _fit(
         self,
-        train: Interactions | PartedLog,
+        train: Interactions | PartitionedLog,
         validation: Held,
         options: FitOptions,
         last_epoch: int | None = None,
-        before: Learned | None = None,
+        before: FittedScorer | None = None,
     ) -> Self:
         self.check_params()
         if not len(train):
             raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
-        if options.cluster is not None and not self.spreads():
-            from transcf.models.registry import spreading
+        if options.cluster is not None and not self.supports_distributed():
+            from transcf.models.registry import distributable
 
             raise UnsupportedError(
                 f"{self.name} cannot be trained on a cluster with these settings: leave the "
-                f"cluster out, or take one of {', '.join(spreading())}."
+                f"cluster out, or take one of {', '.join(distributable())}."
             )
         started, trend = clock(), None
         if isinstance(train, Interactions):
@@ -295,18 +295,20 @@ class Recommender(Answers, ABC, Generic[S]):
         fit = Fit(
             name=self.name,
             log=train,
-            known=Known.of(train) if isinstance(train, Interactions) else KnownInParts(train),
+            known=TrainingData.of(train)
+            if isinstance(train, Interactions)
+            else PartitionedTrainingData(train),
             validation=validation,
             options=options,
             last_epoch=last_epoch,
             before=before,
             previous=None if before is None else self.settings_,
             trend=trend,
-            remedy=remedy_of(self.settings, self.remedy),
-            free=self.free_to_change,
+            divergence_hint=divergence_hint_of(self.settings, self.divergence_hint),
+            free=self.resumable_params,
         )
         try:
-            room = within_room(self.name, self.settings, train.n_users, train.n_items)
+            room = check_memory(self.name, self.settings, train.n_users, train.n_items)
             with room, use_threads(fit.options.threads):
                 learned = self._learn(fit)
                 if fit.outcome is None:  # snapshots of epochs have it already
@@ -320,7 +322,7 @@ class Recommender(Answers, ABC, Generic[S]):
             warn_of_poor_fit(learned, fit, self.settings, stacklevel=3)
         return self
 
-    def _take_over(self, learned: Learned, fit: Fit, started: float) -> None:
+    def _take_over(self, learned: FittedScorer, fit: Fit, started: float) -> None:
         """Be what was learned; nothing is left of an earlier fit, which a failed one has kept."""
         for attribute in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, attribute)
@@ -331,10 +333,10 @@ class Recommender(Answers, ABC, Generic[S]):
         if fit.outcome is not None:
             self.history_, self.best_epoch_ = fit.outcome.history, fit.outcome.best_epoch
 
-    def _own(self) -> Learned:
+    def _own(self) -> FittedScorer:
         """Return what the model itself has learned, without a trend beside it."""
         learned = self._fitted()
-        return learned.inner if isinstance(learned, Shifted) else learned
+        return learned.inner if isinstance(learned, WithItemOffsets) else learned
 
     def _check_growing(self) -> None:
         """Raise an `UnsupportedError` where scores carry a trend: additions would let it age."""
@@ -344,30 +346,30 @@ class Recommender(Answers, ABC, Generic[S]):
                 f"{self.name} cannot renew its trend without training: fit again, or without trend."
             )
 
-    def _add(self, learned: Learned) -> Self:
+    def _add(self, learned: FittedScorer) -> Self:
         """Take over what was learned with new interactions added."""
         self.learned_, self.additions_ = learned, self.additions_ + 1
         self.report_ |= learned.known.facts() | {"additions": self.additions_}
         return self
 
     @abstractmethod
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         """Learn from `fit.train`; models with epochs hand a trainable to `fit.run`."""
 
     @abstractmethod
-    def _restore(self, arrays: Arrays, known: Known, settings: S) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: S) -> FittedScorer:
         """Return what was learned with some settings, from its arrays.
 
         Raises:
             ValueError: An array is missing or not what the model needs.
         """
 
-    def restore(self, arrays: Arrays, known: Known) -> Learned:
+    def restore(self, arrays: Arrays, known: TrainingData) -> FittedScorer:
         """Return what was learned with the present settings, from its arrays."""
         settings = self._settings_for(known)
         return restored(arrays, known, lambda own: self._restore(own, known, settings))
 
-    def _settings_for(self, known: Known) -> S:
+    def _settings_for(self, known: TrainingData) -> S:
         """Return the settings with the defaults that depend on the data."""
         settings: Any = self.settings
         if hasattr(settings, "for_log"):
@@ -470,16 +472,16 @@ class Recommender(Answers, ABC, Generic[S]):
             WriteError: The system refuses to write it, as on a full disk.
         """
         self._fitted()
-        return write_model(taken_apart(self), folder, overwrite=overwrite)
+        return write_model(to_state(self), folder, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
         current = current_folder(folder)
-        return put_together(cls, read_stored(current, mapped=mapped), current)
+        return from_state(cls, read_stored(current, mapped=mapped), current)
 
 
-def _log_of(data: Any, options: FitOptions) -> Interactions | PartedLog:
+def _log_of(data: Any, options: FitOptions) -> Interactions | PartitionedLog:
     """Return what to learn from; a log in parts stays so where it is spread over processes."""
-    parted = None if options.cluster is None else as_parted(data)
+    parted = None if options.cluster is None else as_partitioned(data)
     return as_interactions(data) if parted is None else parted

@@ -63,14 +63,14 @@ def distinct() -> tuple[str, ...]:
     return tuple(name for name in available() if name not in model_class(name).not_in_all)
 
 
-def spreading() -> tuple[str, ...]:
+def distributable() -> tuple[str, ...]:
     """Return the names of the models whose training can be spread over processes, as they are.
 
     Example:
         >>> "bpr" in spreading(), "ease" in spreading()
         (True, False)
     """
-    return tuple(name for name in available() if create(name).spreads())
+    return tuple(name for name in available() if create(name).supports_distributed())
 
 
 def model_class(name: str) -> type[Recommender[Any]]:
@@ -172,21 +172,21 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
         >>> load(folder).name
         'popularity'
     """
-    from transcf.storage.versions import current_folder
+    from transcf.io.versions import current_folder
 
     return load_version(current_folder(folder), mapped=mapped)
 
 
 def load_version(folder: Path, *, mapped: bool | None = None) -> Recommender[Any]:
     """Read the model in a folder itself, whatever its current version is; else as `load`."""
-    from transcf.models.saving import put_together, read_stored
+    from transcf.models.state import from_state, read_stored
 
     stored = read_stored(folder, mapped=mapped)
     if stored.kind not in HOMES:
         raise ModelFileError(
             f"{folder} holds a {stored.kind!r}, and this version of transcf has no such model."
         )
-    return put_together(_import(stored.kind), stored, folder)
+    return from_state(_import(stored.kind), stored, folder)
 
 
 def canonical_name(name: str) -> str:

@@ -8,15 +8,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from transcf.kernels.elastic import elastic_weights
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
+from transcf.learning.event_weights import EventWeights
 from transcf.learning.item_weights import (
     ItemWeights,
     ItemWeightSettings,
     by_history,
     stored_sparse,
 )
-from transcf.learning.weights import EventWeights
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.retrieval.scorer import block_length
 from transcf.training.progress import ProgressBar
 
@@ -71,14 +71,14 @@ class SLIM(Recommender[SLIMSettings]):
     """
 
     name = "SLIM"
-    __init__ = made_from(SLIMSettings)
+    __init__ = init_from_params(SLIMSettings)
 
     @property
     def revision(self) -> int:
         """Defaults are smaller."""
         return 2
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         train, settings = fit.train, self.settings
         events = EventWeights.of(train, settings)
         by_item = (train.by_item.indptr, train.by_item.indices)
@@ -107,5 +107,5 @@ class SLIM(Recommender[SLIMSettings]):
             )
         return ItemWeights(fit.known, self.name, weights, settings.scored_recency)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: SLIMSettings) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: SLIMSettings) -> FittedScorer:
         return ItemWeights(known, self.name, stored_sparse(arrays, known), settings.scored_recency)

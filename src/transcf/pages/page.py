@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from urllib.parse import quote
 
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.data.paths import path_of
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.pages.figures import Drawing
@@ -117,7 +117,7 @@ class Page:
             texts = {folder / f"{number}.svg": one.to_file() for number, one in numbered}
             texts[path] = self.to_markdown(folder.name)
         for target, text in texts.items():
-            with whole_file(target) as unfinished:
+            with atomic_write(target) as unfinished:
                 unfinished.write_text(text, encoding="utf-8")
         return list(texts)
 

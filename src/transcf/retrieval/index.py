@@ -27,13 +27,13 @@ from transcf.data.interactions import Mask
 from transcf.data.paths import path_of
 from transcf.data.report import counted
 from transcf.errors import EvaluationError, ParameterError, shown
+from transcf.parallel import parallel_for
 from transcf.retrieval.lists import faiss_library, fill_lists
 from transcf.retrieval.projection import Projection
 from transcf.retrieval.scorer import LinearForm, Scores, StoredForm
 from transcf.retrieval.sums import Queries, best_of_sums
 from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
-from transcf.threads import share
 
 #: With fewer items than this the exact engine is as quick, and answers everything.
 SMALLEST = 10_000
@@ -279,7 +279,7 @@ class ItemIndex:
             found = request.form.score_pairs(owners, items[first:end].ravel())
             scores[first:end] = found.reshape(-1, fetch)
 
-        share(len(users), score, least=32)
+        parallel_for(len(users), score, least=32)
         scores[absent] = -np.inf
         k = min(request.k, fetch)
         order = np.lexsort((items, -scores), axis=-1)[:, :k]

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.errors import ModelFileError
+from transcf.io import tensors
+from transcf.io.tensors import Arrays
 from transcf.retrieval.index import ItemIndex
 from transcf.retrieval.lists import faiss_library
 from transcf.retrieval.projection import Projection
-from transcf.storage import tensors
-from transcf.storage.tensors import Arrays
 
 _FORMAT, _VERSION = "transcf-index", 1
 _ARRAYS = ("item_vectors", "rows", "user_map", "item_map", "item_mean", "lists")
@@ -39,7 +39,7 @@ def save(index: ItemIndex, path: Path) -> Path:
     about: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
     about |= {"recall": index.recall, "probes": index.probes}
     about["sha256"] = _checksum(about, arrays)
-    with whole_file(path) as unfinished:
+    with atomic_write(path) as unfinished:
         tensors.write(unfinished, arrays, json.dumps(about))
     return path
 

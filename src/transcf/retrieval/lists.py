@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from transcf.errors import MissingExtraError
+from transcf.parallel import thread_count
 from transcf.retrieval.scorer import Scores
-from transcf.threads import thread_count
 
 
 def fill_lists(points: Scores, random_state: int) -> Any:

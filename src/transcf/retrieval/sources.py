@@ -10,6 +10,7 @@ import numpy as np
 from transcf.data.ids import Rows
 from transcf.kernels.products import pair_scores, row_norms
 from transcf.kernels.topk import gather
+from transcf.parallel import parallel_for
 from transcf.retrieval.scorer import (
     LinearForm,
     Norms,
@@ -20,7 +21,6 @@ from transcf.retrieval.scorer import (
     block_length,
 )
 from transcf.retrieval.scorer import tile_maker as maker_of
-from transcf.threads import share
 
 #: Fewer rows than this are not worth a thread.
 LEAST_ROWS = 32
@@ -54,7 +54,7 @@ class BlockSource:
         def work(first: int, end: int) -> None:
             gather(self._scores[first:end], items, tile[first:end])
 
-        share(len(tile), work, LEAST_ROWS)
+        parallel_for(len(tile), work, LEAST_ROWS)
 
     def pairs(self, rows: Rows, items: Rows) -> Scores:
         """Look them up."""

@@ -21,6 +21,7 @@ from transcf.data.interactions import Mask
 from transcf.errors import EvaluationError
 from transcf.kernels.products import exact_rows, pair_scores
 from transcf.kernels.topk import all_finite, hide
+from transcf.parallel import parallel_for
 from transcf.retrieval.scorer import (
     BLOCK_BYTES,
     LinearForm,
@@ -31,7 +32,6 @@ from transcf.retrieval.scorer import (
     tile_maker,
 )
 from transcf.retrieval.sources import LEAST_ROWS, BlockSource, product_bounds
-from transcf.threads import share
 
 #: Looks through some rows of a tile: their scores, the tile's first column, which rows they are.
 Look: TypeAlias = Callable[[Scores, int, slice], None]
@@ -141,7 +141,7 @@ class Tiles:
         A tile may be overwritten, and lasts until the next.
         """
         for first, tile in self._tiles(block):
-            share(len(tile), partial(_look_at_rows, look, tile, first), LEAST_ROWS)
+            parallel_for(len(tile), partial(_look_at_rows, look, tile, first), LEAST_ROWS)
 
     def hide(self, tile: Scores, first: int, users: Rows, listed: Csr) -> None:
         """Set scores of a tile, a row for each user, to -inf where items are listed for them."""
@@ -207,7 +207,9 @@ class Tiles:
     def _fill(self, source: Source, items: Rows, tile: Scores) -> None:
         source.fill(items, tile)
         sound: list[bool] = []
-        share(len(tile), lambda first, end: sound.append(all_finite(tile[first:end])), LEAST_ROWS)
+        parallel_for(
+            len(tile), lambda first, end: sound.append(all_finite(tile[first:end])), LEAST_ROWS
+        )
         if not all(sound):
             raise self._not_finite()
 

@@ -15,10 +15,10 @@ from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import topk as kernels
+from transcf.parallel import parallel_for
 from transcf.retrieval.scorer import BLOCK_BYTES, FindsBest, Scorer, Scores, for_many
 from transcf.retrieval.sources import LEAST_ROWS
 from transcf.retrieval.tiles import Block, Tiles
-from transcf.threads import share
 
 
 def top_k(
@@ -121,7 +121,7 @@ class BestLists:
         def settle(first: int, end: int) -> None:
             self._settle(slice(first, end), items[first:end], scores[first:end])
 
-        share(len(self._counts), settle, LEAST_ROWS)
+        parallel_for(len(self._counts), settle, LEAST_ROWS)
         crowded = np.flatnonzero(self._counts == kernels.CROWDED).astype(np.int32)
         done = 0
         for exact, true_scores in self._tiles.exact(self._block, crowded):

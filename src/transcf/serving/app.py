@@ -11,15 +11,15 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse, Response
 
 from transcf import __version__
+from transcf.parallel import use_threads
 from transcf.serving import page
-from transcf.serving.guard import Guard
-from transcf.serving.limits import Gate
-from transcf.serving.metrics import Meter
+from transcf.serving.auth import AuthMiddleware
+from transcf.serving.errors import add_words, as_json
+from transcf.serving.limits import LoadLimiter
+from transcf.serving.metrics import MetricsMiddleware
 from transcf.serving.routes import lists, others, state
 from transcf.serving.schemas import Problem
 from transcf.serving.service import Service
-from transcf.serving.words import add_words, as_json
-from transcf.threads import use_threads
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem} for code in (401, 403, 404, 409, 413, 422, 503, 504)
@@ -61,13 +61,13 @@ def create_app(service: Service) -> FastAPI:
     _add_description(app)
     add_words(app)
     # The last one is the outermost.
-    app.add_middleware(Guard, token=service.token)
+    app.add_middleware(AuthMiddleware, token=service.token)
     app.add_middleware(
-        Gate,
+        LoadLimiter,
         limits=service.settings.limits,
         refused=lambda reason: service.metrics.refused.labels(reason).inc(),
     )
-    app.add_middleware(Meter, metrics=service.metrics)
+    app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     return app
 
 

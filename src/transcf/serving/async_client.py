@@ -12,8 +12,8 @@ import httpx
 from transcf.data.ids import Id
 from transcf.serving import calls, results
 from transcf.serving.calls import Call
-from transcf.serving.manners import Manners, Outcome
 from transcf.serving.results import Event, Options
+from transcf.serving.retry import Outcome, RetryPolicy
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """Connect when the first question is asked."""
-        self._manners = Manners(url, token, timeout, retries)
+        self._manners = RetryPolicy(url, token, timeout, retries)
         self._http = httpx.AsyncClient(transport=transport, **self._manners.options)
 
     async def __aenter__(self) -> Self:

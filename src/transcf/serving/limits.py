@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from transcf.serving.words import problem
+from transcf.serving.errors import problem
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -44,7 +44,7 @@ class Limits:
     retry: int = 1
 
 
-class Gate:
+class LoadLimiter:
     """Turns requests away before they cost anything: too many, too large, too slow.
 
     Args:

@@ -49,7 +49,7 @@ class Metrics:
         return generate_latest(registry)
 
 
-class Meter:
+class MetricsMiddleware:
     """Counts requests by route, method and status.
 
     Args:

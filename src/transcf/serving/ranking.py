@@ -14,15 +14,15 @@ from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.data.interactions import Mask
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.topk import top_k
-from transcf.serving.people import Person
-from transcf.serving.served import Served, usable_rows
+from transcf.serving.loaded_model import LoadedModel, usable_rows
+from transcf.serving.users import ResolvedUser
 
 #: What all of a group may choose from: categories, and items where they are listed.
 _Choice: TypeAlias = tuple[tuple[str, ...], tuple[Id, ...] | None]
 
 
 @dataclass(frozen=True)
-class Wish:
+class RecommendOptions:
     """What a list should be like.
 
     Attributes:
@@ -66,7 +66,9 @@ class _Group:
     rows: set[int] = field(default_factory=set)
 
 
-def rank(served: Served, people: Sequence[Person], wishes: Sequence[Wish]) -> list[Ranked]:
+def rank(
+    served: LoadedModel, people: Sequence[ResolvedUser], wishes: Sequence[RecommendOptions]
+) -> list[Ranked]:
     """Find the best items of some people, each by their own wish; lists are in their order.
 
     A list is the same whoever else is asked for at the moment, as `top_k` promises for inner
@@ -90,7 +92,7 @@ def rank(served: Served, people: Sequence[Person], wishes: Sequence[Wish]) -> li
 
 
 def _grouped(
-    people: Sequence[Person], wishes: Sequence[Wish]
+    people: Sequence[ResolvedUser], wishes: Sequence[RecommendOptions]
 ) -> dict[tuple[str, bool | None, _Choice, int], _Group]:
     """Put together who can share a call.
 
@@ -113,7 +115,7 @@ def _grouped(
     return groups
 
 
-def _allowed(served: Served, choice: _Choice) -> Mask:
+def _allowed(served: LoadedModel, choice: _Choice) -> Mask:
     categories, items = choice
     allowed = served.learned.rankable
     if categories:
@@ -126,9 +128,9 @@ def _allowed(served: Served, choice: _Choice) -> Mask:
 
 
 def _of_users(
-    served: Served,
-    people: Sequence[Person],
-    wishes: Sequence[Wish],
+    served: LoadedModel,
+    people: Sequence[ResolvedUser],
+    wishes: Sequence[RecommendOptions],
     allowed: Mask,
     plain: bool | None,
 ) -> list[Ranked]:
@@ -141,18 +143,21 @@ def _of_users(
 
 
 def _of_guests(
-    served: Served, people: Sequence[Person], wishes: Sequence[Wish], allowed: Mask
+    served: LoadedModel,
+    people: Sequence[ResolvedUser],
+    wishes: Sequence[RecommendOptions],
+    allowed: Mask,
 ) -> list[Ranked]:
     """Answer people who are placed by their histories."""
     n_items = len(served.items)
-    scorer = served.learned.guests(Histories.of([person.history for person in people], n_items))
+    scorer = served.learned.fold_in(Histories.of([person.history for person in people], n_items))
     rows = np.arange(len(people), dtype=np.int32)
     seen = _hidden(served, people, wishes, rows, len(people))
     return _lists(scorer, rows, wishes, seen, allowed)
 
 
 def _lists(
-    scorer: Scorer, rows: Rows, wishes: Sequence[Wish], seen: Csr | None, allowed: Mask
+    scorer: Scorer, rows: Rows, wishes: Sequence[RecommendOptions], seen: Csr | None, allowed: Mask
 ) -> list[Ranked]:
     longest = min(max(wish.k for wish in wishes), int(np.count_nonzero(allowed)))
     items, scores = top_k(scorer, rows, longest, seen=seen, allowed=allowed)
@@ -161,7 +166,9 @@ def _lists(
     return [Ranked(items[n, :end], scores[n, :end]) for n, end in enumerate(ends)]
 
 
-def _popular(served: Served, person: Person, wish: Wish, allowed: Mask) -> Ranked:
+def _popular(
+    served: LoadedModel, person: ResolvedUser, wish: RecommendOptions, allowed: Mask
+) -> Ranked:
     """Give the items with most users that are left; scores are the numbers of these users."""
     hidden = _own(served, person, wish)
     order = served.popular
@@ -173,7 +180,7 @@ def _popular(served: Served, person: Person, wish: Wish, allowed: Mask) -> Ranke
     return Ranked(rows, served.learned.known.item_counts[rows].astype(np.float32))
 
 
-def _own(served: Served, person: Person, wish: Wish) -> Rows:
+def _own(served: LoadedModel, person: ResolvedUser, wish: RecommendOptions) -> Rows:
     """Return the item rows that are hidden from somebody, ascending."""
     parts = [person.history] if wish.exclude_seen else []
     if wish.exclude:
@@ -186,7 +193,11 @@ def _distinct(parts: Iterable[Rows]) -> Rows:
 
 
 def _hidden(
-    served: Served, people: Sequence[Person], wishes: Sequence[Wish], rows: Rows, n_rows: int
+    served: LoadedModel,
+    people: Sequence[ResolvedUser],
+    wishes: Sequence[RecommendOptions],
+    rows: Rows,
+    n_rows: int,
 ) -> Csr:
     """Table of hidden items with so many rows, of which these are filled; no row comes twice."""
     lists = [_own(served, *pair) for pair in zip(people, wishes, strict=True)]

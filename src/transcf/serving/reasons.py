@@ -10,14 +10,14 @@ from transcf.answers.explanation import Explanation, explanation
 from transcf.data.histories import Histories
 from transcf.data.ids import UNKNOWN
 from transcf.errors import UnsupportedError
-from transcf.serving.people import Person
-from transcf.serving.served import Served
+from transcf.serving.loaded_model import LoadedModel
+from transcf.serving.users import ResolvedUser
 
 #: Past items that a list names for each of its items.
 _FEW = 3
 
 
-def explained(served: Served, person: Person, row: int, top: int) -> Explanation:
+def explained(served: LoadedModel, person: ResolvedUser, row: int, top: int) -> Explanation:
     """Explain the score of an item row for somebody with a history.
 
     Raises:
@@ -33,12 +33,12 @@ def explained(served: Served, person: Person, row: int, top: int) -> Explanation
         user = (person.row, served.users.series[person.row])
         history = learned.known.histories[person.row]
         return explanation(learned, learned, user, history, item, top, include_seen=True)
-    guest = learned.guests(Histories.of([person.history], len(served.items)))
+    guest = learned.fold_in(Histories.of([person.history], len(served.items)))
     found = explanation(learned, guest, None, person.history, item, top, include_seen=True)
     return found
 
 
-def effects(served: Served, found: Explanation) -> list[dict[str, Any]]:
+def effects(served: LoadedModel, found: Explanation) -> list[dict[str, Any]]:
     """Return the past items of an explanation with their titles."""
     return [
         {
@@ -51,7 +51,7 @@ def effects(served: Served, found: Explanation) -> list[dict[str, Any]]:
     ]
 
 
-def reason(served: Served, person: Person, row: int) -> dict[str, Any] | None:
+def reason(served: LoadedModel, person: ResolvedUser, row: int) -> dict[str, Any] | None:
     """Say in short why an item is in a list; None where nothing can be said."""
     if person.source == "popular" or not served.can["explain"]:
         return None
@@ -59,7 +59,7 @@ def reason(served: Served, person: Person, row: int) -> dict[str, Any] | None:
     return {"sentence": found.sentence, "effects": effects(served, found)}
 
 
-def in_full(served: Served, person: Person, row: int, top: int) -> dict[str, Any]:
+def in_full(served: LoadedModel, person: ResolvedUser, row: int, top: int) -> dict[str, Any]:
     """Say all there is to say about the score of an item."""
     found = explained(served, person, row, top)
     user = None if person.row == UNKNOWN else served.users.series[person.row]

@@ -14,10 +14,10 @@ from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.recommender import Recommender
 from transcf.models.registry import load_version
 from transcf.serving.events.store import Event, EventStore, Stored
-from transcf.serving.people import Known, find_people
-from transcf.serving.ranking import Wish, rank
+from transcf.serving.loaded_model import EVENTS_AFTER, LoadedModel
+from transcf.serving.ranking import RecommendOptions, rank
 from transcf.serving.renewal import base_log, only_events, with_events
-from transcf.serving.served import EVENTS_AFTER, Served
+from transcf.serving.users import Known, find_people
 from transcf.serving.versions import Versions
 
 #: Share of the new events that both models are judged on: the newest.
@@ -74,7 +74,7 @@ def refresh(
         force: Whether it is served even if it is worse, or nobody can be judged.
     """
     current = versions.current()
-    served = Served.load(current, versions.folder(current), {})
+    served = LoadedModel.load(current, versions.folder(current), {})
     new = store.after(served.after)
     if not new:
         return Refreshed(None, current, 0)
@@ -96,7 +96,7 @@ def refresh(
 
 
 def _learner(
-    versions: Versions, served: Served, store: EventStore, data: str | None, quick: bool
+    versions: Versions, served: LoadedModel, store: EventStore, data: str | None, quick: bool
 ) -> tuple[Callable[[Sequence[Stored]], Recommender[Any]], str]:
     """Return what fits a model to the log and some of the new events, and what it does in words."""
     base, where = base_log(served.model, data)
@@ -129,7 +129,7 @@ def _learner(
 
 
 def _judged(
-    served: Served, model: Recommender[Any], older: Sequence[Stored], held: Sequence[Stored]
+    served: LoadedModel, model: Recommender[Any], older: Sequence[Stored], held: Sequence[Stored]
 ) -> tuple[int, float | None, float | None]:
     """Return how many people were judged, and N@10 of the old model and of the new one."""
     targets: dict[str, list[str]] = {}
@@ -137,7 +137,7 @@ def _judged(
         targets.setdefault(found.event.user, []).append(found.event.item)
     users = list(targets)
     told, untold = _Told(older), _Told([])
-    candidate = Served(0, served.folder, model, {}, served.can)
+    candidate = LoadedModel(0, served.folder, model, {}, served.can)
     wanted = [set(targets[user]) - _had(served, told, user) for user in users]
     kept = [place for place, items in enumerate(wanted) if items]
     if not kept:
@@ -159,21 +159,21 @@ class _Told:
         return self._by_user.get(user, [])
 
 
-def _had(served: Served, recent: Known, user: str) -> set[str]:
+def _had(served: LoadedModel, recent: Known, user: str) -> set[str]:
     """Return the items that somebody has, which are not recommended again."""
     person = find_people(served, recent, [user])[0]
     return {str(item) for item in served.items.ids(person.history).to_list()}
 
 
 def _quality(
-    served: Served, recent: Known, users: Sequence[Id], sought: Sequence[set[str]]
+    served: LoadedModel, recent: Known, users: Sequence[Id], sought: Sequence[set[str]]
 ) -> float:
     """Return N@10 of the lists that a service would give."""
     ranks: list[float] = []
     for first in range(0, len(users), _BLOCK):
         some = users[first : first + _BLOCK]
         people = find_people(served, recent, some)
-        lists = rank(served, people, [Wish(_LENGTH)] * len(some))
+        lists = rank(served, people, [RecommendOptions(_LENGTH)] * len(some))
         for ranked, wanted in zip(lists, sought[first : first + _BLOCK], strict=True):
             got = [str(item) for item in served.items.ids(ranked.items).to_list()]
             places = {item: place for place, item in enumerate(got, 1)}

@@ -13,7 +13,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.logs import open_data
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError
-from transcf.learning.known import Known
+from transcf.learning.training_data import TrainingData
 from transcf.models.recommender import Recommender
 from transcf.serving.events.store import Stored
 
@@ -45,7 +45,7 @@ def base_log(model: Recommender[Any], data: str | None) -> tuple[Interactions, s
         ) from error
 
 
-def _remembered(known: Known) -> Interactions:
+def _remembered(known: TrainingData) -> Interactions:
     """Return what a model keeps of its training data, in order."""
     columns = {
         "user_id": known.users.ids(known.seen.entry_rows),

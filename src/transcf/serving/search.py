@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.ids import IdMap
-from transcf.serving.served import Served
+from transcf.serving.loaded_model import LoadedModel
 
 
 class Search:
@@ -23,7 +23,7 @@ class Search:
         served: The version.
     """
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: LoadedModel) -> None:
         """Keep it."""
         self._served = served
 

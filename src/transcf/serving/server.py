@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from transcf.interrupts import temporary_folder
 from transcf.serving.app import create_app
-from transcf.serving.guard import check_host, read_token
+from transcf.serving.auth import check_host, read_token
 from transcf.serving.limits import Limits
 from transcf.serving.metrics import FOLDER as FIGURES
 from transcf.serving.service import Service, ServiceSettings

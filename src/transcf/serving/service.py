@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from transcf.errors import ParameterError
-from transcf.serving.asking import Ask, answer
+from transcf.serving.auth import read_token
 from transcf.serving.batching import Batcher
-from transcf.serving.events.recent import Recent
+from transcf.serving.events.cache import EventCache
 from transcf.serving.events.store import Added, Event, EventStore, events_url, open_store
-from transcf.serving.facts import read_facts
-from transcf.serving.guard import read_token
+from transcf.serving.item_metadata import read_item_metadata
 from transcf.serving.limits import Limits
+from transcf.serving.loaded_model import plain_id
 from transcf.serving.metrics import Metrics
-from transcf.serving.served import plain_id
-from transcf.serving.shelf import Desk, Shelf
+from transcf.serving.requests import RecommendRequest, answer
+from transcf.serving.version_manager import ModelVersion, VersionManager
 from transcf.serving.versions import Versions
 
 log = logging.getLogger("transcf.serving")
@@ -75,11 +75,11 @@ class Service:
         self.token = read_token(settings.token_file)
         versions = Versions(settings.model.absolute())
         versions.check()
-        facts = {} if settings.items is None else read_facts(settings.items)
+        facts = {} if settings.items is None else read_item_metadata(settings.items)
         self._written: EventStore = open_store(settings.events_url)
         self._read = open_store(settings.events_url)
-        self.recent = Recent(self._read)
-        self.shelf = Shelf(versions, facts, self.recent)
+        self.recent = EventCache(self._read)
+        self.shelf = VersionManager(versions, facts, self.recent)
         self.recent.begin(self.shelf.desk.served.after)
         self.metrics = Metrics()
         self._lists = Batcher(self._answer, _LISTS, "lists")
@@ -89,7 +89,7 @@ class Service:
 
     # -- what routes ask for ---------------------------------------------------------------------
 
-    async def lists(self, ask: Ask) -> bytes:
+    async def lists(self, ask: RecommendRequest) -> bytes:
         """Answer a request for lists, together with others of the same moment."""
         if ask.explain:  # takes its time
             found = await self.ask(lambda desk, recent: answer(desk.served, recent, [ask]))
@@ -97,7 +97,7 @@ class Service:
             return explained
         return await self._lists.ask(ask)
 
-    async def ask(self, question: Callable[[Desk, Recent], Any]) -> Any:
+    async def ask(self, question: Callable[[ModelVersion, EventCache], Any]) -> Any:
         """Answer any other question from one version and all events that are there by now."""
 
         def run() -> Any:
@@ -132,7 +132,7 @@ class Service:
 
     # -- what the threads do ---------------------------------------------------------------------
 
-    def _answer(self, asks: Sequence[Ask]) -> list[bytes | Exception]:
+    def _answer(self, asks: Sequence[RecommendRequest]) -> list[bytes | Exception]:
         self.metrics.batches.observe(len(asks))
         self.recent.update()
         served = self.shelf.desk.served

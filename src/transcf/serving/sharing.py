@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from transcf.data.atomic import whole_file
-from transcf.learning.learned import Learned
+from transcf.data.atomic import atomic_write
+from transcf.learning.fitted import FittedScorer
 
 #: Where workers find the folder that they share; without it nothing is shared.
 FOLDER = "TRANSCF_SHARED"
 
 
-def share_vectors(learned: Learned, name: str) -> None:
+def share_vectors(learned: FittedScorer, name: str) -> None:
     """Map the item side of a linear form from a file, if workers share a folder.
 
     Args:
@@ -31,7 +31,7 @@ def share_vectors(learned: Learned, name: str) -> None:
         return
     path = Path(folder, f"{name}.npy")
     if not path.exists():
-        with whole_file(path) as unfinished, unfinished.open("wb") as file:
+        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
             np.save(file, form.item_vectors)
         for older in Path(folder).glob("*.npy"):
             if older != path:  # who has it mapped keeps it

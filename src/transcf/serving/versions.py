@@ -10,17 +10,17 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.errors import ModelFileError, ParameterError
-from transcf.models.recommender import Recommender
-from transcf.storage.description import NAME
-from transcf.storage.versions import (
+from transcf.io.description import NAME
+from transcf.io.versions import (
     NUMBER,
     current_version,
     pointer_file,
     version_folder,
     versions_folder,
 )
+from transcf.models.recommender import Recommender
 
 
 @dataclass(frozen=True)
@@ -95,5 +95,5 @@ class Versions:
         if self.made(version) is None:
             known = ", ".join(str(number) for number in self.all() if self.made(number))
             raise ParameterError(f"There is no version {version} of {self.base}: there is {known}.")
-        with whole_file(self.pointer) as unfinished:
+        with atomic_write(self.pointer) as unfinished:
             unfinished.write_text(f"{version}\n", encoding="ascii")

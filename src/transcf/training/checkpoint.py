@@ -1,7 +1,8 @@
-"""Checkpoints: one file, replaced atomically, enough to go on with the same bits.
+"""Checkpoints: one file, replaced atomically, from which training resumes with the same bits.
 
-Tensors that are elsewhere (`Elsewhere`) are written by whoever has them, in parts beside the file,
-which is written last and names a whole set of them; parts that it does not name are nobody's.
+Tensors of other processes (`RemoteState`) are written by these processes, in part files next to the
+checkpoint. The checkpoint is written last and names a complete set of parts; other parts are
+ignored.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.errors import ModelFileError
-from transcf.storage import tensors
-from transcf.storage.tensors import Arrays
+from transcf.io import tensors
+from transcf.io.tensors import Arrays
 
 FILE_NAME = "checkpoint.safetensors"
 #: How the names of parts begin.
@@ -42,7 +43,7 @@ class PartFile:
     digest: str
 
 
-class Elsewhere(Protocol):
+class RemoteState(Protocol):
     """Tensors that other processes have."""
 
     def write(self, folder: Path) -> Sequence[PartFile]:
@@ -65,8 +66,8 @@ class Checkpoint:
 
     epoch: int
     history: list[dict[str, float | int | None]]
-    current: Arrays | Elsewhere
-    best: Arrays | Elsewhere
+    current: Arrays | RemoteState
+    best: Arrays | RemoteState
 
 
 @dataclass
@@ -110,7 +111,7 @@ class CheckpointFile:
             "history": checkpoint.history,
             "parts": {prefix: [asdict(part) for part in files] for prefix, files in parts.items()},
         }
-        with whole_file(self.path) as unfinished:
+        with atomic_write(self.path) as unfinished:
             tensors.write(unfinished, arrays, json.dumps(about))
         named = {part.name for files in parts.values() for part in files}
         for path in self.folder.glob(f"{PART}*"):
@@ -172,7 +173,7 @@ class CheckpointFile:
 
 def write_part(path: Path, arrays: Arrays) -> PartFile:
     """Write some tensors, whole or not at all."""
-    with whole_file(path) as unfinished:
+    with atomic_write(path) as unfinished:
         tensors.write(unfinished, arrays)
         digest = hashlib.sha256(np.fromfile(unfinished, np.uint8).data).hexdigest()
     return PartFile(path.name, digest)

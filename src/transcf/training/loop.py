@@ -12,12 +12,12 @@ import polars as pl
 
 from transcf.errors import DivergenceError
 from transcf.interrupts import stop_on_interrupt
+from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock, on_compile
-from transcf.storage.tensors import Arrays
-from transcf.training.checkpoint import Checkpoint, CheckpointFile, Elsewhere
+from transcf.training.checkpoint import Checkpoint, CheckpointFile, RemoteState
 from transcf.training.options import FitOptions
 from transcf.training.progress import ProgressBar
-from transcf.training.trainable import Epoch, EpochStats, S, SpreadTrainable, Trainable
+from transcf.training.trainable import DistributedTrainable, Epoch, EpochStats, S, Trainable
 
 Ending: TypeAlias = Literal["finished", "early", "interrupted", "diverged"]
 Record: TypeAlias = dict[str, float | int | None]
@@ -45,7 +45,7 @@ class Plan:
         validate_every: Epochs between validations.
         patience: Validations without a new best before stopping; None never stops early.
         fingerprint: Model, settings and data in one string; guards checkpoints.
-        remedy: Which parameters to lower when training diverges, for the error.
+        divergence_hint: Which parameters to lower when training diverges, for the error.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Plan:
     validate_every: int = 1
     patience: int | None = None
     fingerprint: str = ""
-    remedy: str = "learning_rate"
+    divergence_hint: str = "learning_rate"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class _Run:
     """The moving parts of one run; everything else follows from the history."""
 
     records: list[Record] = field(default_factory=list)
-    best: Arrays | Elsewhere = field(default_factory=dict)
+    best: Arrays | RemoteState = field(default_factory=dict)
 
     @property
     def epoch(self) -> int:
@@ -165,7 +165,7 @@ def train(
     def note_compiling(is_compiling: bool) -> None:
         progress.note("compiling kernels, once for this installation" if is_compiling else "")
 
-    if isinstance(trainable, SpreadTrainable) and progress.is_shown:
+    if isinstance(trainable, DistributedTrainable) and progress.is_shown:
         trainable.watch(progress.remark)
     with stop_on_interrupt() as request, progress as bar, on_compile(note_compiling):
         while run.epoch < plan.epochs and not run.is_out_of_patience(plan):
@@ -210,7 +210,7 @@ def _one_epoch(
         )
         raise DivergedRunError(
             f"{plan.title} diverged in epoch {number} (loss {stats.loss:.3g}) and {left}: lower "
-            f"{plan.remedy}.",
+            f"{plan.divergence_hint}.",
             kept,
         )
     is_due = validate is not None and (number % plan.validate_every == 0 or number == plan.epochs)
@@ -242,17 +242,17 @@ def _has_diverged(stats: EpochStats, trainable: Trainable, run: _Run) -> bool:
 
 
 def _is_finite(trainable: Trainable) -> bool:
-    if isinstance(trainable, SpreadTrainable):  # its loss says so
+    if isinstance(trainable, DistributedTrainable):  # its loss says so
         return True
     return all(np.isfinite(tensor).all() for tensor in trainable.tensors().values())
 
 
-def _present(trainable: Trainable) -> Arrays | Elsewhere:
+def _present(trainable: Trainable) -> Arrays | RemoteState:
     """What is learned so far, until the next epoch changes it."""
-    return trainable.state() if isinstance(trainable, SpreadTrainable) else trainable.tensors()
+    return trainable.state() if isinstance(trainable, DistributedTrainable) else trainable.tensors()
 
 
-def _kept(trainable: Trainable) -> Arrays | Elsewhere:
+def _kept(trainable: Trainable) -> Arrays | RemoteState:
     """The same, which no epoch changes."""
     present = _present(trainable)
     if isinstance(present, dict):
@@ -260,8 +260,8 @@ def _kept(trainable: Trainable) -> Arrays | Elsewhere:
     return present
 
 
-def _go_back(trainable: Trainable, to: Arrays | Elsewhere) -> None:
+def _go_back(trainable: Trainable, to: Arrays | RemoteState) -> None:
     if isinstance(to, dict):
         trainable.load_tensors(to)
-    elif isinstance(trainable, SpreadTrainable):
+    elif isinstance(trainable, DistributedTrainable):
         trainable.load_state(to)

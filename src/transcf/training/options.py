@@ -9,17 +9,17 @@ from typing import Any, Protocol
 
 from transcf.data.paths import path_of
 from transcf.errors import ParameterError
-from transcf.training.trainable import Epoch, SpreadTrainable
+from transcf.training.trainable import DistributedTrainable, Epoch
 
 
-class Spreads(Protocol):
-    """Where the work of a fit is spread over processes: a `transcf.cluster.Cluster`."""
+class DistributedBackend(Protocol):
+    """Where the work of a fit is spread over processes: a `transcf.distributed.Cluster`."""
 
-    def spread(self, solver: Any, problem: Any, settings: Any) -> SpreadTrainable:
+    def spread(self, solver: Any, problem: Any, settings: Any) -> DistributedTrainable:
         """Share a problem out.
 
         Args:
-            solver: Class of a solver that can be spread, `learning.crew.SpreadSolver`.
+            solver: Class of a solver that can be spread, `learning.communicator.DistributedSolver`.
             problem: All that it learns from.
             settings: The model's.
         """
@@ -52,7 +52,7 @@ class FitOptions:
     progress: bool | None = None
     on_epoch: Callable[[Epoch[Any]], None] | None = None
     threads: int | None = None
-    cluster: Spreads | None = None
+    cluster: DistributedBackend | None = None
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself; write `~` out."""

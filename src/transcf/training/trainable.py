@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from transcf.io.tensors import Arrays
 from transcf.retrieval.scorer import Scorer
-from transcf.storage.tensors import Arrays
-from transcf.training.checkpoint import Elsewhere
+from transcf.training.checkpoint import RemoteState
 
 S = TypeVar("S", bound=Scorer)
 
@@ -47,13 +47,13 @@ class Trainable(Protocol):
 
 
 @runtime_checkable
-class SpreadTrainable(Trainable, Protocol):
+class DistributedTrainable(Trainable, Protocol):
     """One that other processes train; `tensors` collects what they have, and takes its time.
 
     They look themselves whether numbers are finite: the loss of an epoch is NaN if any is not.
     """
 
-    def state(self) -> Elsewhere:
+    def state(self) -> RemoteState:
         """Return what is learned so far, where it is; later epochs do not change it."""
 
     def load_state(self, state: Any) -> None:

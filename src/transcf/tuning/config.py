@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.data.paths import path_of
 from transcf.errors import ParameterError, shown
 from transcf.learning.rules import Number
@@ -83,7 +83,7 @@ class Config:
 
     def write(self, path: str | Path) -> Path:
         """Write the file atomically."""
-        with whole_file(path_of(path)) as unfinished:
+        with atomic_write(path_of(path)) as unfinished:
             unfinished.write_text(self.to_toml(), encoding="utf-8")
         return path_of(path)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from transcf.data.atomic import whole_file
+from transcf.data.atomic import atomic_write
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
 from transcf.pages.tables import Table
 from transcf.tuning.config import Config
@@ -153,7 +153,7 @@ class Tuning:
                 axes["importance"] = plots.plot_param_importances(study, evaluator=evaluator)
             for name, drawn in axes.items():
                 written.append(folder / f"{name}.svg")
-                with whole_file(written[-1]) as path:
+                with atomic_write(written[-1]) as path:
                     plt.figure(drawn.figure)
                     plt.savefig(path, format="svg", bbox_inches="tight")
                     plt.close()

@@ -76,7 +76,7 @@ def tune(
         seed: Seed of the models, the sampler and the split.
         jobs: Trials to run at the same time, in processes that share the threads. The result of a
             trial does not depend on it, but TPE and pruning know fewer trials.
-        cluster: Run trials on a cluster instead, such as `transcf.cluster.Cluster(workers=4)`.
+        cluster: Run trials on a cluster instead, such as `transcf.distributed.Cluster(workers=4)`.
             Only this process uses `storage`.
         minutes: Start no trial after this time.
         prune: Stop trials whose metric is below the median of earlier trials at the same epoch.

@@ -17,7 +17,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.experiments.tuning.objective import Objective
 from transcf.interrupts import end
-from transcf.threads import thread_count, use_threads
+from transcf.parallel import thread_count, use_threads
 from transcf.tuning.search import Trial
 
 #: Completed trials to prune by, or None.
@@ -45,7 +45,7 @@ class Workers:
 
 
 class Cluster(Protocol):
-    """Runs trials on other machines: `transcf.cluster.Cluster`."""
+    """Runs trials on other machines: `transcf.distributed.Cluster`."""
 
     def trial_workers(self, objective: Objective) -> AbstractContextManager[Workers]:
         """Return workers for the trials of an objective."""

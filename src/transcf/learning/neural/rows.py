@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array
-from transcf.storage.tensors import Arrays
 
 #: What torch's Adam keeps of each parameter.
 _STATE = ("step", "exp_avg", "exp_avg_sq")

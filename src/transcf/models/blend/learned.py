@@ -12,12 +12,12 @@ import numpy.typing as npt
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import UnsupportedError
+from transcf.io.tensors import Arrays, stored
 from transcf.learning.contributions import Remarks
-from transcf.learning.known import Known
-from transcf.learning.learned import Learned
+from transcf.learning.fitted import FittedScorer
+from transcf.learning.training_data import TrainingData
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
 from transcf.retrieval.views import SumView
-from transcf.storage.tensors import Arrays, stored
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Epochs: TypeAlias = npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ P = TypeVar("P")
 _LEAST_SPREAD = float(np.finfo(np.float32).tiny)
 
 
-class Blended(Learned):
+class Blended(FittedScorer):
     """`score(u, i) = sum over parts of weight * score of the part / spread of the part`.
 
     Parts without any weight are kept, and never asked.
@@ -43,9 +43,9 @@ class Blended(Learned):
 
     def __init__(
         self,
-        known: Known,
+        known: TrainingData,
         name: str,
-        parts: Sequence[Learned],
+        parts: Sequence[FittedScorer],
         weights: Floats,
         spreads: Floats,
         best_epochs: Epochs,
@@ -59,9 +59,9 @@ class Blended(Learned):
     def from_arrays(
         cls,
         arrays: Arrays,
-        known: Known,
+        known: TrainingData,
         name: str,
-        restore: Sequence[Callable[[Arrays, Known], Learned]],
+        restore: Sequence[Callable[[Arrays, TrainingData], FittedScorer]],
     ) -> Blended:
         """Put together what a file holds; `restore` makes each part of its own arrays.
 
@@ -93,14 +93,14 @@ class Blended(Learned):
     # -- scores ------------------------------------------------------------------------------
 
     @cached_property
-    def _voices(self) -> list[tuple[Learned, float]]:
+    def _voices(self) -> list[tuple[FittedScorer, float]]:
         return voices(self.parts, self.weights, self.spreads)
 
     @cached_property
     def _view(self) -> SumView:
         return self._sum(lambda part: part)
 
-    def _sum(self, scorer_of: Callable[[Learned], Scorer]) -> SumView:
+    def _sum(self, scorer_of: Callable[[FittedScorer], Scorer]) -> SumView:
         """Add up what is made of each part."""
         scorers = tuple(scorer_of(part) for part, _ in self._voices)
         return SumView(self.name, scorers, tuple(factor for _, factor in self._voices))
@@ -123,23 +123,23 @@ class Blended(Learned):
 
     # -- people and things beyond the training data --------------------------------------------
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         """Score people by their items, as every part does."""
-        return self._sum(lambda part: part.guests(histories))
+        return self._sum(lambda part: part.fold_in(histories))
 
-    def trained_guests(self, histories: Histories, steps: int) -> Scorer:
+    def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Do the same after some steps of training, in the parts that can."""
         trained: list[Scorer] = []
 
-        def place(part: Learned) -> Scorer:
+        def place(part: FittedScorer) -> Scorer:
             try:
-                trained.append(part.trained_guests(histories, steps))
+                trained.append(part.fold_in_with_sgd(histories, steps))
             except UnsupportedError:
-                return part.guests(histories)
+                return part.fold_in(histories)
             return trained[-1]
 
         view = self._sum(place)
-        return view if trained else super().trained_guests(histories, steps)
+        return view if trained else super().fold_in_with_sgd(histories, steps)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
         """Say what each part adds to the score."""
@@ -147,7 +147,7 @@ class Blended(Learned):
         alone = Histories.of([history], len(self.known.items))
         added: dict[str, float] = {}
         for part, factor in self._voices:
-            scorer = part.guests(alone) if user is None else part
+            scorer = part.fold_in(alone) if user is None else part
             score = float(scorer.score_pairs(np.array([row], np.int32), rows)[0])
             taken = part.name in added  # by another model of its kind
             added[f"{part.name} {len(added) + 1}" if taken else part.name] = factor * score
@@ -163,7 +163,7 @@ class Blended(Learned):
         return self._of_first(lambda part: part.user_similarity(), super().user_similarity)
 
     def _of_first(
-        self, similarity_of: Callable[[Learned], Scorer], otherwise: Callable[[], Scorer]
+        self, similarity_of: Callable[[FittedScorer], Scorer], otherwise: Callable[[], Scorer]
     ) -> Scorer:
         for place in np.argsort(-self.weights, kind="stable")[: len(self._voices)]:
             try:

@@ -11,13 +11,13 @@ import numpy as np
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, DivergenceError, ParameterError, shown
 from transcf.kernels.compiling import clock
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
 from transcf.learning.fitting import Held
 from transcf.learning.trend import typical_spread
 from transcf.models.blend.learned import Blended, Floats
 from transcf.models.blend.parts import BLEND, PARTS, Part, read_parts, written
 from transcf.models.blend.weights import best_weights, equal_weights
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.training.loop import DivergedRunError
 from transcf.training.options import FitOptions
 
@@ -71,7 +71,7 @@ class Blend(Recommender[BlendSettings]):
     """
 
     name = BLEND
-    __init__ = made_from(BlendSettings)
+    __init__ = init_from_params(BlendSettings)
 
     @property
     def revision(self) -> int:
@@ -122,7 +122,7 @@ class Blend(Recommender[BlendSettings]):
         blend._take_over(learned, replace(fit, known=learned.known), started)
         return blend
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         parts, epochs = self._parts(), self._chosen_epochs(fit)
         if fit.validation is not None:  # one for all, so that what it works out is worked out once
             from transcf.evaluation.validation import as_validation
@@ -158,7 +158,7 @@ class Blend(Recommender[BlendSettings]):
             )
         return [epoch or None for epoch in fit.before.best_epochs.tolist()]
 
-    def _join(self, models: Sequence[Recommender[Any]], fit: Fit) -> Learned:
+    def _join(self, models: Sequence[Recommender[Any]], fit: Fit) -> FittedScorer:
         """Blend fitted models, and say in the report how."""
         learned = [model.learned_ for model in models]
         spreads = np.array([typical_spread(part) for part in learned])
@@ -174,7 +174,7 @@ class Blend(Recommender[BlendSettings]):
         kept = np.array([model.best_epoch_ or 0 for model in models], np.int64)
         return Blended(fit.known, self.name, learned, weights, spreads, kept)
 
-    def _weights(self, learned: Sequence[Learned], spreads: Floats, fit: Fit) -> Floats:
+    def _weights(self, learned: Sequence[FittedScorer], spreads: Floats, fit: Fit) -> Floats:
         if isinstance(fit.before, Blended):
             return fit.before.weights
         if fit.validation is None:
@@ -186,7 +186,9 @@ class Blend(Recommender[BlendSettings]):
         fit.report["validation"] = {judge.metric: figure}
         return weights
 
-    def _restore(self, arrays: Arrays, known: Known, settings: BlendSettings) -> Learned:
+    def _restore(
+        self, arrays: Arrays, known: TrainingData, settings: BlendSettings
+    ) -> FittedScorer:
         parts = read_parts(settings.parts)
         restore = [part.make(settings.random_state).restore for part in parts]
         return Blended.from_arrays(arrays, known, self.name, restore)

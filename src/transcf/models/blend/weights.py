@@ -10,9 +10,9 @@ import numpy as np
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
 from transcf.models.blend.learned import Floats, voices
+from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import SumView
-from transcf.threads import use_threads
 
 #: Weights that are tried, as parts of a whole: 0, 1/20, 2/20 and so on.
 _STEPS = 20

@@ -8,15 +8,15 @@ from scipy.special import expit
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
-from transcf.learning import Arrays, Fit, Known, Learned
+from transcf.io.tensors import checked
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
 from transcf.learning.contributions import LEFT_OUT
+from transcf.learning.event_weights import EventWeights
 from transcf.learning.factors import Factors, stored_bias, stored_factors
 from transcf.learning.neural.library import find_device
-from transcf.learning.weights import EventWeights
 from transcf.models.cdae.settings import CDAESettings
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.retrieval.scorer import Scores
-from transcf.storage.tensors import checked
 
 
 class CDAE(Recommender[CDAESettings]):
@@ -62,9 +62,9 @@ class CDAE(Recommender[CDAESettings]):
     """
 
     name = "CDAE"
-    __init__ = made_from(CDAESettings)
+    __init__ = init_from_params(CDAESettings)
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         device = find_device(self.name, self.settings.device)
         from transcf.models.cdae.training import CDAETraining
 
@@ -72,7 +72,9 @@ class CDAE(Recommender[CDAESettings]):
         training = CDAETraining(fit.train.by_user, self.settings, device, counts)
         return fit.run(training, self.settings, self._snapshot)
 
-    def _snapshot(self, tensors: Arrays, known: Known, settings: CDAESettings) -> Learned:
+    def _snapshot(
+        self, tensors: Arrays, known: TrainingData, settings: CDAESettings
+    ) -> FittedScorer:
         # The tables have Adam's moments beside the values, and training goes on in them.
         dim = settings.dim
         nodes, inputs = (tensors[f"{name}.rows"][:, :dim] for name in ("nodes", "inputs"))
@@ -86,7 +88,7 @@ class CDAE(Recommender[CDAESettings]):
         }
         return self._restore(arrays, known, settings)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: CDAESettings) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: CDAESettings) -> FittedScorer:
         users, items = stored_factors(arrays, known, settings.dim)
         shape = items.shape
         inputs = checked(arrays, "input_vectors", np.float32, shape)

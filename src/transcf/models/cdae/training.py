@@ -13,7 +13,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 from transcf.data.csr import Csr
 from transcf.kernels import Array
 from transcf.learning import Arrays
-from transcf.learning.first_vectors import first_vectors
+from transcf.learning.event_weights import EVEN
+from transcf.learning.init_vectors import first_vectors
 from transcf.learning.neural.draws import (
     INIT,
     NEGATIVES,
@@ -25,7 +26,6 @@ from transcf.learning.neural.draws import (
 from transcf.learning.neural.library import one_thread
 from transcf.learning.neural.products import pair_products
 from transcf.learning.neural.rows import DenseParameters, RowTable, Taken, distinct, pull, put
-from transcf.learning.weights import EVEN
 from transcf.models.cdae.settings import CDAESettings, Loss
 from transcf.training.trainable import EpochStats
 

@@ -8,15 +8,15 @@ import numpy.typing as npt
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
+from transcf.io.tensors import checked
 from transcf.kernels.neighborhood import row_means
-from transcf.learning import Arrays, Fit, Known, Learned
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
 from transcf.learning.factors import Factors, stored_bias
 from transcf.models.fism.settings import FISMSettings
 from transcf.models.fism.training import Training
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.retrieval.scorer import Scorer, Scores, StoredForm
 from transcf.retrieval.views import FormView
-from transcf.storage.tensors import checked
 
 
 class FISM(Recommender[FISMSettings]):
@@ -69,18 +69,18 @@ class FISM(Recommender[FISMSettings]):
     """
 
     name = "FISM"
-    __init__ = made_from(FISMSettings)
+    __init__ = init_from_params(FISMSettings)
 
     @property
     def revision(self) -> int:
         """The default number of epochs depends on the data."""
         return 2
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         settings = fit.resolved(self.settings)
         return fit.run(Training(fit.train, settings), settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: FISMSettings) -> Learned:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: FISMSettings) -> FittedScorer:
         shape = (len(known.items), settings.dim)
         return SimilarityFactors(
             known,
@@ -106,7 +106,7 @@ class SimilarityFactors(Factors):
 
     def __init__(
         self,
-        known: Known,
+        known: TrainingData,
         name: str,
         *,
         history: Scores,

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Literal, Self
 
 from transcf.learning import setting, settings
+from transcf.learning.event_weights import WeightSettings
 from transcf.learning.families import MOST_SAMPLES, FactorSettings, IterationSettings
 from transcf.learning.log_sizes import EpochRule, LogSizes
-from transcf.learning.weights import WeightSettings
 
 
 @settings(learning_rate=0.02, init_scale=0.03)

@@ -13,8 +13,8 @@ from transcf.kernels.fism_visits import People, Scratch, Vectors, VisitRates, Vi
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
 from transcf.learning import Arrays
-from transcf.learning.first_vectors import first_vectors
-from transcf.learning.weights import EventWeights
+from transcf.learning.event_weights import EventWeights
+from transcf.learning.init_vectors import first_vectors
 from transcf.models.fism.settings import FISMSettings
 from transcf.training.trainable import EpochStats
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from transcf.learning import Arrays, Fit, Known, Learned
+from transcf.io.tensors import checked
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
+from transcf.learning.event_weights import EventWeights
 from transcf.learning.factors import Factors, stored_factors
-from transcf.learning.guests import HistoryMap
+from transcf.learning.fold_in import HistoryMap
 from transcf.learning.neural.graph import normalized, smooth
 from transcf.learning.neural.library import find_device
-from transcf.learning.weights import EventWeights
 from transcf.models.lightgcn.settings import LightGCNSettings
-from transcf.models.recommender import Recommender, made_from
-from transcf.storage.tensors import checked
+from transcf.models.recommender import Recommender, init_from_params
 
 
 class LightGCN(Recommender[LightGCNSettings]):
@@ -53,9 +53,9 @@ class LightGCN(Recommender[LightGCNSettings]):
     """
 
     name = "LightGCN"
-    __init__ = made_from(LightGCNSettings)
+    __init__ = init_from_params(LightGCNSettings)
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         device = find_device(self.name, self.settings.device)
         from transcf.models.lightgcn.training import LightGCNTraining
 
@@ -63,7 +63,9 @@ class LightGCN(Recommender[LightGCNSettings]):
         training = LightGCNTraining(fit.train.by_user, self.settings, device, counts)
         return fit.run(training, self.settings, self._snapshot)
 
-    def _snapshot(self, tensors: Arrays, known: Known, settings: LightGCNSettings) -> Learned:
+    def _snapshot(
+        self, tensors: Arrays, known: TrainingData, settings: LightGCNSettings
+    ) -> FittedScorer:
         graph, layers = normalized(known.seen), settings.layers
         users, items, sent = smooth(graph, tensors["users"], tensors["items"], layers)
         roots = np.sqrt(np.maximum(1, known.item_counts))[:, None]
@@ -71,7 +73,9 @@ class LightGCN(Recommender[LightGCNSettings]):
         arrays = {"user_vectors": users, "item_vectors": items, "item_messages": messages}
         return self._restore(arrays, known, settings)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: LightGCNSettings) -> Learned:
+    def _restore(
+        self, arrays: Arrays, known: TrainingData, settings: LightGCNSettings
+    ) -> FittedScorer:
         users, items = stored_factors(arrays, known, settings.dim)
         messages = checked(arrays, "item_messages", np.float32, items.shape)
         guests = HistoryMap(known, users, messages, power=0.5)

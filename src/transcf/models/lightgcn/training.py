@@ -12,12 +12,12 @@ from torch.nn.functional import softplus
 from transcf.data.csr import Csr
 from transcf.kernels import Array
 from transcf.learning import Arrays
-from transcf.learning.first_vectors import first_vectors
+from transcf.learning.event_weights import EVEN
+from transcf.learning.init_vectors import first_vectors
 from transcf.learning.neural.draws import INIT, SampledInteractions, generator
 from transcf.learning.neural.graph import normalized
 from transcf.learning.neural.library import one_thread
 from transcf.learning.neural.rows import DenseParameters, put
-from transcf.learning.weights import EVEN
 from transcf.models.lightgcn.settings import LightGCNSettings
 from transcf.training.trainable import EpochStats
 

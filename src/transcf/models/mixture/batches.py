@@ -10,9 +10,9 @@ import numpy as np
 from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array, unlocked
-from transcf.kernels.mixture_batches import SHARDS, Dealt, Log
-from transcf.learning.crew import OnDisk
-from transcf.learning.weights import EventWeights
+from transcf.kernels.mixture_batches import SHARDS, EpochPlan, EventArrays
+from transcf.learning.communicator import LazyShard
+from transcf.learning.event_weights import EventWeights
 from transcf.models.mixture.settings import MixtureSettings
 
 #: Keeps quotients finite where a sum is zero.
@@ -56,7 +56,7 @@ class Events:
         lengths = self.histories.counts
         return float(self.weights[np.repeat(lengths > 1, lengths)].sum())
 
-    def part(self, first: int, end: int) -> Events | OnDisk:
+    def part(self, first: int, end: int) -> Events | LazyShard:
         """Keep the users first..end-1, who are counted from 0 then; items count as before."""
         indptr = self.user_indptr[first : end + 1]
         events = slice(int(indptr[0]), int(indptr[-1]))
@@ -139,12 +139,12 @@ class BatchSampler:
         stand_for = np.zeros(len(counts), np.float32)
         stand_for[active] = -np.log(self._chances)
         indptr, items = unlocked(histories.indptr), unlocked(histories.items)
-        self.log = Log(indptr, items, unlocked(events.weights), active, stand_for)
+        self.log = EventArrays(indptr, items, unlocked(events.weights), active, stand_for)
         users = np.flatnonzero(histories.counts > 1).astype(np.int32)
         self._lengths, self._n_batches = histories.counts, shards.n_batches
         self._shards = np.split(users, np.searchsorted(users, shards.groups[1:-1]))
 
-    def deal(self, seed: int, epoch: int) -> Dealt:
+    def deal(self, seed: int, epoch: int) -> EpochPlan:
         """Return the batches of an epoch."""
         order = np.random.default_rng((seed, epoch)).permutation(len(self.log.active))
         reach = np.cumsum(self._chances[order])
@@ -156,18 +156,18 @@ class BatchSampler:
             starts = np.arange(self._n_batches + 1) * before[-1] / self._n_batches
             cuts.append(n_before + np.searchsorted(before[:-1], starts))
             n_before += len(shard)
-        return Dealt(
+        return EpochPlan(
             np.concatenate(users), np.stack(cuts), self.log.active[order], reach, seed, epoch
         )
 
-    def events_of(self, dealt: Dealt) -> Array:
+    def events_of(self, dealt: EpochPlan) -> Array:
         """Return how many events batches have, (n_batches,)."""
         before = _before(self._lengths[dealt.users])
         counts: Array = np.diff(before[dealt.cuts], axis=1).sum(axis=0)
         return counts
 
 
-def users_of(dealt: Dealt, number: int) -> Array:
+def users_of(dealt: EpochPlan, number: int) -> Array:
     """Return the rows of the users of a batch, (n,) int32."""
     shards = [slice(*cuts[number : number + 2]) for cuts in dealt.cuts]
     return np.concatenate([dealt.users[shard] for shard in shards])

@@ -19,10 +19,10 @@ from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import Array
-from transcf.kernels.mixture_scores import People, add_reach, score_people
+from transcf.kernels.mixture_scores import UserQueries, add_reach, score_people
 from transcf.models.mixture.batch_scorer import squares
+from transcf.parallel import parallel_for
 from transcf.retrieval.scorer import Scores, block_length
-from transcf.threads import share
 
 if TYPE_CHECKING:
     from transcf.models.mixture.user_scorer import UserScorer
@@ -59,7 +59,7 @@ def find_best(
         if not block.is_finite:
             return None
         found = (items[start : start + step], scores[start : start + step])
-        share(len(some), partial(block.write, k, seen, *found))
+        parallel_for(len(some), partial(block.write, k, seen, *found))
     return items, scores
 
 
@@ -147,7 +147,7 @@ class _Block:
     def _scores(self, n: int, items: Array) -> Scores:
         """Score some items for a user in float32: (m,)."""
         learned, own = self._people.learned, slice(self._starts[n], self._starts[n + 1])
-        one = People(
+        one = UserQueries(
             np.array([0, own.stop - own.start]), self._points.points[own], self._points.offsets[own]
         )
         if 2 * len(items) > len(learned.items):  # as quick, and nothing is copied

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.mixture import CHUNK, Negatives, Work
-from transcf.kernels.mixture_batches import NOWHERE, SHARDS, Batch
+from transcf.kernels.mixture import CHUNK, Negatives, Workspace
+from transcf.kernels.mixture_batches import NO_SLOT, SHARDS, Batch
 from transcf.kernels.rows import padded_width
 
 
@@ -17,7 +17,7 @@ class Buffers(NamedTuple):
 
     batch: Batch
     negatives: Negatives
-    work: Work
+    work: Workspace
 
     @classmethod
     def of(cls, events: int, drawn: int, n_items: int, width: int) -> Buffers:
@@ -58,12 +58,12 @@ def _batch(events: int, touched: int, n_items: int) -> Batch:
         size=np.zeros(1, np.int64),
         firsts=np.zeros(touched + 1, np.int64),
         order=np.zeros(events, np.int32),
-        place_of=np.full(n_items, NOWHERE, np.int32),
+        place_of=np.full(n_items, NO_SLOT, np.int32),
     )
 
 
-def _work(events: int, places: int, width: int) -> Work:
-    return Work(
+def _work(events: int, places: int, width: int) -> Workspace:
+    return Workspace(
         moved=_zeros(events, width),
         offsets=_zeros(events),
         targets=_zeros(events, width),

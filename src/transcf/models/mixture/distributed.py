@@ -12,7 +12,7 @@ import numpy as np
 from transcf.kernels import Array
 from transcf.kernels.mixture_batches import join
 from transcf.kernels.mixture_epochs import Epoch, move_batch, run_shards
-from transcf.learning.crew import Crew, Progress
+from transcf.learning.communicator import Communicator, Progress
 from transcf.models.mixture.buffers import Buffers
 
 
@@ -29,7 +29,7 @@ def _said(memory: Buffers, events: slice, shards: slice) -> list[Array]:
 
 
 def run_together(
-    crew: Crew, epoch: Epoch, own: Buffers, whole: Buffers, counts: Array, losses: Array
+    crew: Communicator, epoch: Epoch, own: Buffers, whole: Buffers, counts: Array, losses: Array
 ) -> None:
     """Take a step on each batch of an epoch, together with other processes.
 

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from transcf.kernels import Array
-from transcf.kernels.adam import EPSILON, FIRST, SECOND, Moving, step_sizes
-from transcf.kernels.mixture import Kernel
+from transcf.kernels.adam import EPSILON, FIRST, SECOND, AdamState, step_sizes
+from transcf.kernels.mixture import ScoreConfig
 from transcf.learning.norm_constraint import NormConstraint, constrain_norms
 from transcf.models.mixture.batches import users_of
 from transcf.models.mixture.training import MixtureTraining
@@ -31,7 +31,7 @@ class Vectors(NamedTuple):
     bias: Array
 
 
-def place_weights(kernel: Kernel, length: int) -> Array:
+def place_weights(kernel: ScoreConfig, length: int) -> Array:
     """How much event k of a history counts for its target i, (length, length) by i and k."""
     targets, events = np.indices((length, length))
     weights: Array = np.where(
@@ -44,7 +44,7 @@ def place_weights(kernel: Kernel, length: int) -> Array:
 
 
 def add_gradient(
-    kernel: Kernel, points: Vectors, user: int, own: Array, weights: Array, active: Array,
+    kernel: ScoreConfig, points: Vectors, user: int, own: Array, weights: Array, active: Array,
     into: Vectors,
 ) -> float:  # fmt: skip
     """Add the gradient of a user's loss; returns the loss.
@@ -90,7 +90,7 @@ class ExactMixtureTraining(MixtureTraining):
         """Let every event be a target once, against everything."""
         log, settings = self._dealer.log, self._settings
         dealt = self._dealer.deal(settings.random_state, number)
-        moving = [Moving(*(part.astype(np.float64) for part in each)) for each in self._points]
+        moving = [AdamState(*(part.astype(np.float64) for part in each)) for each in self._points]
         if settings.tie_item_vectors:
             moving[2] = moving[1]
         batches, loss = dealt.cuts.shape[1] - 1, 0.0
@@ -113,7 +113,7 @@ class ExactMixtureTraining(MixtureTraining):
         return self._stats(loss)
 
     def _step(
-        self, moving: list[Moving], slopes: Vectors, users: Array, seen: Array, size: float
+        self, moving: list[AdamState], slopes: Vectors, users: Array, seen: Array, size: float
     ) -> None:
         """Move the users of a batch, all active items, and what histories hold."""
         active, word = self._dealer.log.active, self._settings.norm_constraint
@@ -127,7 +127,7 @@ class ExactMixtureTraining(MixtureTraining):
             _move(moving[3], active, slopes.bias, size, "none")
 
 
-def _move(moving: Moving, rows: Array, slopes: Array, size: float, word: NormConstraint) -> None:
+def _move(moving: AdamState, rows: Array, slopes: Array, size: float, word: NormConstraint) -> None:
     """Adam's step for some rows, which are then brought into the ball."""
     slope = slopes[rows]
     moving.means[rows] = FIRST * moving.means[rows] + (1 - FIRST) * slope

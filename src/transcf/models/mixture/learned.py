@@ -12,9 +12,10 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions, Mask
+from transcf.io.tensors import checked
 from transcf.kernels import Array
 from transcf.kernels.rows import padded, padded_width
-from transcf.learning import Arrays, Known, Learned
+from transcf.learning import Arrays, FittedScorer, TrainingData
 from transcf.learning.contributions import Contributions, Remarks
 from transcf.models.mixture.batch_scorer import scorer_of_many, squares
 from transcf.models.mixture.batches import TINY
@@ -28,13 +29,12 @@ from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.sums import Queries, SumForm
 from transcf.retrieval.views import FormView
-from transcf.storage.tensors import checked
 
 #: What an effect is, after "An effect is".
 SHARE = "the past item's share in the score, which is the logarithm of a sum over the history"
 
 
-class Mixture(Learned):
+class Mixture(FittedScorer):
     """The fitted mixture: vectors, and how they score.
 
     Args:
@@ -48,7 +48,7 @@ class Mixture(Learned):
 
     def __init__(
         self,
-        known: Known,
+        known: TrainingData,
         settings: MixtureSettings,
         *,
         users: Array,
@@ -62,7 +62,7 @@ class Mixture(Learned):
         self.users, self.items, self.history, self.bias = users, items, history, bias
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, known: Known, settings: MixtureSettings) -> Mixture:
+    def from_arrays(cls, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
         """Check the arrays of a file or of a training, and put them together."""
         n_items, dim = len(known.items), settings.dim
         items = checked(arrays, "item_vectors", np.float32, (n_items, dim))
@@ -227,7 +227,7 @@ class Mixture(Learned):
         )
         return moved
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         """Move people, who stand in the middle of their items, and score all items for them."""
         return UserScorer(self, histories, self.place(histories))
 

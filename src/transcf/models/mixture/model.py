@@ -8,15 +8,15 @@ import polars as pl
 
 from transcf.answers import tables
 from transcf.data.logs import as_interactions
-from transcf.data.parted.log import PartedLog
-from transcf.learning import Arrays, Fit, Known, Learned
+from transcf.data.partitioned.log import PartitionedLog
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.exact import ExactMixtureTraining
 from transcf.models.mixture.learned import Mixture
 from transcf.models.mixture.partitioned import PartedEvents
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.training import MixtureTraining, popularity
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 
 
 class TransCFMixture(Recommender[MixtureSettings]):
@@ -54,33 +54,33 @@ class TransCFMixture(Recommender[MixtureSettings]):
     """
 
     name = "TransCF-mixture"
-    remedy: ClassVar[str] = "learning_rate (or tau, beta)"
+    divergence_hint: ClassVar[str] = "learning_rate (or tau, beta)"
     # The decay of the learning rate depends on the number of epochs.
-    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
-    __init__ = made_from(MixtureSettings)
+    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    __init__ = init_from_params(MixtureSettings)
 
-    def spreads(self) -> bool:
+    def supports_distributed(self) -> bool:
         """Whether training can be distributed: with the fast solver."""
         return self.settings.solver == "fast"
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         settings = self.settings
-        if isinstance(fit.log, PartedLog):
+        if isinstance(fit.log, PartitionedLog):
             events: Events = PartedEvents.of_log(fit.log, settings)
         else:
             events = Events.of(fit.log, settings)
         added = popularity(events, settings)
 
-        def restore(arrays: Arrays, known: Known, settings: MixtureSettings) -> Learned:
+        def restore(arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> FittedScorer:
             bias = arrays["item_bias"] - added
             return self._restore(arrays | {"item_bias": bias}, known, settings)
 
         if fit.options.cluster is not None:
-            return fit.run_spread(MixtureTraining, events, settings, restore)
+            return fit.run_distributed(MixtureTraining, events, settings, restore)
         kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
         return fit.run(kind(events, settings), settings, restore)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: MixtureSettings) -> Mixture:
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
         return Mixture.from_arrays(arrays, known, settings)
 
     def _mixture(self) -> Mixture:

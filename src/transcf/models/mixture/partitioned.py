@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from transcf.data.histories import Histories
-from transcf.data.parted.log import PartedLog, offsets, open_parts
+from transcf.data.partitioned.log import PartitionedLog, offsets, open_parts
 from transcf.errors import UnsupportedError
 from transcf.kernels import Array
 from transcf.models.mixture.batches import Events
@@ -23,10 +23,10 @@ class PartedEvents(Events):
         log: The log.
     """
 
-    log: PartedLog
+    log: PartitionedLog
 
     @classmethod
-    def of_log(cls, log: PartedLog, settings: MixtureSettings) -> PartedEvents:
+    def of_log(cls, log: PartitionedLog, settings: MixtureSettings) -> PartedEvents:
         """Take the counts of a log.
 
         Raises:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Literal
 
 from transcf.learning import setting, settings
+from transcf.learning.event_weights import WeightSettings
 from transcf.learning.families import FactorSettings, IterationSettings
+from transcf.learning.memory import MemoryEstimate, vectors
 from transcf.learning.norm_constraint import NormConstraint
-from transcf.learning.room import Room, vectors
-from transcf.learning.weights import WeightSettings
 
 
 @settings(epochs=20, learning_rate=0.01, init_scale=0.03)
@@ -79,7 +79,7 @@ class MixtureSettings(FactorSettings, IterationSettings, WeightSettings):
         '"exact" compares each event with all items, in float64; "fast" with `shared_negatives`.',
     )
 
-    def room(self, users: int, items: int) -> Room:
+    def room(self, users: int, items: int) -> MemoryEstimate:
         """Return the least memory of the vectors and of Adam's two moments of each."""
         rows = users + (1 if self.tie_item_vectors else 2) * items
         return replace(super().room(users, items), size=3 * vectors(rows, self.dim))

@@ -10,20 +10,20 @@ from __future__ import annotations
 import numpy as np
 
 from transcf.kernels import Array
-from transcf.kernels.adam import Moving, step_sizes
-from transcf.kernels.mixture import Kernel, Points
+from transcf.kernels.adam import AdamState, step_sizes
+from transcf.kernels.mixture import Points, ScoreConfig
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.learning import Arrays
-from transcf.learning.crew import Crew
-from transcf.learning.first_vectors import first_vectors
+from transcf.learning.communicator import Communicator
+from transcf.learning.init_vectors import first_vectors
 from transcf.learning.norm_constraint import NORM_POWERS
 from transcf.models.mixture.batches import TINY, BatchSampler, Events, Shards
 from transcf.models.mixture.buffers import Buffers
 from transcf.models.mixture.distributed import run_together
 from transcf.models.mixture.settings import MixtureSettings
-from transcf.threads import one_blas_thread
+from transcf.parallel import one_blas_thread
 from transcf.training.trainable import EpochStats
 
 #: Batches before Python is asked whether somebody wants to stop.
@@ -48,10 +48,10 @@ class MixtureTraining:
         settings: MixtureSettings,
         *,
         outline: Shards | None = None,
-        crew: Crew | None = None,
+        crew: Communicator | None = None,
     ) -> None:
         """Draw the first vectors, unless a crew is going to be given some."""
-        self._crew = crew or Crew()
+        self._crew = crew or Communicator()
         self._settings, self._width = settings, padded_width(settings.dim)
         self._shards = outline or self.outline(events, settings)
         self._dealer = BatchSampler(
@@ -86,7 +86,7 @@ class MixtureTraining:
         sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
         epoch = Epoch(self._kernel, self._rules, self._dealer.log, dealt, sizes, self._points)
         losses = np.zeros((batches, SHARDS))
-        counts = np.stack(self._crew.from_all(self._dealer.events_of(dealt)))
+        counts = np.stack(self._crew.all_gather(self._dealer.events_of(dealt)))
         self._memory = self._memory.for_events(int(counts[self._crew.number].max()))
         with one_blas_thread():
             if self._crew.size == 1:
@@ -97,7 +97,7 @@ class MixtureTraining:
                 run_together(self._crew, epoch, self._memory, self._whole, counts, losses)
         self._steps += batches
         # Each is that of one process, and nothing is what the others add.
-        return self._stats(float(np.sum(self._crew.from_all(losses), axis=0).sum()))
+        return self._stats(float(np.sum(self._crew.all_gather(losses), axis=0).sum()))
 
     def _stats(self, loss: float) -> EpochStats:
         return EpochStats(loss / max(self._shards.weight, TINY), self._shards.samples)
@@ -121,13 +121,13 @@ class MixtureTraining:
     def load_tensors(self, tensors: Arrays) -> None:
         """Put back what `tensors` returned."""
 
-        def moving(name: str) -> Moving:
+        def moving(name: str) -> AdamState:
             parts = [tensors[name + part] for part in _PARTS]
-            return Moving(*(padded(part).reshape(-1, self._width) for part in parts))
+            return AdamState(*(padded(part).reshape(-1, self._width) for part in parts))
 
         users, items = moving("user_vectors"), moving("item_vectors")
         history = items if self._settings.tie_item_vectors else moving("history_vectors")
-        bias = Moving(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
+        bias = AdamState(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
         self._points = Points(users, items, history, bias)
         self._steps = tensors["steps"].copy()
 
@@ -154,7 +154,7 @@ def popularity(events: Events, settings: MixtureSettings) -> Array:
     return (settings.popularity_correction * logs).astype(np.float32)
 
 
-def kernel_of(settings: MixtureSettings, timed: bool, longest: int) -> Kernel:
+def kernel_of(settings: MixtureSettings, timed: bool, longest: int) -> ScoreConfig:
     """Return the numbers of the score; without times all places count the same.
 
     Args:
@@ -166,4 +166,4 @@ def kernel_of(settings: MixtureSettings, timed: bool, longest: int) -> Kernel:
     past = (distances ** -(settings.history_decay if timed else 0.0)).astype(np.float32)
     future = past * np.float32(settings.future_weight if timed else 1.0)
     # Kernels are compiled for types: whole numbers would ask for other ones.
-    return Kernel(float(settings.tau), float(settings.beta), past, future)
+    return ScoreConfig(float(settings.tau), float(settings.beta), past, future)

@@ -17,7 +17,13 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import Array
-from transcf.kernels.mixture_scores import People, Taste, read_only, score_pairs, score_people
+from transcf.kernels.mixture_scores import (
+    ScoreParams,
+    UserQueries,
+    read_only,
+    score_pairs,
+    score_people,
+)
 from transcf.kernels.rows import padded
 from transcf.models.mixture.batch_scorer import squares
 from transcf.models.mixture.bounded_search import ROUNDING, find_best
@@ -58,7 +64,7 @@ class UserScorer:
     def linear_form(self) -> None:
         """Return nothing: a logarithm of a sum is no inner product."""
 
-    def points(self, rows: Rows) -> People:
+    def points(self, rows: Rows) -> UserQueries:
         """Return the translated positions of users: a point for each item of the history."""
         learned, histories = self.learned, self.histories.take(rows)
         tau, beta = learned.settings.tau, learned.settings.beta
@@ -67,7 +73,7 @@ class UserScorer:
         offsets = -tau * learned.history_squares[histories.items] - beta * squares(own)
         offsets += learned.log_weights(histories)
         width = learned.item_points.shape[1]
-        return People(
+        return UserQueries(
             histories.indptr, padded(points).reshape(-1, width), offsets.astype(np.float32)
         )
 
@@ -76,10 +82,10 @@ class UserScorer:
         return score_people(self.points(users), self.learned.item_points, self.learned.heights)
 
     @cached_property
-    def _taste(self) -> Taste:
+    def _taste(self) -> ScoreParams:
         learned, histories = self.learned, self.histories
         logs = learned.log_weights(histories).astype(np.float64)
-        return Taste(
+        return ScoreParams(
             starts=read_only(histories.indptr),
             past=read_only(histories.items),
             logs=read_only(logs),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from transcf.learning import Arrays, Fit, Known, Learned
+from transcf.io.tensors import checked
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
+from transcf.learning.event_weights import EventWeights
 from transcf.learning.factors import stored_factors
 from transcf.learning.neural.library import find_device
-from transcf.learning.weights import EventWeights
 from transcf.models.neumf.scores import GMF, Tower
 from transcf.models.neumf.settings import NeuMFSettings
 from transcf.models.neumf.weights import served
-from transcf.models.recommender import Recommender, made_from
-from transcf.storage.tensors import checked
+from transcf.models.recommender import Recommender, init_from_params
 
 
 class NeuMF(Recommender[NeuMFSettings]):
@@ -56,7 +56,7 @@ class NeuMF(Recommender[NeuMFSettings]):
     """
 
     name = "NeuMF"
-    __init__ = made_from(NeuMFSettings)
+    __init__ = init_from_params(NeuMFSettings)
 
     @property
     def weights_(self) -> Arrays:
@@ -65,7 +65,7 @@ class NeuMF(Recommender[NeuMFSettings]):
         arrays = self._fitted().arrays()
         return {name: array for name, array in arrays.items() if name not in vectors}
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         device = find_device(self.name, self.settings.device)
         from transcf.models.neumf.training import NeuMFTraining
 
@@ -73,10 +73,14 @@ class NeuMF(Recommender[NeuMFSettings]):
         training = NeuMFTraining(fit.train.by_user, self.settings, device, counts)
         return fit.run(training, self.settings, self._snapshot)
 
-    def _snapshot(self, tensors: Arrays, known: Known, settings: NeuMFSettings) -> Learned:
+    def _snapshot(
+        self, tensors: Arrays, known: TrainingData, settings: NeuMFSettings
+    ) -> FittedScorer:
         return self._restore(served(settings, tensors), known, settings)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: NeuMFSettings) -> Learned:
+    def _restore(
+        self, arrays: Arrays, known: TrainingData, settings: NeuMFSettings
+    ) -> FittedScorer:
         users, items = stored_factors(arrays, known, settings.width)
         weights = {
             name: checked(arrays, name, np.float32, shape)

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
-from transcf.learning import Arrays, Known, Learned
+from transcf.learning import Arrays, FittedScorer, TrainingData
 from transcf.learning.contributions import Contributions
 from transcf.learning.factors import Factors, in_pieces
-from transcf.learning.guests import HistoryMap
+from transcf.learning.fold_in import HistoryMap
 from transcf.retrieval.forms import cosine_form
 from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores
 from transcf.retrieval.views import BlockView, FormView
@@ -35,7 +35,7 @@ class GMF(Factors):
     """
 
     def __init__(
-        self, known: Known, name: str, users: Scores, items: Scores, weights: Arrays
+        self, known: TrainingData, name: str, users: Scores, items: Scores, weights: Arrays
     ) -> None:
         """Keep them."""
         guests = HistoryMap(known, users, items)
@@ -63,7 +63,7 @@ class GMF(Factors):
 
         return in_pieces(score, users, items)
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         """Place people by their items, and score all items for them."""
         people = self._side(self._place(histories))
         return FormView(self.name, self.rankable, self._weighted.for_users(*people))
@@ -72,7 +72,7 @@ class GMF(Factors):
         return vector * self._head
 
 
-class Tower(Learned):
+class Tower(FittedScorer):
     """`score(u, i) = h . (p_u * q_i) + h' . x_L + c`, or MLP's part of it alone.
 
     Args:
@@ -86,7 +86,7 @@ class Tower(Learned):
 
     def __init__(
         self,
-        known: Known,
+        known: TrainingData,
         name: str,
         users: Scores,
         items: Scores,
@@ -159,7 +159,7 @@ class Tower(Learned):
 
     # -- people beyond the training data, similar users and items ----------------------------
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         """Place people by their items, and send them through the tower."""
         vectors = self._place(histories)
         sums = self._first_layer(vectors)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from transcf.learning import setting, settings
 from transcf.learning.families import NeuralSettings
-from transcf.learning.room import Room, vectors
+from transcf.learning.memory import MemoryEstimate, vectors
 
 
 @settings(epochs=10, learning_rate=0.002, init_scale=0.01)
@@ -46,10 +46,10 @@ class NeuMFSettings(NeuralSettings):
         """Length of both together, as they are stored."""
         return self.gmf_width + self.mlp_width
 
-    def room(self, users: int, items: int) -> Room:
+    def room(self, users: int, items: int) -> MemoryEstimate:
         """Return what the vectors take at least."""
         what = f"dim={self.dim} and layers={self.layers}"
-        return Room(vectors(users + items, self.width), what, "lower dim or layers")
+        return MemoryEstimate(vectors(users + items, self.width), what, "lower dim or layers")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all weights that are neither a user's nor an item's."""

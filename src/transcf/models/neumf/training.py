@@ -11,11 +11,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from transcf.data.csr import Csr
 from transcf.kernels import Array
 from transcf.learning import Arrays
-from transcf.learning.first_vectors import first_vectors
+from transcf.learning.event_weights import EVEN
+from transcf.learning.init_vectors import first_vectors
 from transcf.learning.neural.draws import INIT, SampledInteractions, generator
 from transcf.learning.neural.library import one_thread
 from transcf.learning.neural.rows import DenseParameters, RowTable, Taken, distinct, pull, put
-from transcf.learning.weights import EVEN
 from transcf.models.neumf.settings import NeuMFSettings
 from transcf.models.neumf.weights import initial_weights, mixed
 from transcf.training.trainable import EpochStats

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from transcf.kernels import Array
-from transcf.kernels.translation import LEASH
+from transcf.kernels.translation import MAX_NORM
 from transcf.learning.norm_constraint import constrain_norms
 from transcf.learning.triples import Problem
 from transcf.models.transcf.parameters import Parameters, Solver, stats_of
@@ -206,6 +206,6 @@ class ExactSolver(Solver):
             rate, slopes = settings.rate_at(number), gradient(batch, self._averages, settings)
             result.descend(rate, BIAS_RATE * rate, slopes)
             # Steps of a batch add up: popular items may overshoot, further with every batch.
-            finite &= _bound(result, settings, beyond=LEASH)
+            finite &= _bound(result, settings, beyond=MAX_NORM)
         finite &= _bound(result, settings)
         return result, stats_of(loss, len(triples.users), finite)

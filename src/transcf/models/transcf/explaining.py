@@ -10,7 +10,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.kernels import Array
 from transcf.learning.contributions import REPLACED, Contributions, Remarks
-from transcf.learning.weights import weights_in_order
+from transcf.learning.event_weights import weights_in_order
 
 if TYPE_CHECKING:
     from transcf.models.transcf.learned import Translated
@@ -71,7 +71,7 @@ def contributions(learned: Translated, history: Rows, item: int) -> Contribution
 
 
 def remarks(learned: Translated, user: int | None, history: Rows, item: int, top: int) -> Remarks:
-    """Say how far the translation brings them, and who else has the item; see `Learned`."""
+    """Say how far the translation brings them, and who else has the item; see `FittedScorer`."""
     own, known, form = learned.parameters, learned.known, learned.form
     if not form.is_distance:
         return Remarks()

@@ -12,7 +12,7 @@ from torch.nn.functional import embedding_bag
 from transcf.data.csr import Csr
 from transcf.kernels import Array
 from transcf.learning import Arrays
-from transcf.learning.first_vectors import first_vectors
+from transcf.learning.init_vectors import first_vectors
 from transcf.learning.neural.draws import INIT, NEGATIVES, NOISE, ORDER, UnseenItems, generator
 from transcf.learning.neural.library import one_thread
 from transcf.learning.triples import Problem, rank_weights

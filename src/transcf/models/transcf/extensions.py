@@ -28,17 +28,17 @@ from scipy.special import softmax
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import DataError
+from transcf.io.tensors import checked
 from transcf.kernels import Array
-from transcf.learning import Arrays, Fit, Known, Learned, setting, settings
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
+from transcf.learning.event_weights import weights_in_order
 from transcf.learning.families import NeuralSettings
 from transcf.learning.neural.library import find_device
-from transcf.learning.weights import weights_in_order
-from transcf.models.recommender import Recommender, made_from
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.transcf.settings import ObjectiveSettings
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView, FormView
-from transcf.storage.tensors import checked
 
 Extension: TypeAlias = Literal["attention", "map", "friends", "categories", "swapped"]
 
@@ -106,8 +106,8 @@ class TransCFExtended(Recommender[ExtensionSettings]):
         (3, 4)
     """
 
-    remedy: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
-    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
+    divergence_hint: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
+    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         f"transcf-{name}": {"extension": name}
         for name in ("attention", "map", "friends", "categories", "swapped")
@@ -117,14 +117,14 @@ class TransCFExtended(Recommender[ExtensionSettings]):
         "transcf-friends": "it needs links between users",
         "transcf-categories": "it needs categories of items",
     }
-    __init__ = made_from(ExtensionSettings)
+    __init__ = init_from_params(ExtensionSettings)
 
     @property
     def name(self) -> str:
         """Name in tables: that of the extension."""
         return _name(self.settings_ if self.is_fitted else self.settings)
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         device = find_device(self.name, self.settings.device)
         from transcf.models.transcf.extension_training import ExtensionTraining
 
@@ -132,7 +132,7 @@ class TransCFExtended(Recommender[ExtensionSettings]):
         means = NeighborMeans.of_log(fit, self.settings)
         training = ExtensionTraining(problem, self.settings, means, device)
 
-        def snapshot(arrays: Arrays, known: Known, settings: ExtensionSettings) -> Extended:
+        def snapshot(arrays: Arrays, known: TrainingData, settings: ExtensionSettings) -> Extended:
             q, n = means.all(arrays["user_vectors"], arrays["item_vectors"])
             own = {name: array.copy() for name, array in arrays.items() if "." not in name}
             near = {"user_neighborhoods": q, "item_neighborhoods": n}
@@ -140,7 +140,9 @@ class TransCFExtended(Recommender[ExtensionSettings]):
 
         return fit.run(training, self.settings, snapshot)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: ExtensionSettings) -> Extended:
+    def _restore(
+        self, arrays: Arrays, known: TrainingData, settings: ExtensionSettings
+    ) -> Extended:
         users, items = (len(known.users), settings.dim), (len(known.items), settings.dim)
         shapes = {
             "user_vectors": users,
@@ -244,10 +246,10 @@ def _averaging(matrix: sp.csr_array, weight: float = 1.0) -> sp.csr_array:
     return sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
 
 
-class Extended(Learned):
+class Extended(FittedScorer):
     """The fitted vectors, neighbourhoods and weights, and how they score."""
 
-    def __init__(self, known: Known, settings: ExtensionSettings, arrays: Arrays) -> None:
+    def __init__(self, known: TrainingData, settings: ExtensionSettings, arrays: Arrays) -> None:
         """Keep the arrays."""
         super().__init__(known, _name(settings))
         self.settings, self._arrays = settings, arrays
@@ -299,7 +301,7 @@ class Extended(Learned):
         n: Array = sp.csr_array((weights, by_item.indices, by_item.indptr), shape) @ users
         return n
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         """Return a scorer of all items for users who are known by their items alone."""
         b, n = self._exact["item_vectors"], self._exact["item_neighborhoods"]
         recency = self.settings.recency if self.known.timed else 0.0

@@ -18,7 +18,7 @@ from transcf.kernels.neighborhood import Dealt, average_items, push_to_users
 from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
-from transcf.learning.crew import Crew, sums_of
+from transcf.learning.communicator import Communicator, sums_of
 from transcf.learning.norm_constraint import NORM_POWERS, constrain_norms
 from transcf.learning.triples import BLOCK_BYTES, Dealer, Outline, Problem
 from transcf.models.transcf.parameters import Parameters, Solver, stats_of
@@ -39,13 +39,13 @@ class FastSolver(Solver):
         settings: TransCFSettings,
         *,
         outline: Outline | None = None,
-        crew: Crew | None = None,
+        crew: Communicator | None = None,
     ) -> None:
         """Make room; `outline` and `crew` are given where a process has some of the users only."""
         super().__init__(problem, settings, drawn=crew is None)
         self._dim = padded_width(settings.dim)
         self._outline = outline or self.outline(problem, settings)
-        self._crew = crew or Crew()
+        self._crew = crew or Communicator()
         self._dealer = Dealer(problem, self._outline)
         self._strata = self._dealer.strata
         self._rows: PackedRows[TranslationExtra] | None = None

@@ -9,11 +9,12 @@ import numpy as np
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
+from transcf.io.tensors import checked
 from transcf.kernels import Array
-from transcf.learning import Arrays, Known, Learned
+from transcf.learning import Arrays, FittedScorer, TrainingData
 from transcf.learning.contributions import Contributions, Remarks
+from transcf.learning.event_weights import weights_in_order
 from transcf.learning.factors import in_pieces
-from transcf.learning.weights import weights_in_order
 from transcf.models.transcf import explaining
 from transcf.models.transcf.folding import (
     ItemSide,
@@ -27,10 +28,9 @@ from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores
 from transcf.retrieval.views import BlockView, FormView
-from transcf.storage.tensors import checked
 
 
-class Translated(Learned):
+class Translated(FittedScorer):
     """Points of users and items, and the neighbourhoods that translate between them.
 
     Args:
@@ -42,7 +42,7 @@ class Translated(Learned):
 
     def __init__(
         self,
-        known: Known,
+        known: TrainingData,
         settings: TransCFSettings,
         parameters: Parameters,
         means: tuple[Array, Array] | None = None,
@@ -53,7 +53,9 @@ class Translated(Learned):
         self.parameters, self._means = parameters, means
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, known: Known, settings: TransCFSettings) -> Translated:
+    def from_arrays(
+        cls, arrays: Arrays, known: TrainingData, settings: TransCFSettings
+    ) -> Translated:
         """Check the arrays of a file or of a solver, and put them together."""
         users, items = (len(known.users), settings.dim), (len(known.items), settings.dim)
         form = SCORE_FUNCTIONS[settings.variant]
@@ -163,7 +165,7 @@ class Translated(Learned):
             item: Row of the item.
         """
         if user is None:
-            (a,), (q,) = self.fold_in(Histories.of([history], len(self.known.items)))
+            (a,), (q,) = self.fold_in_vectors(Histories.of([history], len(self.known.items)))
         else:
             rows = (self.parameters.users, self._score_means[0])
             a, q = (vectors[user].astype(np.float64) for vectors in rows)
@@ -172,7 +174,9 @@ class Translated(Learned):
     def stand(self, user: int | None, history: Rows) -> Array:
         """Return a of a user or of somebody new, (dim,)."""
         people = Histories.of([history], len(self.known.items))
-        place: Array = self.fold_in(people)[0][0] if user is None else self.parameters.users[user]
+        place: Array = (
+            self.fold_in_vectors(people)[0][0] if user is None else self.parameters.users[user]
+        )
         return place
 
     def moved(self, user: int | None, history: Rows, items: Rows) -> Array | None:
@@ -194,19 +198,19 @@ class Translated(Learned):
         """Vectors, neighbourhoods and biases of the items."""
         return ItemSide(self.parameters.items, self._score_means[1], self.parameters.item_bias)
 
-    def guests(self, histories: Histories) -> Scorer:
+    def fold_in(self, histories: Histories) -> Scorer:
         """Place people by their items, and score all items for them."""
-        return self.trained_guests(histories, 0)
+        return self.fold_in_with_sgd(histories, 0)
 
-    def trained_guests(self, histories: Histories, steps: int) -> Scorer:
+    def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Do the same, with gradient steps on the training loss after the closed form."""
-        a, q = self.fold_in(histories, steps)
+        a, q = self.fold_in_vectors(histories, steps)
         if not self.form.is_linear:
             return BlockView(self.name, self.rankable, lambda rows: self._direct(a[rows], q[rows]))
         x, constants = self.form.linear_users(a.astype(np.float32), q.astype(np.float32))
         return FormView(self.name, self.rankable, self._linear.for_users(x, constants))
 
-    def fold_in(self, histories: Histories, steps: int = 0) -> tuple[Array, Array]:
+    def fold_in_vectors(self, histories: Histories, steps: int = 0) -> tuple[Array, Array]:
         """Place people by their items: a and q, (n, dim) float64.
 
         Args:

@@ -10,9 +10,9 @@ import polars as pl
 
 from transcf.answers import tables
 from transcf.data.logs import as_interactions
-from transcf.learning import Arrays, Fit, Known, Learned
-from transcf.learning.weights import EventWeights
-from transcf.models.recommender import Recommender, made_from
+from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
+from transcf.learning.event_weights import EventWeights
+from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow
@@ -64,16 +64,16 @@ class TransCF(Recommender[TransCFSettings]):
         (3, 4)
     """
 
-    remedy: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
+    divergence_hint: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
     # The decay of the learning rate depends on the number of epochs.
-    free_to_change: ClassVar[tuple[str, ...]] = ("patience",)
+    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     #: Registry names, and the parameters of each.
     variants: ClassVar[dict[str, dict[str, Any]]] = {
         kind.title.lower(): {"variant": name} if name != "translation" else {}
         for name, kind in SCORE_FUNCTIONS.items()
     }
     not_in_all: ClassVar[dict[str, str]] = {"transcf-emb": "it ranks as transcf does"}
-    __init__ = made_from(TransCFSettings)
+    __init__ = init_from_params(TransCFSettings)
 
     @property
     def name(self) -> str:
@@ -81,18 +81,20 @@ class TransCF(Recommender[TransCFSettings]):
         settings = self.settings_ if self.is_fitted else self.settings
         return settings.title
 
-    def spreads(self) -> bool:
+    def supports_distributed(self) -> bool:
         """Whether training can be distributed: with the fast solver."""
         return self.settings.solver == "fast"
 
-    def _learn(self, fit: Fit) -> Learned:
+    def _learn(self, fit: Fit) -> FittedScorer:
         settings, problem = self.settings, fit.problem(self.settings)
         if fit.options.cluster is not None:
-            return fit.run_spread(FastSolver, problem, settings, self._restore)
+            return fit.run_distributed(FastSolver, problem, settings, self._restore)
         solver = FastSolver if settings.solver == "fast" else ExactSolver
         return fit.run(solver(problem, settings), settings, self._restore)
 
-    def _restore(self, arrays: Arrays, known: Known, settings: TransCFSettings) -> Translated:
+    def _restore(
+        self, arrays: Arrays, known: TrainingData, settings: TransCFSettings
+    ) -> Translated:
         return Translated.from_arrays(arrays, known, settings)
 
     def _translated(self) -> Translated:

@@ -13,7 +13,7 @@ from transcf.data.csr import Csr
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import row_means
 from transcf.learning import Arrays
-from transcf.learning.first_vectors import first_vectors
+from transcf.learning.init_vectors import first_vectors
 from transcf.learning.triples import Problem
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.training.trainable import EpochStats

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transcf.data.atomic import whole_folder
+from transcf.data.atomic import atomic_write_dir
 from transcf.errors import DataError
 
 #: Marks a folder as one that may be replaced.
@@ -30,7 +30,7 @@ def fresh_folder(target: Path, kind: str, width: int, score: str) -> Iterator[Pa
     taken = target.exists() and (not target.is_dir() or any(target.iterdir()))
     if taken and not (target / MARK).is_file():
         raise DataError(f"{target} exists and is not an export: choose another folder.")
-    with whole_folder(target) as fresh:
+    with atomic_write_dir(target) as fresh:
         yield fresh
         about = {
             "format": f"transcf-vectors-{kind}",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from transcf.serving.asking import Ask
-from transcf.serving.ranking import Wish
+from transcf.serving.ranking import RecommendOptions
+from transcf.serving.requests import RecommendRequest
 from transcf.serving.routes.reading import described, read
 from transcf.serving.schemas import (
     Answer,
@@ -41,8 +41,10 @@ async def recommend(request: Request) -> Response:
     """Recommend items to a user."""
     asked = read(UserAsked, request)
     only = tuple(asked.items) or None
-    wish = Wish(asked.k, asked.exclude_seen, tuple(asked.category), tuple(asked.exclude), only)
-    ask = Ask(wish, users=(asked.user,), explain=asked.explain)
+    wish = RecommendOptions(
+        asked.k, asked.exclude_seen, tuple(asked.category), tuple(asked.exclude), only
+    )
+    ask = RecommendRequest(wish, users=(asked.user,), explain=asked.explain)
     return _json(await service_of(request).lists(ask))
 
 
@@ -50,19 +52,19 @@ async def recommend(request: Request) -> Response:
 async def recommend_many(request: Request, asked: UsersAsked) -> Response:
     """Recommend items to many users in one call."""
     users = tuple(dict.fromkeys(asked.users))
-    ask = Ask(_wish(asked), users=users, many=True, explain=asked.explain)
+    ask = RecommendRequest(_wish(asked), users=users, many=True, explain=asked.explain)
     return _json(await service_of(request).lists(ask))
 
 
 @router.post("/v1/session", response_model=SessionAnswer)
 async def recommend_session(request: Request, asked: SessionAsked) -> Response:
     """Recommend items to somebody of whom only a session is known."""
-    ask = Ask(_wish(asked), session=tuple(asked.session), explain=asked.explain)
+    ask = RecommendRequest(_wish(asked), session=tuple(asked.session), explain=asked.explain)
     return _json(await service_of(request).lists(ask))
 
 
-def _wish(asked: Wished) -> Wish:
-    return Wish(
+def _wish(asked: Wished) -> RecommendOptions:
+    return RecommendOptions(
         asked.k,
         asked.exclude_seen,
         tuple(asked.categories or ()),

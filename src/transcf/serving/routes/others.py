@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from transcf.serving.events.recent import Recent
+from transcf.serving.errors import as_json
+from transcf.serving.events.cache import EventCache
 from transcf.serving.limits import MOST_ITEMS, MOST_REASONS
-from transcf.serving.people import find_people, find_sessions
+from transcf.serving.loaded_model import usable_rows
 from transcf.serving.routes.lists import service_of
 from transcf.serving.schemas import AnyText, Length, PositionAsked, ScoresAsked, WhyAsked
-from transcf.serving.served import usable_rows
-from transcf.serving.shelf import Desk
-from transcf.serving.words import as_json
+from transcf.serving.users import find_people, find_sessions
+from transcf.serving.version_manager import ModelVersion
 
 router = APIRouter(tags=["facts"])
 #: Most points of a map.
@@ -44,7 +44,7 @@ async def explain_user(
 ) -> Response:
     """Say why an item has its score for a user."""
 
-    def question(desk: Desk, recent: Recent) -> dict[str, object]:
+    def question(desk: ModelVersion, recent: EventCache) -> dict[str, object]:
         return desk.looking.explain_user(recent, user, item, top)
 
     return as_json(await service_of(request).ask(question))
@@ -54,7 +54,7 @@ async def explain_user(
 async def explain_session(request: Request, asked: WhyAsked) -> Response:
     """Say why an item has its score for a session."""
 
-    def question(desk: Desk, recent: Recent) -> dict[str, object]:
+    def question(desk: ModelVersion, recent: EventCache) -> dict[str, object]:
         return desk.looking.explain_session(asked.session, asked.item, asked.top)
 
     return as_json(await service_of(request).ask(question))
@@ -112,7 +112,7 @@ async def item_map(
 async def position(request: Request, asked: PositionAsked) -> Response:
     """Return where somebody stands on that plane."""
 
-    def question(desk: Desk, recent: Recent) -> dict[str, object]:
+    def question(desk: ModelVersion, recent: EventCache) -> dict[str, object]:
         if asked.user is not None:
             person = find_people(desk.served, recent, [asked.user])[0]
         else:

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from transcf.serving.errors import as_json, problem
 from transcf.serving.routes.lists import service_of
 from transcf.serving.schemas import EventSent, EventsSent
 from transcf.serving.service import events_of
-from transcf.serving.words import as_json, problem
 
 router = APIRouter(tags=["service"])
 

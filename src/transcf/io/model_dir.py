@@ -1,0 +1,332 @@
+"""Saved models: one folder of tensors, JSON and ids, without anything that could run.
+
+| file | holds |
+|---|---|
+| `model.json` | format version, model, hyper-parameters, training report, size and checksums |
+| `model.safetensors` | the learned arrays |
+| `users.parquet`, `items.parquet` | the caller's ids, in row order |
+| `seen.parquet` | user and item rows of the training interactions, and the place of each in time |
+| `README.md` | the model card, for people; loading does not read it, so it may be edited |
+
+Loading compares every file with its SHA-256, in pieces of 64 MiB on all cores (about 1.4 GB/s for
+each core with SHA instructions), so that damage can never become a wrong recommendation.
+Checksums find damage and careless edits; they do not prove who wrote a file. A folder can only
+name a registered model, and no file in it can make code run.
+
+What is loaded is a private copy, so that nothing done to the files afterwards matters. Arrays of
+`LARGE_BYTES` and more are mapped instead, so that a large model answers at once and its memory is
+shared between programs. `save` never writes to a file that is there: it puts a new folder in the
+place of the old one, whose files live on for those who have them mapped. Other programs should do
+the same (`cp -r` to a new name, then `mv`): a mapped file that is written to changes answers, and
+one that is cut off ends the program. Where that cannot be ruled out, load with `mapped=False`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import mmap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from transcf import __version__
+from transcf.data.atomic import atomic_write_dir, is_taken
+from transcf.data.csr import Csr
+from transcf.data.histories import Histories
+from transcf.data.ids import IdMap, Rows
+from transcf.data.parquet import damage_of
+from transcf.data.paths import path_of
+from transcf.errors import ModelFileError, ParameterError
+from transcf.io import description, tensors
+from transcf.io.card import model_card
+from transcf.io.checksums import checksums, read_checksums
+from transcf.io.description import About
+from transcf.io.open_files import OpenFile, OpenFolder, read_steadily
+from transcf.io.versions import current_version
+from transcf.parallel import check_unforked
+
+#: From this size on arrays are mapped unless the caller says otherwise; smaller ones are copied.
+LARGE_BYTES = 256 * 2**20
+
+#: Users whose histories are put in order at once: all would take several times the table's room.
+_USERS_AT_ONCE = 1 << 16
+
+_CARD = "README.md"
+_TENSORS, _USERS, _ITEMS, _SEEN = (
+    "model.safetensors",
+    "users.parquet",
+    "items.parquet",
+    "seen.parquet",
+)
+_CHECKED = (_TENSORS, _USERS, _ITEMS, _SEEN)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredModel:
+    """A model taken apart, as a folder holds it.
+
+    Attributes:
+        kind: Name of its class.
+        summary: What it is, in a line.
+        params: Hyper-parameters.
+        report: Facts about its training; JSON values only.
+        users: User ids.
+        items: Item ids.
+        seen: Items of each user in training.
+        histories: The same in the order of events.
+        timed: Whether that is an order of time.
+        best_epoch: The epoch that was kept, where there were any.
+        additions: How often interactions were added since the fit.
+        arrays: What it learned.
+        version: Version of the format that it was read from.
+    """
+
+    kind: str
+    summary: str
+    params: dict[str, Any]
+    report: dict[str, Any]
+    users: IdMap
+    items: IdMap
+    seen: Csr
+    histories: Histories
+    timed: bool
+    best_epoch: int | None
+    additions: int
+    arrays: tensors.Arrays
+    version: int = description.VERSION
+
+
+def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = False) -> Path:
+    """Write a model to a folder, all or nothing.
+
+    With `overwrite` a model that is already there is replaced in one step; else it is left alone,
+    as anything but an empty folder always is, with an error.
+    """
+    check_unforked("save a model")
+    target = path_of(folder).absolute()
+    check_replaceable(target, overwrite=overwrite)
+    with atomic_write_dir(target, replace=overwrite) as place:
+        tensors.write(place / _TENSORS, model.arrays)
+        model.users.series.to_frame().write_parquet(place / _USERS)
+        model.items.series.to_frame().write_parquet(place / _ITEMS)
+        _seen_table(model).write_parquet(place / _SEEN)
+        about = _describe(model, place)
+        text = json.dumps(about, indent=2) + "\n"
+        (place / description.NAME).write_text(text, encoding="utf-8")
+        (place / _CARD).write_text(model_card(model.summary, about, model.users), encoding="utf-8")
+    return path_of(folder)
+
+
+def read_model(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
+    """Read a model from its folder, also while another is being put in its place.
+
+    Args:
+        folder: Where it is.
+        mapped: Whether arrays are mapped rather than copied; None maps large ones. See above.
+
+    Raises:
+        ModelFileError: Something is missing, damaged, altered, too old or too new; the message
+            says what.
+    """
+    check_unforked("load a model")
+    return read_steadily(path_of(folder), lambda opened: _read(opened, mapped))
+
+
+def _read(opened: OpenFolder, mapped: bool | None) -> StoredModel:
+    about = description.read_about(opened, _CHECKED)
+    # All are opened before anything is read: a folder that is removed meanwhile stays whole here.
+    files = {name: _open(opened, name, about) for name in _CHECKED}
+    if mapped is None:
+        mapped = files[_TENSORS].size >= LARGE_BYTES
+    contents = _contents(files, about, mapped)
+    place = opened.path
+    users, items = (_read_ids(place / name, contents[name]) for name in (_USERS, _ITEMS))
+    seen, histories = _read_seen(place / _SEEN, contents[_SEEN], len(users), len(items))
+    return StoredModel(
+        kind=about["class"],
+        summary="",
+        params=about["params"],
+        report=about["report"],
+        users=users,
+        items=items,
+        seen=seen,
+        histories=histories,
+        timed=about["timed"],
+        best_epoch=about["best_epoch"],
+        additions=about["additions"],
+        arrays=tensors.parse(place / _TENSORS, contents[_TENSORS])[1],
+        version=about["version"],
+    )
+
+
+def _contents(files: dict[str, OpenFile], about: About, mapped: bool) -> dict[str, tensors.Bytes]:
+    """Return the files' contents, compared with what was written."""
+    copies: dict[str, tensors.Bytes] = {
+        name: np.empty(file.size, np.uint8)
+        for name, file in files.items()
+        if not (mapped and name == _TENSORS)
+    }
+    buffers = [copies[name].data if name in copies else None for name in files]
+    found = read_checksums(list(files.values()), buffers)
+    for (name, file), digests in zip(files.items(), found, strict=True):
+        if digests != about["files"][name]["sha256"]:
+            raise ModelFileError(
+                f"{file.path} is damaged or was altered (its checksum differs): restore the folder "
+                "from a copy or fit again."
+            )
+    return copies | ({_TENSORS: _mapped(files[_TENSORS])} if mapped else {})
+
+
+def _open(opened: OpenFolder, name: str, about: About) -> OpenFile:
+    """Open one of the files, if it is as long as it was written."""
+    file = opened.file(name)
+    if file is None:
+        raise ModelFileError(f"{opened.path} is incomplete: {name} is missing.")
+    written, present = about["files"][name]["bytes"], file.size
+    if present < written:
+        raise ModelFileError(f"{file.path} is cut off: {present:,} of {written:,} bytes are there.")
+    if present > written:
+        raise ModelFileError(f"{file.path} has grown: {present:,} bytes instead of {written:,}.")
+    return file
+
+
+def _mapped(file: OpenFile) -> tensors.Bytes:
+    if not file.size:
+        return np.empty(0, np.uint8)  # nothing can be mapped of it
+    return np.frombuffer(mmap.mmap(file.handle, file.size, access=mmap.ACCESS_READ), np.uint8)
+
+
+def _describe(model: StoredModel, place: Path) -> About:
+    """Make the content of `model.json`, JSON values only."""
+    paths = [place / name for name in _CHECKED]
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": digests}
+        for path, digests in zip(paths, checksums(paths), strict=True)
+    }
+    about: About = {
+        "format": description.FORMAT,
+        "version": description.VERSION,
+        "library": __version__,
+        "class": model.kind,
+        "params": model.params,
+        "report": model.report,
+        "timed": model.timed,
+        "best_epoch": model.best_epoch,
+        "additions": model.additions,
+        "files": files,
+    }
+    try:
+        about = json.loads(json.dumps(about, default=np.generic.item, allow_nan=False))
+        if (wrong := description.wrong_part(about, _CHECKED)) is not None:
+            raise ValueError(f"{wrong} has another type")
+    except (ValueError, TypeError) as error:
+        raise ParameterError(
+            f"{model.kind} cannot be saved: its parameters and report must be plain numbers, words "
+            f"and lists ({error})."
+        ) from error
+    return description.signed(about)
+
+
+def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
+    """Raise unless a model may be written there: to a free name, an empty folder or over a model.
+
+    Args:
+        target: Where it should go.
+        overwrite: Whether a model that is there may be replaced, even a damaged one.
+    """
+    current = current_version(target)
+    if current != 1:
+        raise ModelFileError(
+            f"{target} has versions, and version {current} is in use, so a model written there "
+            f"would not be: choose another folder, or run `transcf refresh {target} --back-to 1` "
+            "first."
+        )
+    if not is_taken(target):
+        return
+    if target.is_symlink() or not target.is_dir():
+        raise ModelFileError(f"{target} is not a folder: choose another place for the model.")
+    present = {path.name for path in target.iterdir()}
+    others = present - {description.NAME, _CARD, *_CHECKED}
+    if present and description.NAME not in present:
+        others = others or present
+    if others:
+        raise ModelFileError(
+            f"{target} holds other files (such as {min(others)}): choose another folder for the "
+            "model, or empty this one."
+        )
+    if present and not overwrite:
+        raise ModelFileError(
+            f"{target} holds a model already: choose another folder, or replace it with "
+            "overwrite=True or --overwrite."
+        )
+
+
+def _read_ids(path: Path, content: tensors.Bytes) -> IdMap:
+    ids = _read_table(path, content, {"id": (pl.Int64, pl.String)})["id"]
+    if ids.null_count() or not ids.is_sorted() or ids.n_unique() != len(ids):
+        raise ModelFileError(f"{path} does not hold unique ids in ascending order.")
+    return IdMap(ids)
+
+
+def _seen_table(model: StoredModel) -> pl.DataFrame:
+    """User and item rows of each interaction, and its place in the user's history, from 0."""
+    indptr, owners = model.seen.indptr, model.seen.entry_rows
+    places = np.empty(len(owners), np.int32)
+    for first in range(0, model.seen.n_rows, _USERS_AT_ONCE):
+        users = np.arange(first, min(first + _USERS_AT_ONCE, model.seen.n_rows))
+        some = model.histories.take(users)
+        places[indptr[first] : indptr[users[-1] + 1]] = some.places[some.by_item] - 1
+    return pl.DataFrame({"user": owners, "item": model.seen.indices, "place": places})
+
+
+def _read_seen(
+    path: Path, content: tensors.Bytes, n_users: int, n_items: int
+) -> tuple[Csr, Histories]:
+    kinds = dict.fromkeys(("user", "item", "place"), (pl.Int32,))
+    table = _read_table(path, content, kinds)
+    users, items, places = (table[name].to_numpy() for name in kinds)
+    missing = table.null_count().sum_horizontal().item()
+    if missing or not _is_ordered(users, items, n_users, n_items):
+        raise ModelFileError(f"{path} does not fit the users and items of the model.")
+    indptr = np.searchsorted(users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
+    in_order = np.full(len(items), -1, np.int32)
+    for first in range(0, n_users, _USERS_AT_ONCE):
+        starts = indptr[first : first + _USERS_AT_ONCE + 1]
+        events, counts = slice(starts[0], starts[-1]), np.diff(starts)
+        some = places[events]
+        if ((some >= 0) & (some < np.repeat(counts, counts))).all():
+            in_order[np.repeat(starts[:-1], counts) + some] = items[events]
+    if (in_order < 0).any():
+        raise ModelFileError(f"{path} does not say in which order users took their items.")
+    return Csr(indptr, items.copy(), n_items), Histories(indptr, in_order, n_items)
+
+
+def _is_ordered(users: Rows, items: Rows, n_users: int, n_items: int) -> bool:
+    """Whether these are pairs of rows by user and then by item, none of them twice."""
+    if not len(users):
+        return True
+    later = users[1:] > users[:-1]
+    ordered = later | ((users[1:] == users[:-1]) & (items[1:] > items[:-1]))
+    inside = users[0] >= 0 and users[-1] < n_users and items.min() >= 0 and items.max() < n_items
+    return bool(inside and ordered.all())
+
+
+def _read_table(
+    path: Path, content: tensors.Bytes, columns: dict[str, tuple[Any, ...]]
+) -> pl.DataFrame:
+    damage = damage_of(content.data)
+    if damage is not None:
+        raise ModelFileError(f"{path} is damaged ({damage}): restore the folder or fit again.")
+    try:
+        table = pl.read_parquet(io.BytesIO(content.data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise ModelFileError(f"{path} cannot be read as Parquet: {error}.") from error
+    if table.columns != list(columns) or any(
+        table.schema[name] not in kinds for name, kinds in columns.items()
+    ):
+        raise ModelFileError(f"{path} has other columns than a saved model.")
+    return table
