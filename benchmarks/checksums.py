@@ -57,12 +57,12 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "cdae": ("cdae", {"dim": 16}),
     "neumf": ("neumf", {"dim": 8}),
     "lightgcn": ("lightgcn", {"dim": 16}),
-    "transcf": ("transcf", {"dim": 16}),
-    "transcf-translation": ("transcf-translation", {"dim": 16}),
+    "transcf": ("transcf-mixture", {"dim": 16}),
+    "transcf-translation": ("transcf", {"dim": 16}),
     "transcf-alt": ("transcf-alt", {"dim": 16}),
     "transcf-dot": ("transcf-dot", {"dim": 16}),
     "transcf-emb": ("transcf-emb", {"dim": 16}),
-    "transcf-still": ("transcf-still", {"dim": 16}),
+    "transcf-still": ("transcf-none", {"dim": 16}),
     "transcf-swapped": ("transcf-swapped", {"dim": 16}),
     "transcf-attention": ("transcf-attention", {"dim": 8, "negatives": 5}),
     "transcf-map": ("transcf-map", {"dim": 8, "hidden": 4, "negatives": 5}),
@@ -76,9 +76,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "itemknn-weighted": ("itemknn", {**_AGES, "trend": 0.3}),
     "ease-weighted": ("ease", {**_AGES, "recency": 0.5, "confidence": "ratings"}),
     "bpr-weighted": ("bpr", {**_AGES, "dim": 16, "recency": 0.5}),
-    "transcf-weighted": ("transcf", {**_AGES, "dim": 16, "recency": 0.5, "trend": 0.3}),
-    "transcf-exact": ("transcf", {"dim": 8, "solver": "exact"}),
-    "transcf-translation-exact": ("transcf-translation", {"dim": 8, "solver": "exact"}),
+    "transcf-weighted": ("transcf-mixture", {**_AGES, "dim": 16, "recency": 0.5, "trend": 0.3}),
+    "transcf-exact": ("transcf-mixture", {"dim": 8, "solver": "exact"}),
+    "transcf-translation-exact": ("transcf", {"dim": 8, "solver": "exact"}),
 }
 #: Too slow for the largest log.
 SLOW = ("transcf-attention", "transcf-map")

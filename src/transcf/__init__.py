@@ -92,7 +92,7 @@ _HOMES = {
     "synthesize": "data.synthetic",
     "temporal_cut": "data.splits",
     "tune": "experiments.tuning",
-    "use_threads": "threads",
+    "use_threads": "parallel",
 }
 
 __all__ = sorted([*_HOMES, *_MODELS, "datasets"])

@@ -83,7 +83,9 @@ def check_file(path: Path) -> None:
     except OSError:  # such as a name that is too long
         is_possible = False
     if not is_possible:
-        raise DataError(f"{shown(str(path))} cannot be written: name a file in an existing folder.")
+        raise DataError(
+            f"{shown(str(path))} cannot be written: name a file in a folder that exists."
+        )
     form_of(path)
 
 
