@@ -28,7 +28,7 @@ T = TypeVar("T")
 #: Exit code of a process that Ctrl-C ended.
 INTERRUPTED = 130
 #: Time that a `stop_request` gives to stop, in seconds.
-_GRACE = 1.0
+_GRACE = 0.7
 #: Time to wait for a step that must not be cut in two, in seconds.
 _STEP = 0.3
 _SHOW_CURSOR = b"\x1b[?25h\n"
@@ -119,7 +119,7 @@ def end(code: int) -> NoReturn:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Ask for a second to stop by itself after Ctrl-C; only where `watch` was called."""
+    """Ask for a short time to stop by itself after Ctrl-C; only where `watch` was called."""
     request = StopRequest()
     _state.requests.append(request)
     try:
