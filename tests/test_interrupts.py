@@ -20,14 +20,14 @@ COMMAND = """
 import os, signal, sys, threading, time
 from pathlib import Path
 from transcf import interrupts
-from transcf.data.atomic import whole_file, whole_folder
+from transcf.data.atomic import atomic_write, atomic_write_dir
 
 interrupts.watch()
 folder = Path(sys.argv[1])
 (folder / "old.txt").write_text("before")
 with (
-    whole_folder(folder / "model") as model,
-    whole_file(folder / "old.txt") as file,
+    atomic_write_dir(folder / "model") as model,
+    atomic_write(folder / "old.txt") as file,
     interrupts.temporary_folder("transcf-test-", folder),
 ):
     (model / "part").write_text("half")

@@ -181,14 +181,14 @@ def test_many_callers_share_one_pool() -> None:
 FORKED = """
 import os, signal, sys, time
 import numpy as np
-from transcf.parallel import share, use_threads
+from transcf.parallel import parallel_for, use_threads
 
 def total():
     done = np.zeros(100, np.int64)
     def work(first, end):
         time.sleep(0.1)  # long enough that nobody does two parts
         done[first:end] += 1
-    share(100, work)
+    parallel_for(100, work)
     return int(done.sum())
 
 with use_threads(3):

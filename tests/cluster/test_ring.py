@@ -78,8 +78,9 @@ def test_another_process_reads_it() -> None:
     sent = np.arange(100_000, dtype=np.int32)
     assert sender.put([sent[:600], sent[600:]]) == 0
     script = (
-        "import sys, numpy as np; from transcf.distributed.shared_memory import Ring\n"
-        "ring = Ring.accept(bytes.fromhex(sys.argv[1])); found, give_back = ring.look(0, 400_000)\n"
+        "import sys, numpy as np; from transcf.distributed.shared_memory import SharedMemoryRing\n"
+        "ring = SharedMemoryRing.accept(bytes.fromhex(sys.argv[1]))\n"
+        "found, give_back = ring.look(0, 400_000)\n"
         "print(found.view(np.int32).sum(dtype=np.int64)); give_back()"
     )
     command = [sys.executable, "-c", script, invitation.hex()]

@@ -108,22 +108,22 @@ def test_what_is_added_comes_last_in_a_history(
 
 
 class Recorder:
-    """Stands before the guests of a learned part and writes down what they are given."""
+    """Replaces `fold_in` of a fitted scorer and records the histories that it is given."""
 
     def __init__(self, learned: FittedScorer) -> None:
-        self._guests, self.given = learned.guests, list[list[int]]()
+        self._fold_in, self.given = learned.fold_in, list[list[int]]()
 
     def __call__(self, histories: Histories, *rest: Any) -> Scorer:
         self.given += [histories[row].tolist() for row in range(len(histories))]
         assert histories.n_items == 20
-        return self._guests(histories, *rest)
+        return self._fold_in(histories, *rest)
 
 
 @EVERY_MODEL
 def test_recommend_for_passes_its_order_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = quick(name).fit(with_side(read_interactions(events())))
     recorder = Recorder(model.learned_)
-    monkeypatch.setattr(model.learned_, "guests", recorder)
+    monkeypatch.setattr(model.learned_, "fold_in", recorder)
     ids = model.items_.series.to_list()
     model.recommend_for([ids[5], ids[2], ids[9]])
     model.recommend_for([ids[9], ids[5], ids[2]])

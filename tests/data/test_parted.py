@@ -115,7 +115,7 @@ def test_commands_take_the_folder_as_data(prepared: PartitionedLog, tmp_path: Pa
     expected = k_core(read_interactions(tmp_path / "log"), 2, 2)
     check_same(open_data(prepared.folder), expected)
     check_split(open_split(prepared.folder, "strict"), leave_one_out(expected))
-    assert str(prepared.train).startswith(f"PartedLog({prepared.folder}: train, ")
+    assert str(prepared.train).startswith(f"PartitionedLog({prepared.folder}: train, ")
 
 
 def test_users_are_read_by_whoever_has_them(prepared: PartitionedLog) -> None:

@@ -52,9 +52,9 @@ def test_what_learning_takes_is_no_more_than_it_says(log: Interactions) -> None:
 def test_free_memory_is_the_least_that_the_system_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory, limit = tmp_path / "meminfo", tmp_path / "max"
-    memory.write_text("MemTotal: 100 kB\nMemAvailable:      64 kB\n")
-    monkeypatch.setattr(memory, "_MEMORY", memory)
+    free, limit = tmp_path / "meminfo", tmp_path / "max"
+    free.write_text("MemTotal: 100 kB\nMemAvailable:      64 kB\n")
+    monkeypatch.setattr(memory, "_MEMORY", free)
     monkeypatch.setattr(memory, "_LIMITS", (limit,))
     assert memory.free_memory() == 64 * 1024
     limit.write_text("max\n")

@@ -29,8 +29,8 @@ def writer(target: Path) -> Iterator[subprocess.Popen[str]]:
     program = """
         import sys, time
         from pathlib import Path
-        from transcf.data.atomic import whole_folder
-        with whole_folder(Path(sys.argv[1])) as place:
+        from transcf.data.atomic import atomic_write_dir
+        with atomic_write_dir(Path(sys.argv[1])) as place:
             (place / "large").write_bytes(bytes(10_000))
             print("begun", flush=True)
             time.sleep(600)

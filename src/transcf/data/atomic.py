@@ -52,7 +52,7 @@ def atomic_write(target: Path) -> Iterator[Path]:
         WriteError: The system refuses to write it.
 
     Example:
-        >>> with whole_file(Path("table.csv")) as path:
+        >>> with atomic_write(Path("table.csv")) as path:
         ...     _ = path.write_text("a,b")
         >>> Path("table.csv").read_text()
         'a,b'

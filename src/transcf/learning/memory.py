@@ -55,7 +55,7 @@ def check_memory(name: str, settings: object, users: int, items: int) -> Iterato
     Args: as for `check_free_memory`.
 
     Raises:
-        NoRoomError: Before anything is learned, or where the system gives no more memory.
+        OutOfMemoryError: Before anything is learned, or where the system gives no more memory.
     """
     check_free_memory(name, settings, users, items)
     try:

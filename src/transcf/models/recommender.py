@@ -1,7 +1,7 @@
 """`Recommender`: what every model does, whatever it learns.
 
-A model class names its settings (`__init__ = made_from(BPRSettings)`), learns in `_learn`, and
-turns stored arrays into what it learned in `_restore`. Parameters, fitting and files are handled
+A model class names its settings (`__init__ = init_from_params(BPRSettings)`), learns in `_learn`,
+and turns stored arrays into a fitted scorer in `_restore`. Parameters, fitting and files are handled
 here; ids, filters and tables in `answers`.
 """
 
@@ -238,7 +238,7 @@ class Recommender(Answers, ABC, Generic[S]):
                 learned.
 
         Raises:
-            NoRoomError: It would need more memory than is free; said before it starts.
+            OutOfMemoryError: It would need more memory than is free; said before it starts.
         """
         options = options or FitOptions()
         return self._fit(_log_of(train, options), validation, options)

@@ -67,7 +67,7 @@ def distributable() -> tuple[str, ...]:
     """Return the names of the models whose training can be spread over processes, as they are.
 
     Example:
-        >>> "bpr" in spreading(), "ease" in spreading()
+        >>> "bpr" in distributable(), "ease" in distributable()
         (True, False)
     """
     return tuple(name for name in available() if create(name).supports_distributed())

@@ -90,7 +90,7 @@ def read_item_metadata(path: Path) -> dict[str, ItemMetadata]:
 
     Example:
         >>> _ = Path("items.csv").write_text("item_id,title,category\n7,Sencha,green|new")
-        >>> read_facts(Path("items.csv"))["7"].categories
+        >>> read_item_metadata(Path("items.csv"))["7"].categories
         ('green', 'new')
     """
     frame = _read(path)

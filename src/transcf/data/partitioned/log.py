@@ -106,7 +106,7 @@ class PartitionedLog:
         """Sizes, and what it stands for."""
         sizes = ((self.n_users, "user"), (self.n_items, "item"), (len(self), "interaction"))
         what = ", ".join(counted(*size) for size in sizes)
-        return f"PartedLog({self.folder}: {' + '.join(self.parts)}, {what})"
+        return f"PartitionedLog({self.folder}: {' + '.join(self.parts)}, {what})"
 
     @property
     def folder(self) -> Path:

@@ -21,7 +21,7 @@ class EventCache:
 
     Example:
         >>> from transcf.serving.events.store import open_store
-        >>> recent = Recent(open_store("recent.db"))
+        >>> recent = EventCache(open_store("recent.db"))
         >>> _ = open_store("recent.db").add([[Event("ann", "tea", 0.0)]])
         >>> recent.update()
         >>> [event.item for event in recent.of("ann")]
