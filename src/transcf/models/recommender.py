@@ -1,8 +1,8 @@
 """`Recommender`: what every model does, whatever it learns.
 
 A model class names its settings (`__init__ = init_from_params(BPRSettings)`), learns in `_learn`,
-and turns stored arrays into a fitted scorer in `_restore`. Parameters, fitting and files are handled
-here; ids, filters and tables in `answers`.
+and turns stored arrays into a fitted scorer in `_restore`. Parameters, fitting and files are
+handled here; ids, filters and tables in `answers`.
 """
 
 from __future__ import annotations
