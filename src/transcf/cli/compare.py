@@ -150,6 +150,7 @@ def compare(
     else:
         print_comparison(found)
     if found.is_interrupted:
+        typer.echo("transcf: interrupted: models without a row were not finished.", err=True)
         raise typer.Exit(INTERRUPTED)
     command = command_line(context, leave_out=_BESIDE)
     if files:
