@@ -127,6 +127,7 @@ def reproduce(
             _print(plan, comparison)
     write_results(outcome, report, results)
     if any(comparison.is_interrupted for comparison in found):
+        typer.echo("transcf: interrupted: the same command goes on.", err=True)
         raise typer.Exit(INTERRUPTED)
 
 

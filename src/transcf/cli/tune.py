@@ -135,6 +135,7 @@ def tune(
     if written:
         typer.echo(f"Written: {', '.join(map(str, written))}", err=True)
     if found.is_interrupted:
+        typer.echo("transcf: interrupted: the settings tried so far count.", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
