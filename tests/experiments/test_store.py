@@ -31,6 +31,7 @@ from transcf.experiments.candidate import Candidate
 from transcf.experiments.comparison import Comparison, compare
 from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.experiment import CandidateRun, Experiment
+from transcf.experiments.locks import locked
 from transcf.experiments.run import fit_and_validate
 from transcf.experiments.run_key import RunKey
 from transcf.experiments.store import RunLockedError, Store
@@ -362,3 +363,14 @@ def test_keys_are_found_by_their_beginning_and_removed(split: Split, store: Stor
     assert store.all_keys() == keys[1:]
     with pytest.raises(ParameterError, match="is a file, and stored runs need a folder"):
         Store(Path(__file__))
+
+
+def test_locks_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    claims = tmp_path / "claims"
+    claims.mkdir()
+    (claims / "free.lock").touch()
+    with locked(claims / "held.lock") as is_ours:
+        assert is_ours
+        Store(tmp_path).remove_free_locks()
+        assert [path.name for path in claims.iterdir()] == ["held.lock"]
+    Store(tmp_path / "nowhere").remove_free_locks()

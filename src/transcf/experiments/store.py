@@ -151,6 +151,12 @@ class Store:
                 raise RunLockedError
             yield
 
+    def remove_free_locks(self) -> None:
+        """Remove the lock files that killed processes left."""
+        for path in (self.folder / _CLAIMS).glob("*.lock"):
+            with locked(path):  # a lock that is free is taken, and removed at the end
+                pass
+
     def all_keys(self, prefix: str = "") -> list[str]:
         """Return the keys of all entries that begin with a text, sorted."""
         if not self.folder.is_dir():

@@ -107,6 +107,8 @@ def process_workers(objective: Objective, jobs: int) -> Iterator[Workers]:
     finally:
         for pool in pools:
             pool.shutdown(kill_workers=True)
+        if objective.store is not None:
+            objective.store.remove_free_locks()
 
 
 def run_or_refuse(
