@@ -14,8 +14,8 @@ from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.paths import path_of
 from transcf.data.report import Report
-from transcf.data.seeds import check_seed
 from transcf.data.side import mutual_links
+from transcf.data.validate import check_seed
 from transcf.errors import ParameterError, shown
 
 #: Categories of a log with enough items.

@@ -38,7 +38,7 @@ from transcf.data.atomic import atomic_write_dir, is_taken
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
-from transcf.data.parquet import damage_of
+from transcf.data.parquet_check import damage_of
 from transcf.data.paths import path_of
 from transcf.errors import ModelFileError, ParameterError
 from transcf.io import description, tensors

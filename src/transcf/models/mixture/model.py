@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 import polars as pl
 
 from transcf.answers import tables
-from transcf.data.logs import as_interactions
 from transcf.data.partitioned.log import PartitionedLog
+from transcf.data.readers import as_interactions
 from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.exact import ExactMixtureTraining

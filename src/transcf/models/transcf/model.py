@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from transcf.answers import tables
-from transcf.data.logs import as_interactions
+from transcf.data.readers import as_interactions
 from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
 from transcf.learning.event_weights import EventWeights
 from transcf.models.recommender import Recommender, init_from_params

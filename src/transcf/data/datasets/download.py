@@ -10,7 +10,7 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
-from transcf.data.published import Dataset, Remote
+from transcf.data.datasets.catalog import Dataset, Remote
 from transcf.errors import DataError
 from transcf.interrupts import temporary_folder
 

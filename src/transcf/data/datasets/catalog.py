@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from transcf.data import parsers
+from transcf.data.datasets import parsers
 from transcf.data.interactions import Interactions
 
 
