@@ -17,8 +17,7 @@ import numpy as np
 
 from transcf.answers.filters import Filters
 from transcf.answers.streams import write_neighbours
-from transcf.data.atomic import atomic_write
-from transcf.data.workspace import remove_abandoned
+from transcf.data.atomic import atomic_write, remove_abandoned
 from transcf.distributed.driver import Cluster
 from transcf.distributed.session import Session
 from transcf.errors import DataError
