@@ -21,8 +21,8 @@ from transcf.data.atomic import atomic_write, remove_abandoned
 from transcf.distributed.driver import Cluster
 from transcf.distributed.session import Session
 from transcf.errors import DataError
-from transcf.io.description import NAME
-from transcf.io.versions import current_folder
+from transcf.io.model_dir import current_folder
+from transcf.io.model_json import NAME
 from transcf.learning.fitted import FittedScorer
 from transcf.models.registry import load_version
 from transcf.parallel import thread_count, use_threads

@@ -26,9 +26,8 @@ from transcf.data.interactions import Interactions
 from transcf.data.partitioned.log import PartitionedLog
 from transcf.data.readers import as_interactions, as_partitioned
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
-from transcf.io.model_dir import write_model
+from transcf.io.model_dir import current_folder, write_model
 from transcf.io.tensors import Arrays
-from transcf.io.versions import current_folder
 from transcf.kernels.compiling import clock
 from transcf.learning.event_weights import WeightSettings
 from transcf.learning.families import IterationSettings, divergence_hint_of

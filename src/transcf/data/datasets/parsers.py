@@ -269,7 +269,7 @@ def parse_movietweetings(folder: Path) -> Interactions:
     return with_genres(log, parse_lines(movies, r"^(?<item>\d+)::.*::(?<genres>[^:]*)$"), movies)
 
 
-def parse_movielens(folder: Path) -> Interactions:
+def parse_ml_latest_small(folder: Path) -> Interactions:
     """MovieLens in its CSV form."""
     log = read_interactions(require_file(folder, "ratings.csv"), min_rating=ANY_RATING)
     path = require_file(folder, "movies.csv")
