@@ -12,8 +12,8 @@ from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError
-from transcf.learning.training_data import TrainingData
 from transcf.models.recommender import Recommender
+from transcf.models.training_data import TrainingData
 from transcf.serving.events.store import Stored
 
 #: Integer times above this are taken to be milliseconds: as seconds they lie beyond the year 5000.
