@@ -140,7 +140,9 @@ def test_what_a_model_has_learned_from_is_part_of_the_protocol(make, name) -> No
 def test_a_split_of_another_kind_is_refused() -> None:
     log = drifting()
     cut, newest = temporal_cut(log), leave_one_out(log)
-    with pytest.raises(EvaluationError, match=r"nobody learns from the future.*or use the strict "):
+    with pytest.raises(
+        EvaluationError, match=r"no model learns from the future.*or use the strict "
+    ):
         evaluate(EASE().fit(newest.before_test), newest, "forward")
     with pytest.raises(EvaluationError, match=r"newest event held out.*or use the forward "):
         split_log(cut, "strict")

@@ -1,6 +1,6 @@
 """Atomic writes of files and folders.
 
-Both are written in a hidden folder `.NAME.TOKEN.tmp` beside the target and renamed at the end. New
+Both are written in a hidden folder `.NAME.TOKEN.tmp` next to the target and renamed at the end. New
 files get the permissions of the umask, whichever library wrote them. What the system refuses (a
 full disk, no permission) is a `WriteError` in one sentence, and leaves the target as it was.
 
@@ -143,7 +143,7 @@ def try_lock(handle: int) -> bool:
 
 @contextmanager
 def workspace(target: Path) -> Iterator[tuple[Path, int]]:
-    """Make a hidden folder beside the target, with a folder `new`, and remove it at the end.
+    """Make a hidden folder next to the target, with a folder `new`, and remove it at the end.
 
     Those that killed writers of the same target left behind are removed first.
 

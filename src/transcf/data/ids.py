@@ -30,9 +30,9 @@ UNKNOWN = -1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: Entries compared at a time.
 _PIECE = 1 << 18
-#: Integers as people write them, within 64 bits.
+#: Integers without leading zeros, within 64 bits.
 _PLAIN_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
-#: The same for ids that were integers from the start, of up to 19 digits.
+#: The same with up to 19 digits, for ids that are integers already.
 _INTEGER_TEXT = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 

@@ -32,7 +32,7 @@ class Interactions:
         users: User ids; row u of `by_user` belongs to user u.
         items: Item ids; row i of `by_item` belongs to item i.
         by_user: Items of each user.
-        positions: (n,) int64, the place of each event in its source, counted from 0.
+        positions: (n,) int64, the position of each event in its source, counted from 0.
         ratings: (n,) float32 or None.
         timestamps: (n,) int64 or None; microseconds since 1970 if `times_are_dates`, otherwise
             the integers of the source.

@@ -139,6 +139,10 @@ def read_interactions(
         "timestamp": timestamp,
         "category": category,
     }
+    if isinstance(source, str | PathLike):
+        from transcf.data.datasets import resolve
+
+        source = resolve(source)  # here, so that a warning about the path names the caller's line
     if (dataset := _read_dataset(source)) is not None:
         options: dict[str, Any] = {"ratings": ratings, "links": links, "categories": categories}
         options |= columns | {"header": header, "separator": separator, "encoding": encoding}
@@ -264,23 +268,22 @@ def _read_dataset(source: Any) -> Interactions | None:
     """Return the log of a dataset or of an object of this library; None for files and tables."""
     if isinstance(source, Interactions):
         return source
-    if not isinstance(source, str | PathLike):
+    if not isinstance(source, str | Path):
         return _read_object(source)
-    from transcf.data.datasets import SYNTHETIC, dataset_names, load, read_folder, resolve
+    from transcf.data.datasets import SYNTHETIC, dataset_names, load, read_folder
 
-    path = resolve(source)
-    if isinstance(path, str):
-        if path != SYNTHETIC:
-            return load(path)
+    if source == SYNTHETIC:
         from transcf.data.synthetic import synthesize
 
         return synthesize()
-    if path.is_dir():
-        return read_folder(path)
-    if not path.exists() and not path.suffix and not glob.has_magic(str(path)):
+    if isinstance(source, str):
+        return load(source)
+    if source.is_dir():
+        return read_folder(source)
+    if not source.exists() and not source.suffix and not glob.has_magic(str(source)):
         raise DataError(
-            f"{path} is neither a file, nor a folder, nor a name of the catalog: "
-            f"{', '.join(dataset_names())}.{did_you_mean(path.name, dataset_names())}"
+            f"{source} is neither a file, nor a folder, nor a name of the catalog: "
+            f"{', '.join(dataset_names())}.{did_you_mean(source.name, dataset_names())}"
         )
     return None
 

@@ -16,7 +16,7 @@ from transcf.data.candidates import draw_candidates
 from transcf.data.filters import paper_filter
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.readers import Reading, as_interactions, read_interactions
-from transcf.data.split import Recipe, Split, is_saved_split
+from transcf.data.split import Recipe, Split
 from transcf.data.validate import Place, check_seed, naming, to_times
 from transcf.errors import DataError, EvaluationError, ParameterError, is_word, shown
 from transcf.protocols import full_ranking, protocol_named
@@ -143,7 +143,7 @@ def check_split(split: Split, name: str) -> None:
         return
     other = full_ranking(cut=split.is_cut, refit=protocol.refit).name
     words = (
-        "a log that is cut at one moment, temporal_cut(log), so that nobody learns from the future"
+        "a log that is cut at one moment, temporal_cut(log), so that no model learns from the future"
         if protocol.cut
         else "each user's newest event held out, leave_one_out(log)"
     )
@@ -432,11 +432,13 @@ def _open(
     source: str | Path, protocol: str | None, seed: int, reading: Reading
 ) -> tuple[Interactions | None, Split]:
     """Return a log, None if the split is stored, and its split for a protocol."""
+    from transcf.data.datasets import is_split_by_rule, read_split
+
     sampled = protocol is not None and protocol_named(protocol).sampled
-    stored = _stored_split(source, sampled, seed)
+    stored = read_split(source, sampled=sampled, seed=seed)
     if stored is None:
         log = read_interactions(source, **reading)
-        by_rule = sampled and _is_split_by_rule(source)
+        by_rule = sampled and is_split_by_rule(source)
         data = leave_one_out(paper_filter(log), "paper") if by_rule else log
         return log, split_log(data, protocol, seed=seed)
     if reading:
@@ -445,37 +447,3 @@ def _open(
             "can only be said of the log that it was made from."
         )
     return None, split_log(stored, protocol, seed=seed)
-
-
-def _stored_split(source: str | Path, sampled: bool, seed: int) -> Split | None:
-    """Read a saved or published split; None where the log has to be split."""
-    from transcf.data.datasets import authors_format as published
-    from transcf.data.datasets import download, find_folder
-    from transcf.data.partitioned.log import is_partitioned, open_parts
-
-    folder = find_folder(source) if isinstance(source, str) else source
-    if folder is None and source == published.PUBLIC:
-        folder = download(published.PUBLIC)
-    if folder is None or not folder.is_dir():
-        return None
-    if not sampled and published.is_public_split(folder):
-        return published.read_public_split(folder, seed=seed)
-    if is_partitioned(folder):
-        return open_parts(folder).split()
-    if is_saved_split(folder):
-        return Split.load(folder)
-    if sampled and published.is_prepared(folder):
-        return published.read_prepared_split(folder)
-    return None
-
-
-def _is_split_by_rule(source: str | Path) -> bool:
-    """Return whether the authors' split of a dataset follows from its published files."""
-    from transcf.data.datasets import recognize
-    from transcf.data.datasets.catalog import CATALOG
-
-    if isinstance(source, Path):
-        dataset = recognize(source) if source.is_dir() else None
-    else:
-        dataset = CATALOG.get(source)
-    return dataset is not None and dataset.split_by_rule

@@ -8,7 +8,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from transcf.data.datasets.authors_format import is_prepared, read_prepared, read_prepared_split
+from transcf.data.datasets.authors_format import (
+    PUBLIC,
+    is_prepared,
+    is_public_split,
+    read_prepared,
+    read_prepared_split,
+    read_public_split,
+)
 from transcf.data.datasets.catalog import CATALOG, Dataset
 from transcf.data.datasets.parsers import find_file
 from transcf.data.interactions import Interactions
@@ -167,3 +174,36 @@ def read_folder(folder: Path) -> Interactions | None:
         return read_prepared(folder)
     dataset = recognize(folder)
     return None if dataset is None else dataset.parse(folder)
+
+
+def read_split(source: str | Path, *, sampled: bool, seed: int) -> Split | None:
+    """Read a saved split or the published one of a dataset; None where a log has to be split.
+
+    Args:
+        source: A name or a path, see `resolve`.
+        sampled: Whether it is for a sampled protocol.
+        seed: Seed of random parts.
+    """
+    from transcf.data.partitioned.log import is_partitioned, open_parts
+
+    folder = find_folder(source) if isinstance(source, str) else source
+    if folder is None and source == PUBLIC:
+        folder = download(PUBLIC)
+    if folder is None or not folder.is_dir():
+        return None
+    if not sampled and is_public_split(folder):
+        return read_public_split(folder, seed=seed)
+    if is_partitioned(folder):
+        return open_parts(folder).split()
+    if is_saved_split(folder):
+        return Split.load(folder)
+    return read_prepared_split(folder) if sampled and is_prepared(folder) else None
+
+
+def is_split_by_rule(source: str | Path) -> bool:
+    """Return whether the authors' split of a dataset follows from its published files."""
+    if isinstance(source, Path):
+        dataset = recognize(source) if source.is_dir() else None
+    else:
+        dataset = CATALOG.get(source)
+    return dataset is not None and dataset.split_by_rule

@@ -118,7 +118,7 @@ def _with_details(pairs: pl.DataFrame, raw: pl.DataFrame, path: Path) -> Interac
     )
     if known["rating"].null_count():
         raise DataError(
-            f"{path} does not belong to the pairs beside it: {known['rating'].null_count():,} of "
+            f"{path} does not belong to the pairs in its folder: {known['rating'].null_count():,} of "
             f"{len(known):,} have no rating."
         )
     log = table_log(known.select("user", "item", "rating"))
@@ -138,7 +138,7 @@ def _events_of(log: Interactions, pairs: pl.DataFrame, file: str) -> Mask:
     present = log.user_rows.astype(np.int64) * log.n_items + log.item_rows
     places = np.minimum(np.searchsorted(present, wanted), len(present) - 1)
     if ((users == UNKNOWN) | (items == UNKNOWN) | (present[places] != wanted)).any():
-        raise DataError(f"{file} holds pairs that ratings.dat beside it does not.")
+        raise DataError(f"{file} holds pairs that ratings.dat in its folder does not.")
     mask = np.zeros(len(log), dtype=bool)
     mask[places] = True
     return mask
