@@ -143,7 +143,8 @@ def check_split(split: Split, name: str) -> None:
         return
     other = full_ranking(cut=split.is_cut, refit=protocol.refit).name
     words = (
-        "a log that is cut at one moment, temporal_cut(log), so that no model learns from the future"
+        "a log that is cut at one moment, temporal_cut(log), so that no model learns from the "
+        "future"
         if protocol.cut
         else "each user's newest event held out, leave_one_out(log)"
     )

@@ -118,8 +118,8 @@ def _with_details(pairs: pl.DataFrame, raw: pl.DataFrame, path: Path) -> Interac
     )
     if known["rating"].null_count():
         raise DataError(
-            f"{path} does not belong to the pairs in its folder: {known['rating'].null_count():,} of "
-            f"{len(known):,} have no rating."
+            f"{path} does not belong to the pairs in its folder: "
+            f"{known['rating'].null_count():,} of {len(known):,} have no rating."
         )
     log = table_log(known.select("user", "item", "rating"))
     return with_categories(log, categories)
