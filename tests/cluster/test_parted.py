@@ -13,8 +13,8 @@ import pytest
 from transcf import Interactions, Split, create, k_core, leave_one_out, load, synthesize
 from transcf.data import PartitionedLog, prepare_parts, read_interactions
 from transcf.distributed import Cluster
-from transcf.distributed.driver import share_out
-from transcf.distributed.tasks import ClusterTasks
+from transcf.distributed.cluster import ClusterTasks
+from transcf.distributed.training import share_out
 from transcf.errors import DataError, EvaluationError, UnsupportedError
 from transcf.evaluation.validation import Validation, as_validation, validation_in_parts
 from transcf.models.bpr import LogisticSolver

@@ -119,7 +119,7 @@ def open_for_fit(
 
 
 def _tasks(cluster: Cluster) -> Any:
-    from transcf.distributed.tasks import ClusterTasks
+    from transcf.distributed.cluster import ClusterTasks
 
     return ClusterTasks(cluster)
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from transcf.data.atomic import atomic_write
 from transcf.data.workspace import remove_abandoned
-from transcf.distributed.driver import Cluster
-from transcf.distributed.session import Session
+from transcf.distributed.cluster import Cluster, Session
 from transcf.errors import DataError
 from transcf.io.description import NAME
 from transcf.io.versions import current_folder
