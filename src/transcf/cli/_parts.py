@@ -17,8 +17,8 @@ from transcf.protocols import full_ranking, protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.partitioned.executor import Run
     from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned.prepare import Run
     from transcf.data.split import Split
     from transcf.data.splits import Order
     from transcf.distributed import Cluster
@@ -43,8 +43,7 @@ def prepare_in_parts(
 ) -> None:
     """Prepare Parquet files by partitions of users, and print what came of it."""
     from transcf.data.filters import filter_of
-    from transcf.data.partitioned.executor import one_by_one
-    from transcf.data.partitioned.preparing import prepare_parts
+    from transcf.data.partitioned.prepare import one_by_one, prepare_parts
 
     least, is_paper = filter_of(reading.pop("filter", "none"))
     if split_name not in _ORDERS:

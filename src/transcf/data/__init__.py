@@ -8,7 +8,7 @@ from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.logs import as_interactions, open_data
 from transcf.data.partitioned.log import PartitionedLog, open_parts
-from transcf.data.partitioned.preparing import prepare_parts
+from transcf.data.partitioned.prepare import prepare_parts
 from transcf.data.readers import pair_columns, read_interactions
 from transcf.data.report import Report
 from transcf.data.sources import open_split
