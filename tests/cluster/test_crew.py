@@ -13,7 +13,7 @@ import pytest
 
 from transcf import Interactions, create, read_interactions, synthesize
 from transcf.distributed.communicator import RayCommunicator, import_gloo, join_group
-from transcf.distributed.training import is_of_users, share_out, worker_task
+from transcf.distributed.training import is_of_users, shard_of, share_out
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.kernels import Array
 from transcf.models import eals, ials
@@ -93,9 +93,9 @@ def train(name: str, log: Interactions, workers: int) -> dict[str, Array]:
     store = import_gloo().HashStore()
 
     def work(w: int) -> dict[str, Array]:
-        task = worker_task(solver, problem, settings, outline, shares, w, threads=1)
+        part, groups = shard_of(problem, outline, shares, w)
         crew = RayCommunicator(join_group(store, w, workers, "127.0.0.1"), shares)
-        own = solver(task.problem, settings, outline=task.outline, crew=crew)
+        own = solver(part, settings, outline=groups, crew=crew)
         users = slice(int(outline.groups[shares[w]]), int(outline.groups[shares[w + 1]]))
         own.load_tensors({n: t[users] if is_of_users(n) else t for n, t in first.items()})
         stats = [own.run_epoch(number) for number in EPOCHS]

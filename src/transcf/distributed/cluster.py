@@ -7,9 +7,8 @@ import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
@@ -71,13 +70,52 @@ class Cluster:
 
         return DistributedTraining(self, solver, problem, settings)
 
-    def helping(self, work: Callable[..., object], *task: Any) -> AbstractContextManager[None]:
-        """Call `work(*task)` once in every worker; see `call_in_workers`."""
-        return call_in_workers(self, work, *task)
+    @contextmanager
+    def helping(self, work: Callable[..., object], *task: Any) -> Iterator[None]:
+        """Call `work(*task)` once in every worker, inside the block, and cancel the calls then.
 
-    def trial_workers(self, objective: Objective) -> AbstractContextManager[Workers]:
-        """Run the trials of a search on this cluster; see `trial_workers`."""
-        return trial_workers(self, objective)
+        The call of a lost worker is repeated in another one. Errors of the calls are ignored.
+        """
+        with ClusterTasks(self) as tasks:
+            shared = tasks.ray.put(task)  # once for all workers
+            remote = tasks.ray.remote(num_cpus=tasks.threads, max_retries=_RETRIES)(do)
+            calls = [remote.remote(work, tasks.threads, shared) for _ in range(self.workers)]
+            try:
+                yield
+            finally:
+                tasks.cancel(calls)
+
+    @contextmanager
+    def trial_workers(self, objective: Objective) -> Iterator[Workers]:
+        """Run trials of a search as Ray tasks, inside the block.
+
+        Warns if the cluster has fewer processors than its workers ask for.
+        """
+        from transcf.experiments.tuning.workers import Workers, run_or_refuse
+
+        with ClusterTasks(self) as tasks:
+            ray, threads = tasks.ray, tasks.threads
+            nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+            size = min(self.workers, sum(int(cpus // threads) for cpus in nodes))
+            if size < self.workers:
+                warnings.warn(
+                    f"The cluster has room for {size} of {self.workers} workers with {threads} "
+                    "threads each.",
+                    stacklevel=2,
+                )
+            shared = ray.put(objective)  # once for all workers
+            remote = ray.remote(num_cpus=threads, max_retries=_TRIAL_RETRIES)(run_or_refuse)
+            submitted: list[Any] = []
+
+            def submit(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
+                submitted.append(remote.remote(shared, threads, dict(setting), completed))
+                future: Future[Any] = submitted[-1].future()
+                return future
+
+            try:
+                yield Workers(size, submit, (ray.exceptions.RayError,))
+            finally:
+                tasks.cancel(submitted)
 
 
 # -- the connection to Ray -------------------------------------------------------------------------
@@ -98,6 +136,9 @@ class Session:
     Args:
         address: As for `Cluster`.
         processors: Number of processors of a cluster that is started here.
+
+    Attributes:
+        ray: The library, connected to the cluster.
 
     Raises:
         UnsupportedError: There is no cluster at the address, or this process is connected to
@@ -123,6 +164,14 @@ class Session:
                 f"There is no Ray cluster at {address!r} ({problem}): start one there "
                 "(`ray start --head`), or leave the address out."
             ) from problem
+
+    def __enter__(self) -> Self:
+        """Return the open connection."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close it."""
+        self.close()
 
     def close(self) -> None:
         """Disconnect, and end the cluster if it was started here."""
@@ -183,8 +232,8 @@ def _check_answers(address: str) -> None:
 # -- independent tasks -----------------------------------------------------------------------------
 
 
-class ClusterTasks:
-    """Runs the tasks of a preparation on a cluster: `prepare_parts(..., run=tasks)`.
+class ClusterTasks(Session):
+    """Runs independent tasks on a cluster: `prepare_parts(..., run=tasks)`.
 
     The task of a lost worker is repeated by another one. All workers must see the same files.
 
@@ -193,7 +242,6 @@ class ClusterTasks:
 
     Attributes:
         threads: Threads of each worker.
-        ray: The library, connected to the cluster; inside `with`.
 
     Example:
         >>> with ClusterTasks(Cluster(workers=2)) as tasks:  # doctest: +SKIP
@@ -201,24 +249,8 @@ class ClusterTasks:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self.ray: Any = None
-        self.threads = cluster.threads_for(cluster.workers)
-
-    def __enter__(self) -> Self:
-        """Connect to the cluster, or start one."""
-        self._session = Session(self._cluster.address, self._cluster.workers * self.threads)
-        self.ray = self._session.ray
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Disconnect."""
-        self._session.close()
+        self._ahead, self.threads = _AHEAD * cluster.workers, cluster.threads_for(cluster.workers)
+        super().__init__(cluster.address, cluster.workers * self.threads)
 
     def __call__(
         self, title: str, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]
@@ -227,7 +259,7 @@ class ClusterTasks:
         remote = self.ray.remote(num_cpus=self.threads, max_retries=_RETRIES)(do)
         submitted: list[Any] = []
         for done in range(len(tasks)):
-            more = tasks[len(submitted) : done + _AHEAD * self._cluster.workers]
+            more = tasks[len(submitted) : done + self._ahead]
             submitted += [remote.remote(work, self.threads, task) for task in more]
             try:
                 yield self.ray.get(submitted[done])
@@ -246,52 +278,3 @@ def do(work: Callable[..., T], threads: int, task: tuple[Any, ...]) -> T:
     """Call `work(*task)` in a worker with so many threads."""
     with use_threads(threads):
         return work(*task)
-
-
-@contextmanager
-def call_in_workers(cluster: Cluster, work: Callable[..., object], *task: Any) -> Iterator[None]:
-    """Call `work(*task)` once in every worker, inside the block; calls are cancelled at its end.
-
-    The call of a lost worker is repeated in another one. Errors of the calls are ignored.
-    """
-    with ClusterTasks(cluster) as tasks:
-        shared = tasks.ray.put(task)  # once for all workers
-        remote = tasks.ray.remote(num_cpus=tasks.threads, max_retries=_RETRIES)(do)
-        calls = [remote.remote(work, tasks.threads, shared) for _ in range(cluster.workers)]
-        try:
-            yield
-        finally:
-            tasks.cancel(calls)
-
-
-@contextmanager
-def trial_workers(cluster: Cluster, objective: Objective) -> Iterator[Workers]:
-    """Run trials of a search as Ray tasks, inside the block; the driver alone writes its database.
-
-    Warns if the cluster has fewer processors than its workers ask for.
-    """
-    from transcf.experiments.tuning.workers import Workers, run_or_refuse
-
-    with ClusterTasks(cluster) as tasks:
-        ray, threads = tasks.ray, tasks.threads
-        nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
-        size = min(cluster.workers, sum(int(cpus // threads) for cpus in nodes))
-        if size < cluster.workers:
-            warnings.warn(
-                f"The cluster has room for {size} of {cluster.workers} workers with {threads} "
-                "threads each.",
-                stacklevel=2,
-            )
-        shared = ray.put(objective)  # once for all workers
-        remote = ray.remote(num_cpus=threads, max_retries=_TRIAL_RETRIES)(run_or_refuse)
-        submitted: list[Any] = []
-
-        def submit(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
-            submitted.append(remote.remote(shared, threads, dict(setting), completed))
-            future: Future[Any] = submitted[-1].future()
-            return future
-
-        try:
-            yield Workers(size, submit, (ray.exceptions.RayError,))
-        finally:
-            tasks.cancel(submitted)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,39 +54,11 @@ class LostWorkersError(TransCFError):
 # -- in the workers --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class WorkerTask:
-    """What a worker is given once.
+class EpochReport(NamedTuple):
+    """An epoch of one worker: its time, seconds of it spent waiting for others, and bytes sent.
 
-    Attributes:
-        number: Number of the worker, from 0.
-        shares: Where each worker's groups begin, and where the last one's end.
-        solver: Class of the solver.
-        problem: Interactions of the worker's users, or where they are on disk.
-        settings: Settings of the model.
-        outline: The worker's groups of users.
-        threads: Number of threads of the worker.
-    """
-
-    number: int
-    shares: Sequence[int]
-    solver: DistributedSolver
-    problem: Shardable | LazyShard
-    settings: Any
-    outline: ShardLayout
-    threads: int
-
-
-@dataclass(frozen=True)
-class EpochReport:
-    """What a worker reports of an epoch.
-
-    Attributes:
-        loss: Mean loss of a sample over all workers; NaN if a tensor of this worker is not finite.
-        samples: Samples of all workers.
-        seconds: Time of the epoch.
-        waited: Seconds of it spent waiting for other workers.
-        sent_bytes: Bytes sent.
+    Loss and samples are those of all workers; the loss is NaN if a tensor of this worker is not
+    finite.
     """
 
     loss: float
@@ -109,28 +81,40 @@ class Worker:
         self._listener = socket.create_server((self._host, 0))
         return self._host, self._listener.getsockname()[1]
 
-    def begin(self, task: WorkerTask, address: Address) -> None:
-        """Connect to the other workers, and make a solver for the own users."""
-        self._threads = use_threads(task.threads)
+    def begin(
+        self,
+        address: Address,
+        number: int,
+        shares: Sequence[int],
+        threads: int,
+        solver: DistributedSolver,
+        settings: Any,
+        problem: Shardable | LazyShard,
+        outline: ShardLayout,
+    ) -> None:
+        """Connect to the other workers, and make a solver for some groups of users.
+
+        Args:
+            address: Where the first worker listens.
+            number: Number of this worker, from 0.
+            shares: Where each worker's groups begin, and where the last one's end.
+            threads: Number of threads.
+            solver: Class of the solver.
+            settings: Settings of the model.
+            problem: Interactions of the own users, or where they are on disk.
+            outline: The own groups of users.
+        """
+        self._threads = use_threads(threads)
         self._threads.__enter__()  # for as long as the process lives
-        size = len(task.shares) - 1
-        group = connect(address, task.number, size, self._host, self._listener)
-        self._crew = RayCommunicator(group, task.shares)
-        problem, outline = (
-            part.read() if isinstance(part, LazyShard) else _for_kernels(part)
-            for part in (task.problem, task.outline)
-        )
-        self._solver: Trainable = task.solver(
-            problem, task.settings, outline=outline, crew=self._crew
+        group = connect(address, number, len(shares) - 1, self._host, self._listener)
+        self._crew = RayCommunicator(group, shares)
+        own = problem.read() if isinstance(problem, LazyShard) else _for_kernels(problem)
+        self._solver: Trainable = solver(
+            own, settings, outline=_for_kernels(outline), crew=self._crew
         )
 
     def load(self, users: Arrays, *shared: Arrays) -> None:
-        """Continue from tensors.
-
-        Args:
-            users: Tensors of the own users.
-            *shared: Tensors that all workers have, in parts.
-        """
+        """Continue from tensors of the own users, and from those of all workers in parts."""
         self._solver.load_tensors(users | join_rows(shared))
 
     def run_epoch(self, number: int) -> tuple[EpochReport, Arrays, Arrays]:
@@ -181,14 +165,7 @@ def is_of_users(name: str) -> bool:
 def own_part(tensors: Arrays, users: slice, number: int, size: int) -> tuple[Arrays, Arrays]:
     """Return the part of the tensors that one of several workers keeps.
 
-    Args:
-        tensors: Tensors of the worker, or of all workers.
-        users: Rows of the worker's users in them.
-        number: Number of the worker.
-        size: Number of workers.
-
-    Returns:
-        Tensors of its users, and an equal share of the rows of all other tensors.
+    These are the rows of its users, and an equal share of the rows of all other tensors.
     """
     own, shared = Arrays(), Arrays()
     for name, tensor in tensors.items():
@@ -209,13 +186,7 @@ def join_rows(parts: Sequence[Arrays]) -> Arrays:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Tensors in Ray's object store; `models.checkpoint.RemoteState`.
-
-    Attributes:
-        users: References to the tensors of each worker's users.
-        shared: References to each worker's part of all other tensors.
-        writer: Lets the workers write it.
-    """
+    """References to tensors in Ray's object store by worker; `models.checkpoint.RemoteState`."""
 
     users: tuple[Any, ...]
     shared: tuple[Any, ...]
@@ -255,8 +226,9 @@ class DistributedTraining:
         self._threads = cluster.threads_for(workers)
         shares = share_out(np.diff(problem.user_indptr), outline.groups, workers)
         self._cuts = [int(outline.groups[g]) for g in shares]
+        fixed = shares, self._threads, solver, settings
         self._tasks = [
-            worker_task(solver, problem, settings, outline, shares, number, self._threads)
+            (number, *fixed, *shard_of(problem, outline, shares, number))
             for number in range(workers)
         ]
         self._session = Session(cluster.address, workers * self._threads)
@@ -373,7 +345,7 @@ class DistributedTraining:
         self._actors = [actor.remote() for _ in self._tasks]
         (address,) = self._wait([self._actors[0].listen.remote()])
         pairs = zip(self._actors, self._tasks, strict=True)
-        self._wait([worker.begin.remote(task, address) for worker, task in pairs])
+        self._wait([worker.begin.remote(address, *task) for worker, task in pairs])
         self._load()
 
     def _end(self) -> None:
@@ -417,21 +389,13 @@ class DistributedTraining:
         return list(ray.get(list(calls)))
 
 
-def worker_task(
-    solver: DistributedSolver, problem: Shardable, settings: Any, outline: ShardLayout,
-    shares: list[int], number: int, threads: int,
-) -> WorkerTask:  # fmt: skip
-    """Return the task of a worker, with its groups of users."""
+def shard_of(
+    problem: Shardable, outline: ShardLayout, shares: Sequence[int], number: int
+) -> tuple[Shardable | LazyShard, ShardLayout]:
+    """Return the interactions and the groups of one worker's users."""
     first, end = shares[number], shares[number + 1]
-    return WorkerTask(
-        number=number,
-        shares=shares,
-        solver=solver,
-        problem=problem.part(int(outline.groups[first]), int(outline.groups[end])),
-        settings=settings,
-        outline=outline.part(first, end),
-        threads=threads,
-    )
+    users = int(outline.groups[first]), int(outline.groups[end])
+    return problem.part(*users), outline.part(first, end)
 
 
 def share_out(events: ArrayLike, groups: ArrayLike, workers: int) -> list[int]:

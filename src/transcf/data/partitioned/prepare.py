@@ -396,7 +396,7 @@ def _write(
     """
     from transcf.kernels.splitting import event_keys, last_two
 
-    frame = pl.read_parquet(_merged_file(scratch, number))
+    frame = pl.read_parquet(_merged_file(scratch, number), glob=False)
     for name, rows, start in (("user", users, first), ("item", items, 0)):
         new = np.arange(start, start + len(rows), dtype=np.int32)
         numbers = pl.DataFrame({name: rows, "new": new}, {name: pl.Int32, "new": pl.Int32})
