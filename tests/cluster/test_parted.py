@@ -21,8 +21,7 @@ from transcf.models.bpr import LogisticSolver
 from transcf.models.fit_options import FitOptions
 from transcf.models.mixture.batches import Events, Shards
 from transcf.models.mixture.partitioned import PartedEvents
-from transcf.models.partitioned import PartitionedProblem
-from transcf.models.training_data import PartitionedTrainingData
+from transcf.models.partitioned import PartitionedProblem, PartitionedTrainingData
 from transcf.models.triples import Problem
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")

@@ -21,7 +21,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.csr import Csr
-from transcf.data.ids import IdMap
+from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.paths import user_path
 from transcf.data.report import Report, counted
@@ -214,6 +214,26 @@ class PartitionedLog:
             begin, until = max(first, start), min(end, stop)
             if begin < until:
                 yield self._partition(number, begin, until, items)
+
+    def item_lists(
+        self, first: int = 0, end: int | None = None, *, in_order: bool = False
+    ) -> tuple[Counts, Rows]:
+        """Read the items of the users first..end-1.
+
+        Args:
+            first: First user.
+            end: One after the last user; None reads all.
+            in_order: Whether the items of a user are in the order of events; else in that of rows.
+
+        Returns:
+            Where the items of each user begin, and the rows of the items.
+        """
+        indptr, at = offsets(self.user_counts[first:end]), 0
+        items = np.empty(int(indptr[-1]), np.int32)
+        for part in self.partitions(first, end):
+            items[at : at + len(part)] = part.histories.items if in_order else part.item_rows
+            at += len(part)
+        return indptr, items
 
     def _partition(self, number: int, first: int, end: int, items: IdMap) -> Interactions:
         """Read the events of some users of one partition."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, Unpack, cast
 
 import numpy as np
 import polars as pl
@@ -46,7 +46,7 @@ from transcf.data.rating_filter import (
     has_ratings,
     meets_min_rating,
 )
-from transcf.data.readers import check_rule
+from transcf.data.readers import Reading, check_rule
 from transcf.data.report import Report
 from transcf.data.splits import LEAST_EVENTS, Order, leaving_out
 from transcf.data.tables import by_role
@@ -65,8 +65,8 @@ from transcf.parallel import check_unforked
 T = TypeVar("T")
 #: Rows that are read at once.
 PIECE_ROWS = 1 << 21
-
-
+#: Options of `read_interactions` that apply to partitions.
+READING = (*ROLES, "ratings", "min_rating")
 #: Calls a function with each of some tasks, which share nothing but files, and returns the results
 #: in their order. The first argument is a title for a progress bar.
 Run: TypeAlias = Callable[[str, Callable[..., Any], Sequence[tuple[Any, ...]]], Iterable[Any]]
@@ -87,15 +87,9 @@ def prepare_parts(
     paper_filter: bool = False,
     by: Order = "auto",
     seed: int = 0,
-    user: Column = None,
-    item: Column = None,
-    rating: Column = None,
-    timestamp: Column = None,
-    category: Column = None,
-    ratings: RatingRule = "any",
-    min_rating: float | None = None,
     run: Run = one_by_one,
     piece_rows: int = PIECE_ROWS,
+    **reading: Unpack[Reading],
 ) -> PartitionedLog:
     """Read, filter and split Parquet files, and write the log to a folder by partitions of users.
 
@@ -110,15 +104,10 @@ def prepare_parts(
         paper_filter: Whether to filter as `transcf.paper_filter` does.
         by: What is held out; see `leave_one_out`.
         seed: Seed of the random order.
-        user: Column of users; this and the columns below as for `read_interactions`.
-        item: Column of items.
-        rating: Column of ratings; optional.
-        timestamp: Column of times; optional.
-        category: Column of item categories; optional.
-        ratings: What ratings have to be.
-        min_rating: The lowest rating of events that stay.
         run: Runs the tasks; see `transcf.distributed.cluster.ClusterTasks`.
         piece_rows: Rows of a file that are read at once.
+        reading: Columns (`user`, `item`, `rating`, `timestamp`, `category`), `ratings` and
+            `min_rating`, as for `read_interactions`.
 
     Raises:
         DataError: One sentence about the first thing that is wrong.
@@ -143,14 +132,15 @@ def prepare_parts(
         check_core("k_core", k_core)
         if paper_filter:
             raise ParameterError("k_core and paper_filter are two filters: give one of them.")
+    other = next((name for name in reading if name not in READING), None)
+    if other is not None:
+        raise ParameterError(
+            f"{other} does not go with partitions, which are prepared from Parquet files alone: "
+            "leave one out."
+        )
+    ratings, min_rating = reading.get("ratings", "any"), reading.get("min_rating")
     check_min_rating(min_rating)
-    given: dict[Role, Column] = {
-        "user": user,
-        "item": item,
-        "rating": rating,
-        "timestamp": timestamp,
-        "category": category,
-    }
+    given = cast("dict[Role, Column]", {role: reading.get(role) for role in ROLES})
     roles, chunks = find_chunks(source, given, piece_rows)
     check_rule(ratings, roles, str(chunks[0].path))
     has_ratings(min_rating, rated="rating" in roles)
@@ -159,8 +149,8 @@ def prepare_parts(
         scratch = unfinished / "scratch"
         for name in ("events", "merged"):
             (scratch / name).mkdir(parents=True)
-        reading = [(chunk, roles, ratings, scratch / "events") for chunk in chunks]
-        checked = list(run("checking events", _check_events, reading))
+        checking = [(chunk, roles, ratings, scratch / "events") for chunk in chunks]
+        checked = list(run("checking events", _check_events, checking))
         categories, unrated, are_dates = zip(*checked, strict=True)
         if len(set(are_dates)) > 1:
             raise DataError(
@@ -175,7 +165,8 @@ def prepare_parts(
         sums = np.sum(list(run("merging repeats", _merge, merging)), axis=0)
         events = _scan(scratch / "merged")
         left = _with_enough(events, 1, 1)
-        report = Report().then("read", rows=int(sums[0]), **_if_any(without_rating=sum(unrated)))
+        missing = {"without_rating": sum(unrated)} if any(unrated) else {}
+        report = Report().then("read", rows=int(sums[0]), **missing)
         report = with_unused_columns(report, parquet_schema(chunks[0].path), roles)
         report = _merge_report(report, sums, min_rating, len(users), len(items), left)
         if k_core is not None or paper_filter:
@@ -218,17 +209,8 @@ def prepare_parts(
 # -- chunks of files -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Consecutive rows of a file.
-
-    Attributes:
-        number: Number of the chunk, from 0.
-        path: The file.
-        first: Its first row in the file.
-        rows: Number of rows.
-        before: Rows of the log before the first one.
-    """
+class Chunk(NamedTuple):
+    """The rows first..first+rows-1 of a file; the log has other rows before them."""
 
     number: int
     path: Path
@@ -383,13 +365,14 @@ def _write(
     Args:
         scratch: Folder of the merged events.
         number: Number of the partition.
-        users: Old rows of its users that are left.
-        first: New row of the first of them.
+        users: Old rows of its users that are left; the new row of the first is `first`.
+        first: See `users`.
         items: Old rows of all items that are left.
         target: Folder for the partition.
-        order: What is held out, as in `leave_one_out`.
-        seed: Seed of the random order.
-        ranks: Place of each item in the order of the paper.
+        order: What is held out, as in `leave_one_out`; `seed` is that of the random order, and
+            `ranks` are the places of items in the order of the paper.
+        seed: See `order`.
+        ranks: See `order`.
 
     Returns:
         SHA-256 of the file.
@@ -503,10 +486,6 @@ def _counts(written: pl.LazyFrame, name: str, ids: pl.Series) -> pl.DataFrame:
 
 
 # -- reports ---------------------------------------------------------------------------------------
-
-
-def _if_any(**counts: int) -> dict[str, int]:
-    return {name: count for name, count in counts.items() if count}
 
 
 def _merge_report(
