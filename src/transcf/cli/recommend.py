@@ -159,7 +159,7 @@ def _recommend_on(
     spread: Cluster, folder: Path, out: Path, k: int, exclude_seen: bool, as_json: bool
 ) -> None:
     """Let a cluster write the lists of everybody."""
-    from transcf.distributed.scoring import recommend_all
+    from transcf.distributed.lists import recommend_all
 
     recommend_all(folder, out, k, cluster=spread, exclude_seen=exclude_seen)
     facts = {"folder": str(out), "parts": len(list(out.glob("*.parquet")))}

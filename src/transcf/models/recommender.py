@@ -39,14 +39,14 @@ from transcf.models.log_sizes import LogSizes
 from transcf.models.memory import check_memory
 from transcf.models.notebook import model_html
 from transcf.models.params import follow_settings, init_from_params, read_only
-from transcf.models.partitioned import check_weights
+from transcf.models.partitioned import PartitionedTrainingData, check_weights
 from transcf.models.presets import preset
 from transcf.models.queries import Answers
 from transcf.models.rules import Rule
 from transcf.models.settings import check, rules_of, values_of
 from transcf.models.state import from_state, read_stored, to_state
 from transcf.models.training import DivergedRunError
-from transcf.models.training_data import PartitionedTrainingData, TrainingData
+from transcf.models.training_data import TrainingData
 from transcf.models.trend import Trend
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores

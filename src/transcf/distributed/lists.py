@@ -1,7 +1,7 @@
-"""Lists for everybody on a cluster: one Parquet file for each part of the users.
+"""Recommendation lists of all users on a cluster: one Parquet file for each part of the users.
 
-A part is written whole or not at all, and `parts.json` says what the parts belong to: started
-again, the same question keeps those that are done, and another question is refused.
+A part is written completely or not at all, and `parts.json` describes the request. Started again,
+the same request keeps the parts that are done, and another request is refused.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from transcf.data.atomic import atomic_write, remove_abandoned
-from transcf.distributed.driver import Cluster
-from transcf.distributed.session import Session
+from transcf.distributed.cluster import Cluster, ClusterTasks
 from transcf.errors import DataError
 from transcf.io.model_dir import current_folder
 from transcf.io.model_json import NAME
@@ -26,17 +24,16 @@ from transcf.models.item_filters import Filters
 from transcf.models.progress import ProgressBar
 from transcf.models.registry import load_version
 from transcf.models.streams import write_neighbours
-from transcf.parallel import thread_count, use_threads
 from transcf.retrieval.scorer import tile_maker
 
 PLAN = "parts.json"
-#: Users of a part; it does not depend on the workers, so that any number of them goes on. Few, so
-#: that the last parts end at about the same time.
+#: Users of a part. It does not depend on the number of workers, so that any number can continue. It
+#: is small, so that the last parts end at about the same time.
 PART_USERS = 5_000
-#: Users whose lists are made at once, at most.
+#: Largest number of users whose lists are computed at once.
 _RUN_USERS = 2**16
-#: Events of a run for each item, where a model works something out for all of a run: few enough
-#: runs that this is a small part of the work.
+#: Events of a run for each item, where a model computes something for all of a run: enough that
+#: this is a small part of the work.
 _RUN_EVENTS_OF_AN_ITEM = 64
 
 
@@ -64,7 +61,7 @@ def recommend_all(
         progress: Whether to show a progress bar; None shows it on a terminal.
 
     Raises:
-        DataError: The folder holds parts of another question.
+        DataError: The folder holds parts of another request.
     """
     model, out = current_folder(model).absolute(), Path(out).absolute()
     learned, signature = load_version(model).learned_, _signature(model)
@@ -76,47 +73,29 @@ def recommend_all(
         "users": users,
         "part_users": part_users,
     }
-    _agree(out, plan)
+    _check_plan(out, plan)
     n_parts = max(1, -(-users // part_users))
     missing = [number for number in range(n_parts) if not _place(out, number).exists()]
     if not missing:
         return out
-    threads = cluster.threads or max(1, thread_count() // cluster.workers)
     length = _run_length(learned, len(missing), n_parts, part_users, cluster.workers)
-    runs = _runs(missing, length)
     del learned  # workers have their own
-    session = Session(cluster.address, cluster.workers * threads)
-    try:
-        ray, bar = session.ray, ProgressBar("Lists for everybody", n_parts, "parts", progress)
-        write = ray.remote(num_cpus=threads, max_retries=3)(_write_parts)
-        question = _Question(model, signature, out, part_users, k, exclude_seen, threads)
-        asked = {write.remote(question, run): len(run) for run in runs}
-        with bar:
-            while asked:
-                ready, _ = ray.wait(list(asked))
-                ray.get(ready)
-                for one in ready:
-                    del asked[one]
-                bar.show(n_parts - sum(asked.values()))
-    finally:
-        session.close()
+    request = _Request(model, signature, out, part_users, k, exclude_seen)
+    runs = _runs(missing, length)
+    done = n_parts - len(missing)
+    with (
+        ClusterTasks(cluster) as tasks,
+        ProgressBar("Lists for everybody", n_parts, "parts", progress) as bar,
+    ):
+        for written in tasks("lists", _write_parts, [(request, run) for run in runs]):
+            done += written
+            bar.show(done)
     _tidy(out)
     return out
 
 
-@dataclass(frozen=True)
-class _Question:
-    """What all parts have in common.
-
-    Attributes:
-        model: Folder of the model.
-        signature: What it has to be.
-        out: Folder of the parts.
-        part_users: Users of a part.
-        k: Items of a list.
-        exclude_seen: Whether to leave out training items.
-        threads: Of a worker.
-    """
+class _Request(NamedTuple):
+    """What all parts have in common."""
 
     model: Path
     signature: str
@@ -124,7 +103,6 @@ class _Question:
     part_users: int
     k: int
     exclude_seen: bool
-    threads: int
 
 
 def _place(out: Path, number: int) -> Path:
@@ -132,17 +110,17 @@ def _place(out: Path, number: int) -> Path:
 
 
 def _signature(model: Path) -> str:
-    """Tell models apart: what `model.json` says has the checksums of all other files in it."""
+    """Return what tells models apart: `model.json` has the checksums of all other files."""
     return hashlib.sha256((model / NAME).read_bytes()).hexdigest()
 
 
 def _run_length(
     learned: FittedScorer, missing: int, n_parts: int, part_users: int, workers: int
 ) -> int:
-    """How many neighbouring parts are made at once.
+    """Return how many consecutive parts are computed at once.
 
-    One, mostly. What some models work out for all users of a request, such as a table of all pairs
-    of items, costs the less the more of them there are.
+    One for most models. Some compute something for all users of a call, such as a table of all
+    pairs of items, which pays with more users.
     """
     known = learned.known
     some = np.flatnonzero(known.active)[:_RUN_USERS].astype(np.int32)
@@ -154,7 +132,7 @@ def _run_length(
 
 
 def _runs(missing: Sequence[int], longest: int) -> list[list[int]]:
-    """Cut the numbers of parts into runs of neighbours.
+    """Divide the numbers of parts into runs of consecutive ones.
 
     Example:
         >>> _runs([0, 1, 2, 5, 6], 2)
@@ -169,8 +147,8 @@ def _runs(missing: Sequence[int], longest: int) -> list[list[int]]:
     return runs
 
 
-def _agree(out: Path, plan: dict[str, Any]) -> None:
-    """Write down what the parts belong to, or check that they belong to the same."""
+def _check_plan(out: Path, plan: dict[str, Any]) -> None:
+    """Write the description of the request, or check that the folder has the same one."""
     out.mkdir(parents=True, exist_ok=True)
     _tidy(out)
     place = out / PLAN
@@ -193,29 +171,25 @@ def _agree(out: Path, plan: dict[str, Any]) -> None:
 
 
 def _tidy(out: Path) -> None:
-    """Remove what killed writers left behind, also beside parts that nobody writes again."""
+    """Remove what killed writers left behind."""
     for workspace in list(out.glob(".*.tmp")):
         remove_abandoned(out / workspace.name[1:].rsplit(".", 2)[0])
 
 
-def _write_parts(question: _Question, numbers: Sequence[int]) -> None:
-    """Write some neighbouring parts, in a worker."""
-    learned, size = _opened(question.model, question.signature), question.part_users
-    files = [_place(question.out, number) for number in numbers]
-    filters = Filters(exclude_seen=question.exclude_seen)
-    with use_threads(question.threads):
-        write_neighbours(learned, files, numbers[0] * size, size, question.k, filters)
+def _write_parts(request: _Request, numbers: Sequence[int]) -> int:
+    """Write some consecutive parts, in a worker, and return how many."""
+    learned, size = _opened(request.model, request.signature), request.part_users
+    files = [_place(request.out, number) for number in numbers]
+    filters = Filters(exclude_seen=request.exclude_seen)
+    write_neighbours(learned, files, numbers[0] * size, size, request.k, filters)
+    return len(files)
 
 
 _LOADED: dict[tuple[Path, str], FittedScorer] = {}
 
 
 def _opened(model: Path, signature: str) -> FittedScorer:
-    """Load a model once in a process, however many parts it writes.
-
-    Raises:
-        DataError: Another model has taken its place.
-    """
+    """Load a model once in a process; raise a `DataError` if it was replaced."""
     key = model, signature
     if key not in _LOADED:
         _LOADED.clear()
