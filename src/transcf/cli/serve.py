@@ -55,12 +55,12 @@ def serve(
     if demo == (folder is not None):
         raise ParameterError("Name a MODEL to serve, or give --demo.")
     try:
-        from transcf.serving.page import assets
+        from transcf.serving.app import plotly_script
         from transcf.serving.server import Address
         from transcf.serving.service import ServiceSettings
     except ImportError as error:
         raise MissingExtraError("Serving a model", "serve") from error
-    assets()  # what is missing is said now rather than to the first visitor
+    plotly_script()  # raises now instead of at the first request for the page
     address = Address(host, port, workers)
     if folder is not None:
         _run(ServiceSettings(folder, events, items, token_file), address)

@@ -1,45 +1,64 @@
-"""The application: routes, manners and a page that lists them, all from this machine."""
+"""The application: routes, middleware, the explorer page and a page that lists all routes."""
 
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from transcf import __version__
+from transcf.errors import MissingExtraError
 from transcf.parallel import use_threads
-from transcf.serving import page
-from transcf.serving.auth import AuthMiddleware
-from transcf.serving.errors import add_words, as_json
-from transcf.serving.limits import LoadLimiter
-from transcf.serving.metrics import MetricsMiddleware
-from transcf.serving.routes import lists, others, state
+from transcf.serving.errors import add_exception_handlers, json_response
+from transcf.serving.middleware import AuthMiddleware, LoadLimiter, MetricsMiddleware
+from transcf.serving.routes import router
 from transcf.serving.schemas import Problem
 from transcf.serving.service import Service
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem} for code in (401, 403, 404, 409, 413, 422, 503, 504)
 }
+PAGE = Path(__file__).with_name("page")
+#: Scripts come from this service only, none is inline. plotly compiles WebGL code ('unsafe-eval')
+#: and writes style elements ('unsafe-inline').
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self' 'unsafe-eval'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+_PAGE_HEADERS = {
+    "Cache-Control": "no-cache",  # browsers ask again, and get a 304 by the ETag
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 def create_app(service: Service) -> FastAPI:
-    """Make the application of one worker.
-
-    Args:
-        service: What answers.
+    """Create the application of one worker.
 
     Example:
         >>> app = create_app(Service(ServiceSettings(Path("models/shop"))))  # doctest: +SKIP
     """
 
     @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        # Requests run side by side already: more threads for each would only get in their way.
-        with use_threads(1):
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with use_threads(1):  # requests run concurrently already
             await service.start()
             yield
             await service.stop()
@@ -48,7 +67,7 @@ def create_app(service: Service) -> FastAPI:
         title="transcf",
         version=__version__,
         description="Recommendations; see docs/serving.md.",
-        lifespan=life,
+        lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -56,10 +75,9 @@ def create_app(service: Service) -> FastAPI:
         responses=_ERRORS,
     )
     app.state.service = service
-    for router in (lists.router, others.router, state.router, page.router):
-        app.include_router(router)
-    _add_description(app)
-    add_words(app)
+    app.include_router(router)
+    _add_pages(app)
+    add_exception_handlers(app)
     # The last one is the outermost.
     app.add_middleware(AuthMiddleware, token=service.token)
     app.add_middleware(
@@ -71,26 +89,65 @@ def create_app(service: Service) -> FastAPI:
     return app
 
 
-def _add_description(app: FastAPI) -> None:
-    """Add the description for machines, and one for people that loads nothing from elsewhere."""
+def plotly_script() -> Path:
+    """Return plotly's script, without importing plotly, which takes a second.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+    """
+    found = find_spec("plotly")
+    if found is None or found.origin is None:
+        raise MissingExtraError("The explorer's map", "serve")
+    return Path(found.origin).with_name("package_data") / "plotly.min.js"
+
+
+class _PageFiles(StaticFiles):
+    """Files of the explorer page, and plotly's script."""
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        if path == "plotly.js":
+            script = plotly_script()
+            return str(script), script.stat()
+        return super().lookup_path(path)
+
+    async def get_response(self, path: str, scope: Any) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(_PAGE_HEADERS)
+        return response
+
+
+def _add_pages(app: FastAPI) -> None:
+    """Add the explorer page and the description of all routes; nothing loads other hosts."""
+    files = _PageFiles(directory=PAGE)
+
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def file(request: Request, name: str) -> Response:
+        return await files.get_response(name, request.scope)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def description() -> Response:
-        return as_json(app.openapi())
+        return json_response(app.openapi())
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        return HTMLResponse(_listing(app.openapi()))
+        return HTMLResponse(_list_routes(app.openapi()))
 
 
-def _listing(described: dict[str, Any]) -> str:
-    """Write all routes as a page."""
+def _list_routes(description: dict[str, Any]) -> str:
+    """Return an HTML page with all routes of an OpenAPI description."""
     rows = []
-    for path, methods in described["paths"].items():
+    for path, methods in description["paths"].items():
         for method, about in methods.items():
-            named = ", ".join(p["name"] for p in about.get("parameters", []))
+            parameters = ", ".join(p["name"] for p in about.get("parameters", []))
             body = about.get("requestBody", {}).get("content", {}).get("application/json", {})
-            cells = (method.upper(), path, about.get("description", ""), named, _shape(body))
+            schema = body.get("schema", {})
+            kinds = [part.get("$ref", "") for part in schema.get("anyOf", [schema])]
+            names = " or ".join(kind.rpartition("/")[2] for kind in kinds)
+            cells = (method.upper(), path, about.get("description", ""), parameters, names)
             rows.append("".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells))
     heads = "".join(f"<th>{name}</th>" for name in ("", "route", "what", "parameters", "body"))
     table = "".join(f"<tr>{row}</tr>" for row in rows)
@@ -101,10 +158,3 @@ def _listing(described: dict[str, Any]) -> str:
         f"<h1>Routes</h1><p>For machines: <a href='/openapi.json'>openapi.json</a></p>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{table}</tbody></table></html>"
     )
-
-
-def _shape(body: dict[str, Any]) -> str:
-    """Name what a body has to be."""
-    schema = body.get("schema", {})
-    parts = schema.get("anyOf", [schema])
-    return " or ".join(part.get("$ref", "").rpartition("/")[2] for part in parts)

@@ -1,32 +1,35 @@
-"""`run`: the service on a port, in one process or several."""
+"""`run`: serve a model on a port, with one process or several."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from pydantic import TypeAdapter
 
 from transcf.interrupts import temporary_folder
 from transcf.serving.app import create_app
-from transcf.serving.auth import check_host, read_token
-from transcf.serving.limits import Limits
-from transcf.serving.metrics import FOLDER as FIGURES
+from transcf.serving.middleware import METRICS_FOLDER, check_host, read_token
+from transcf.serving.model_version import SHARED_FOLDER
 from transcf.serving.service import Service, ServiceSettings
-from transcf.serving.sharing import FOLDER as VECTORS
 
-#: Where workers find what they serve; the token is read from its file by each of them.
+#: Environment variable with the settings, for workers; each reads the token from its file.
 _ENVIRONMENT = "TRANSCF_SERVICE"
-#: Connections that may be open at once, and seconds for what has begun when a service ends.
-_CONNECTIONS, _GRACE = 2048, 15
-#: Seconds that a connection may be idle: longer than clients and balancers keep them.
-_IDLE = 75
+_OPTIONS: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "limit_concurrency": 2048,
+    "timeout_graceful_shutdown": 15,
+    "timeout_keep_alive": 75,  # longer than clients and load balancers keep connections
+    "server_header": False,
+    "date_header": False,
+}
 
 
 @dataclass(frozen=True)
@@ -47,68 +50,41 @@ class Address:
 def run(
     settings: ServiceSettings, address: Address, ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Serve until the process is told to end; what has begun is finished then.
+    """Serve until SIGTERM or Ctrl-C; requests in progress are finished.
 
     Args:
         settings: What is served.
         address: Where.
-        ready: Called when it is sure that it can be served.
+        ready: Called when the model is loaded.
 
     Raises:
-        TransCFError: It cannot be served; the sentence says why.
+        TransCFError: The model cannot be served.
     """
     check_host(address.host, read_token(settings.token_file))
-    options: dict[str, Any] = {
-        "host": address.host,
-        "port": address.port,
-        "log_level": "warning",
-        "access_log": False,
-        "limit_concurrency": _CONNECTIONS,
-        "timeout_graceful_shutdown": _GRACE,
-        "timeout_keep_alive": _IDLE,
-        "server_header": False,
-        "date_header": False,
-    }
+    options = {**_OPTIONS, "host": address.host, "port": address.port}
     if address.workers == 1:
         app = worker_app(settings)
         ready()
         uvicorn.run(app, **options)
         return
-    Service(settings).close()  # what cannot be served is said here, once, and not by every worker
+    Service(settings).close()  # raises errors here, once, instead of in every worker
     ready()
-    os.environ[_ENVIRONMENT] = _written(settings)
+    os.environ[_ENVIRONMENT] = TypeAdapter(ServiceSettings).dump_json(settings).decode()
     with temporary_folder("transcf-workers-") as place:
-        for name, folder in ((FIGURES, "figures"), (VECTORS, "vectors")):
-            Path(place, folder).mkdir()
-            os.environ[name] = str(Path(place, folder))
-        factory = f"{__name__}:app_of_worker"
+        for name in (METRICS_FOLDER, SHARED_FOLDER):
+            Path(place, name).mkdir()
+            os.environ[name] = str(Path(place, name))
+        factory = f"{__name__}:app_from_environment"
         uvicorn.run(factory, factory=True, workers=address.workers, **options)
 
 
 def worker_app(settings: ServiceSettings) -> FastAPI:
-    """Make the application of this process."""
+    """Create the application of this process."""
     logging.basicConfig(format="transcf: %(message)s", level=logging.INFO)
     return create_app(Service(settings))
 
 
-def app_of_worker() -> FastAPI:
-    """Make the application of a worker, which finds its settings in the environment."""
-    return worker_app(_read(os.environ[_ENVIRONMENT]))
-
-
-def _written(settings: ServiceSettings) -> str:
-    return json.dumps(asdict(settings), default=str)
-
-
-def _read(text: str) -> ServiceSettings:
-    values = json.loads(text)
-    paths = {
-        name: None if values[name] is None else Path(values[name])
-        for name in ("items", "token_file")
-    }
-    return ServiceSettings(
-        model=Path(values["model"]),
-        events=values["events"],
-        limits=Limits(**values["limits"]),
-        **paths,
-    )
+def app_from_environment() -> FastAPI:
+    """Create the application of a worker."""
+    settings = TypeAdapter(ServiceSettings).validate_json(os.environ[_ENVIRONMENT])
+    return worker_app(settings)
