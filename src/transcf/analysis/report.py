@@ -15,10 +15,10 @@ from transcf.data.ids import Id
 from transcf.data.interactions import Interactions
 from transcf.data.report import counted
 from transcf.errors import TransCFError
-from transcf.learning.settings import values_of
 from transcf.legend import legend
 from transcf.models.recommender import Recommender
 from transcf.models.registry import name_and_params
+from transcf.models.settings import values_of
 from transcf.pages import Drawing, Page, Section, Table
 from transcf.pages.figures import bars
 

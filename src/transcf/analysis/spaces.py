@@ -18,11 +18,11 @@ import numpy.typing as npt
 from transcf.data.ids import Rows
 from transcf.errors import NotFittedError, UnsupportedError
 from transcf.kernels import Array
-from transcf.learning.factors import Factors
-from transcf.learning.item_offsets import WithItemOffsets
-from transcf.learning.training_data import TrainingData
+from transcf.models.factors import Factors
+from transcf.models.item_offsets import WithItemOffsets
 from transcf.models.mixture.learned import Mixture
 from transcf.models.recommender import Recommender
+from transcf.models.training_data import TrainingData
 from transcf.models.transcf.learned import Translated
 
 #: Translations of pairs of rows, (n, dim).

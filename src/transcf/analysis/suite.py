@@ -28,8 +28,8 @@ from transcf.errors import (
     is_word,
     shown,
 )
-from transcf.learning.training_data import TrainingData
 from transcf.models.recommender import Recommender
+from transcf.models.training_data import TrainingData
 
 #: Called with one line of text that tells what is being done.
 OnProgress: TypeAlias = Callable[[str], None]

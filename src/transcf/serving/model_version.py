@@ -21,10 +21,10 @@ from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import UnsupportedError
 from transcf.io.description import NAME
-from transcf.learning.fitted import FittedScorer
-from transcf.learning.training_data import TrainingData
+from transcf.models.fitted import FittedScorer
 from transcf.models.recommender import Recommender
 from transcf.models.registry import load_version
+from transcf.models.training_data import TrainingData
 from transcf.serving.item_metadata import NO_METADATA, ItemMetadata
 from transcf.serving.projection import Projection2D
 
@@ -171,12 +171,12 @@ class ModelVersion:
 
     @cached_property
     def item_similarity(self) -> Any:
-        """Similarity of items, for `transcf.answers.tables.similar`."""
+        """Similarity of items, for `transcf.models.tables.similar`."""
         return self.scorer.item_similarity()
 
     @cached_property
     def user_similarity(self) -> Any:
-        """Similarity of users, for `transcf.answers.tables.similar`."""
+        """Similarity of users, for `transcf.models.tables.similar`."""
         return self.scorer.user_similarity()
 
     @cached_property

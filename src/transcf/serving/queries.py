@@ -10,11 +10,11 @@ import numpy.typing as npt
 import polars as pl
 from pydantic_core import to_json
 
-from transcf.answers.explanation import Explanation, explanation
-from transcf.answers.tables import similar
 from transcf.data.histories import Histories
 from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.errors import UnknownIdError, UnsupportedError, shown
+from transcf.models.explain import Explanation, explanation
+from transcf.models.tables import similar
 from transcf.retrieval.scorer import Scores
 from transcf.serving import schemas
 from transcf.serving.events import EventCache

@@ -15,9 +15,9 @@ from transcf.data.logs import open_data
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError
 from transcf.evaluation.metrics import METRICS, Ranks
-from transcf.learning.training_data import TrainingData
 from transcf.models.recommender import Recommender
 from transcf.models.registry import load_version
+from transcf.models.training_data import TrainingData
 from transcf.serving.events import EventCache, EventStore, Stored
 from transcf.serving.model_version import EVENTS_AFTER, ModelVersion
 from transcf.serving.ranking import rank, resolve_users
