@@ -15,7 +15,7 @@ from implicit.cpu.als import AlternatingLeastSquares
 from scipy.sparse import csr_matrix
 from starlette.responses import Response
 
-from transcf.serving.server import worker_app
+from transcf.serving.app import worker_app
 from transcf.serving.service import Service, ServiceSettings
 
 

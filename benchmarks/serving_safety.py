@@ -48,7 +48,7 @@ from _load import (
     wait_until_ready,
 )
 from transcf.data.synthetic import synthesize
-from transcf.models.registry import create
+from transcf.models.registry import create, load_version
 from transcf.serving.events import EventStore
 from transcf.serving.versions import Versions
 
@@ -249,9 +249,7 @@ def _write(versions: Versions, models: dict[int, Any], broken: set[int], port: i
 
 
 def _lists(folder: Path, users: list[str]) -> dict[str, list[str]]:
-    import transcf
-
-    table = transcf.load(folder).recommend(users, k=5)
+    table = load_version(folder).recommend(users, k=5)
     lists: dict[str, list[str]] = {}
     for user, item in table.select("user_id", "item_id").iter_rows():
         lists.setdefault(user, []).append(item)

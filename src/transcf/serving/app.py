@@ -1,27 +1,39 @@
-"""The application: routes, middleware, the explorer page and a page that lists all routes."""
+"""The application with its pages and middleware, and the server that runs it."""
 
 from __future__ import annotations
 
 import html
+import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, Request
+from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from transcf import __version__
 from transcf.errors import MissingExtraError
+from transcf.interrupts import temporary_folder
 from transcf.parallel import use_threads
 from transcf.serving.errors import add_exception_handlers, json_response
-from transcf.serving.middleware import AuthMiddleware, LoadLimiter, MetricsMiddleware
+from transcf.serving.middleware import (
+    METRICS_FOLDER,
+    AuthMiddleware,
+    LoadLimiter,
+    MetricsMiddleware,
+    check_host,
+    read_token,
+)
+from transcf.serving.model_version import SHARED_FOLDER
 from transcf.serving.routes import router
 from transcf.serving.schemas import Problem
-from transcf.serving.service import Service
+from transcf.serving.service import Service, ServiceSettings
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem} for code in (401, 403, 404, 409, 413, 422, 503, 504)
@@ -46,6 +58,18 @@ _PAGE_HEADERS = {
     "Content-Security-Policy": POLICY,
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
+}
+
+#: Environment variable with the settings, for workers; each reads the token from its file.
+_ENVIRONMENT = "TRANSCF_SERVICE"
+_SERVER_OPTIONS: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "limit_concurrency": 2048,
+    "timeout_graceful_shutdown": 15,
+    "timeout_keep_alive": 75,  # longer than clients and load balancers keep connections
+    "server_header": False,
+    "date_header": False,
 }
 
 
@@ -158,3 +182,52 @@ def _list_routes(description: dict[str, Any]) -> str:
         f"<h1>Routes</h1><p>For machines: <a href='/openapi.json'>openapi.json</a></p>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{table}</tbody></table></html>"
     )
+
+
+def run(
+    settings: ServiceSettings,
+    host: str,
+    port: int,
+    workers: int = 1,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; requests in progress are finished.
+
+    Args:
+        settings: What is served.
+        host: Host name or address.
+        port: Port; 0 takes a free one.
+        workers: Processes that share the port.
+        ready: Called when the model is loaded.
+
+    Raises:
+        TransCFError: The model cannot be served.
+    """
+    check_host(host, read_token(settings.token_file))
+    options = {**_SERVER_OPTIONS, "host": host, "port": port}
+    if workers == 1:
+        app = worker_app(settings)
+        ready()
+        uvicorn.run(app, **options)
+        return
+    Service(settings).close()  # raises errors here, once, instead of in every worker
+    ready()
+    os.environ[_ENVIRONMENT] = TypeAdapter(ServiceSettings).dump_json(settings).decode()
+    with temporary_folder("transcf-workers-") as place:
+        for name in (METRICS_FOLDER, SHARED_FOLDER):
+            Path(place, name).mkdir()
+            os.environ[name] = str(Path(place, name))
+        factory = f"{__name__}:app_from_environment"
+        uvicorn.run(factory, factory=True, workers=workers, **options)
+
+
+def worker_app(settings: ServiceSettings) -> FastAPI:
+    """Create the application of this process."""
+    logging.basicConfig(format="transcf: %(message)s", level=logging.INFO)
+    return create_app(Service(settings))
+
+
+def app_from_environment() -> FastAPI:
+    """Create the application of a worker."""
+    settings = TypeAdapter(ServiceSettings).validate_json(os.environ[_ENVIRONMENT])
+    return worker_app(settings)

@@ -1,7 +1,7 @@
 """`Client` and `AsyncClient`: the service as Python methods, with timeouts and retries.
 
 Both clients share everything but the call of httpx. Retries need no library: the delay depends on
-the `Retry-After` header, and the loop around it is four lines.
+the `Retry-After` header, and the rest is a short loop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,19 @@ import time as clock
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Generic, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack, overload
+from itertools import count
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    overload,
+)
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -215,7 +227,17 @@ class _Connection:
     send_event = _Method(_send_event)
     send_events = _Method(_send_events)
 
-    def __init__(self, url: str, token: str | None, timeout: float, retries: int) -> None:
+    _http_class: ClassVar[Any]
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8080",
+        *,
+        token: str | None = None,
+        timeout: float = 10.0,
+        retries: int = 3,
+        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
+    ) -> None:
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise ParameterError(
                 f"url={shown(url)} is not allowed; it must start with http:// or https://."
@@ -226,7 +248,7 @@ class _Connection:
             raise ParameterError(f"retries={shown(retries)} is not allowed; it must be at least 0.")
         self._url, self._retries = url.rstrip("/"), retries
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._options: dict[str, Any] = {"headers": headers, "timeout": timeout}
+        self._http = self._http_class(transport=transport, headers=headers, timeout=timeout)
 
     def _request(self, call: Call[Any]) -> dict[str, Any]:
         """Return the arguments of httpx's `request`."""
@@ -249,7 +271,12 @@ class _Connection:
     def _read(self, outcome: _Outcome) -> Any:
         """Return the JSON of an answer, or raise the error of the service."""
         if not isinstance(outcome, httpx.Response):
-            raise self._unreachable(outcome) from outcome
+            late = isinstance(outcome, httpx.TimeoutException)
+            kind = type(outcome).__name__
+            what = "did not answer in time" if late else f"cannot be reached ({kind})"
+            tries = f" in {self._retries + 1} attempts" if self._retries else ""
+            sentence = f"The service at {self._url} {what}{tries}: is it running?"
+            raise ServiceError(sentence, code="away") from outcome
         try:
             content = outcome.json()
         except ValueError:
@@ -261,13 +288,6 @@ class _Connection:
         default = f"The service at {self._url} answered {outcome.status_code} without a reason."
         code, message = str(error.get("code", "")), str(error.get("message", default))
         raise ServiceError(message, code=code, status=outcome.status_code)
-
-    def _unreachable(self, error: httpx.TransportError) -> ServiceError:
-        late = isinstance(error, httpx.TimeoutException)
-        what = "did not answer in time" if late else f"cannot be reached ({type(error).__name__})"
-        tries = f" in {self._retries + 1} attempts" if self._retries else ""
-        sentence = f"The service at {self._url} {what}{tries}: is it running?"
-        return ServiceError(sentence, code="away")
 
 
 class Client(_Connection):
@@ -290,17 +310,7 @@ class Client(_Connection):
         ['Dark Oolong No. 7', 'Smoky Assam No. 112']
     """
 
-    def __init__(
-        self,
-        url: str = "http://127.0.0.1:8080",
-        *,
-        token: str | None = None,
-        timeout: float = 10.0,
-        retries: int = 3,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        super().__init__(url, token, timeout, retries)
-        self._http = httpx.Client(transport=transport, **self._options)
+    _http_class = httpx.Client
 
     def __enter__(self) -> Self:
         return self
@@ -314,18 +324,18 @@ class Client(_Connection):
 
     def send(self, call: Call[T]) -> T:
         """Send a call, repeat it if necessary, and return its answer."""
-        attempt, outcome = 0, self._send_once(call)
-        while (delay := self._delay(attempt, outcome)) is not None:
+        for attempt in count():
+            outcome: _Outcome
+            try:
+                outcome = self._http.request(**self._request(call))
+            except httpx.TransportError as error:
+                outcome = error
+            delay = self._delay(attempt, outcome)
+            if delay is None:
+                break
             clock.sleep(delay)
-            attempt, outcome = attempt + 1, self._send_once(call)
         answer: T = self._read(outcome)
         return answer
-
-    def _send_once(self, call: Call[Any]) -> _Outcome:
-        try:
-            return self._http.request(**self._request(call))
-        except httpx.TransportError as error:
-            return error
 
 
 class AsyncClient(_Connection):
@@ -337,17 +347,7 @@ class AsyncClient(_Connection):
         ...         return [entry["title"] for entry in (await shop.recommend(user))["items"]]
     """
 
-    def __init__(
-        self,
-        url: str = "http://127.0.0.1:8080",
-        *,
-        token: str | None = None,
-        timeout: float = 10.0,
-        retries: int = 3,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        super().__init__(url, token, timeout, retries)
-        self._http = httpx.AsyncClient(transport=transport, **self._options)
+    _http_class = httpx.AsyncClient
 
     async def __aenter__(self) -> Self:
         return self
@@ -361,15 +361,15 @@ class AsyncClient(_Connection):
 
     async def send(self, call: Call[T]) -> T:
         """Send a call, repeat it if necessary, and return its answer."""
-        attempt, outcome = 0, await self._send_once(call)
-        while (delay := self._delay(attempt, outcome)) is not None:
+        for attempt in count():
+            outcome: _Outcome
+            try:
+                outcome = await self._http.request(**self._request(call))
+            except httpx.TransportError as error:
+                outcome = error
+            delay = self._delay(attempt, outcome)
+            if delay is None:
+                break
             await asyncio.sleep(delay)
-            attempt, outcome = attempt + 1, await self._send_once(call)
         answer: T = self._read(outcome)
         return answer
-
-    async def _send_once(self, call: Call[Any]) -> _Outcome:
-        try:
-            return await self._http.request(**self._request(call))
-        except httpx.TransportError as error:
-            return error

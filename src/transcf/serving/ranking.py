@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -114,14 +115,6 @@ class Ranked:
     scores: Scores
 
 
-@dataclass
-class _Group:
-    """Requests that one call of `top_k` answers."""
-
-    places: list[int] = field(default_factory=list)
-    rows: set[int] = field(default_factory=set)
-
-
 def rank(
     version: ModelVersion, users: Sequence[ResolvedUser], options: Sequence[RecommendOptions]
 ) -> list[Ranked]:
@@ -130,47 +123,42 @@ def rank(
     A list does not depend on the other requests, as `top_k` guarantees for inner products.
     """
     found: list[Ranked | None] = [None] * len(users)
-    for (source, hides_seen, choice, _), group in _grouped(users, options).items():
+    for (source, hides_seen, choice, _), places in _grouped(users, options).items():
         allowed = _allowed(version, choice)
-        some = [users[place] for place in group.places]
-        asked = [options[place] for place in group.places]
+        some, asked = [users[place] for place in places], [options[place] for place in places]
         if source == "popular":
             lists = [_popular(version, *pair, allowed) for pair in zip(some, asked, strict=True)]
         else:
             lists = _rank_group(version, some, asked, allowed, hides_seen)
-        for place, ranked in zip(group.places, lists, strict=True):
+        for place, ranked in zip(places, lists, strict=True):
             found[place] = ranked
     return [ranked for ranked in found if ranked is not None]
 
 
 def _grouped(
     users: Sequence[ResolvedUser], options: Sequence[RecommendOptions]
-) -> dict[_GroupKey, _Group]:
-    """Group requests that can share a call of `top_k`.
+) -> dict[_GroupKey, list[int]]:
+    """Group requests that can share a call of `top_k`; return their places.
 
     Users of the model share the table of training histories if exactly these are hidden, or nothing
     is. Other groups get a table of their own, which has one row for each user of the model.
     """
-    groups: dict[_GroupKey, _Group] = {}
+    groups: dict[_GroupKey, list[int]] = {}
+    taken = Counter[tuple[_Choice, int]]()
     for place, (user, option) in enumerate(zip(users, options, strict=True)):
-        hides_seen: bool | None = None
-        is_plain = user.source == "model" and not option.exclude
-        if is_plain and (user.is_as_trained or not option.exclude_seen):
-            hides_seen = option.exclude_seen
-        number = 0
-        while True:
-            key = (user.source, hides_seen, _choice(option), number)
-            group = groups.setdefault(key, _Group())
-            if user.source != "model" or hides_seen is not None or user.row not in group.rows:
-                break
-            number += 1
-        group.places.append(place)
-        group.rows.add(user.row)
+        choice = (
+            tuple(option.categories or ()),
+            None if option.items is None else tuple(option.items),
+        )
+        hides_seen, number = None, 0
+        if user.source == "model":
+            if not option.exclude and (user.is_as_trained or not option.exclude_seen):
+                hides_seen = option.exclude_seen
+            else:
+                number = taken[choice, user.row]
+                taken[choice, user.row] += 1
+        groups.setdefault((user.source, hides_seen, choice, number), []).append(place)
     return groups
-
-
-def _choice(option: RecommendOptions) -> _Choice:
-    return tuple(option.categories or ()), None if option.items is None else tuple(option.items)
 
 
 def _allowed(version: ModelVersion, choice: _Choice) -> Mask:
