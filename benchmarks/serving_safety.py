@@ -157,7 +157,7 @@ def kills(times: int, kind: str) -> dict[str, Any]:
             posts += asyncio.run(_stream(port, acknowledged, 2 * turn + 1, length + 0.2, 4))
             ending.wait()
             process.wait()
-        found = [one.event.key for one in EventStore(url).after(0)]
+        found = [one.key for one in EventStore(url).after(0)]
     counted = Counter(found)
     lost = [key for key in acknowledged if key not in counted]
     twice = [key for key, number in counted.items() if number > 1]

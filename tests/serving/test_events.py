@@ -45,7 +45,7 @@ def test_keys_count_once_and_numbers_ascend(url: str) -> None:
     added = store.add(posts)
     assert [(one.stored, one.repeated) for one in added] == [(2, 0), (2, 1)]
     found = EventStore(url).after(0)
-    assert [one.event for one in found] == [*posts[0], *posts[1][1:]]
+    assert found == [*posts[0], *posts[1][1:]]
     numbers = [one.number for one in found]
     assert numbers == sorted(set(numbers))
     assert added[-1].last == numbers[-1]
@@ -78,12 +78,12 @@ def test_events_are_known_up_to_what_a_model_has_learned(url: str) -> None:
     store.add([[Event("ann", "tea", 0.0), Event("ann", "cup", 0.0)]])
     recent.update()
     first, second = recent.by_user["ann"]
-    assert [e.item for e in recent.of("ann", first[0])] == ["cup"]
-    recent.forget(first[0])
+    assert [e.item for e in recent.of("ann", first.number)] == ["cup"]
+    recent.forget(first.number)
     assert [e.item for e in recent.of("ann")] == ["cup"]
     recent.restart(0)
     assert [e.item for e in recent.of("ann")] == ["tea", "cup"]
-    recent.forget(second[0])
+    recent.forget(second.number)
     assert recent.by_user == {}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -29,8 +29,7 @@ _DRIFT, _SEQUENCES = 4.0, 0.5
 _SEED = 0
 
 
-@dataclass(frozen=True)
-class Shop:
+class Shop(NamedTuple):
     """Files of the demo: model folder, table of items, log of the training events."""
 
     model: Path

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
@@ -27,8 +27,8 @@ _LOCK_TIMEOUT, _CONNECT_TIMEOUT = 5.0, 3
 _RECONNECT_DELAY = 0.5
 #: Keys that one query looks up.
 _KEYS_PER_QUERY = 1000
-_COLUMNS = ("number", "user", "item", "time", "rating", "key")
-_values = attrgetter(*_COLUMNS[1:])
+_COLUMNS = ("user", "item", "time", "rating", "key", "number")
+_values = attrgetter(*_COLUMNS[:-1])
 
 
 class StoreError(TransCFError, OSError):
@@ -45,6 +45,7 @@ class Event:
         time: Seconds since 1970.
         rating: Optional rating.
         key: Idempotency key; of events with the same key only the first is stored.
+        number: Position in the store, from 1; 0 for an event that is not stored yet.
     """
 
     user: str
@@ -52,25 +53,11 @@ class Event:
     time: float
     rating: float | None = None
     key: str | None = None
+    number: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """An event with its number."""
-
-    number: int
-    event: Event
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    """Result of adding a batch of events.
-
-    Attributes:
-        stored: Number of new events.
-        repeated: Number of events whose key was known.
-        last: Number of the newest event in the store.
-    """
+class Added(NamedTuple):
+    """Numbers of new and of repeated events, and the number of the newest event in the store."""
 
     stored: int
     repeated: int
@@ -143,7 +130,7 @@ class EventStore:
         >>> store = EventStore("events.db")
         >>> store.add([[Event("ann", "tea", 0.0, key="1")], [Event("ann", "tea", 0.0, key="1")]])
         [Added(stored=1, repeated=0, last=1), Added(stored=0, repeated=1, last=1)]
-        >>> [found.event.item for found in store.after(0)]
+        >>> [event.item for event in store.after(0)]
         ['tea']
     """
 
@@ -177,7 +164,7 @@ class EventStore:
             sql.bindparam("keys", expanding=True)
         )
         self._after = sql.text(
-            f"SELECT number, {user}, {item}, time, rating, key FROM {table} "
+            f"SELECT {user}, {item}, time, rating, key, number FROM {table} "
             "WHERE number > :number ORDER BY number"
         )
         self._keep = sql.text(self._dialect.keep)
@@ -210,7 +197,7 @@ class EventStore:
                             continue
                         known.add(event.key)
                     last += 1
-                    rows.append(dict(zip(_COLUMNS, (last, *_values(event)), strict=True)))
+                    rows.append(dict(zip(_COLUMNS, (*_values(event), last), strict=True)))
                 added.append(Added(last - before, len(batch) - (last - before), last))
             if rows:
                 connection.execute(self._insert, rows)
@@ -224,13 +211,13 @@ class EventStore:
         with self._connected() as connection:
             return self._mark(connection) != self._seen
 
-    def after(self, number: int) -> list[Stored]:
+    def after(self, number: int) -> list[Event]:
         """Return the events with larger numbers, ascending."""
         with self._connected() as connection:
             mark = self._mark(connection)  # before the events: later ones are noticed next time
             rows = connection.execute(self._after, {"number": number}).all()
             self._seen = mark
-        return [Stored(row[0], Event(*row[1:])) for row in rows]
+        return [Event(*row) for row in rows]
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""
@@ -295,7 +282,7 @@ class EventCache:
         store: The store.
         first: Events up to this number are not kept: the served model has learned from them.
         last: Number of the newest event that was read.
-        by_user: Numbers and events of each user, oldest first.
+        by_user: Events of each user, oldest first.
         error: Why the last read failed; None if it did not.
 
     Example:
@@ -309,7 +296,7 @@ class EventCache:
     store: EventStore
     first: int = 0
     last: int = 0
-    by_user: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
+    by_user: dict[str, list[Event]] = field(default_factory=dict)
     error: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -326,21 +313,21 @@ class EventCache:
             except StoreError as error:
                 self.error = str(error)
 
-    def extend(self, events: Iterable[Stored]) -> None:
+    def extend(self, events: Iterable[Event]) -> None:
         """Add events that are newer than all in the cache."""
-        for found in events:
-            self.by_user.setdefault(found.event.user, []).append((found.number, found.event))
-            self.last = found.number
+        for event in events:
+            self.by_user.setdefault(event.user, []).append(event)
+            self.last = event.number
 
     def of(self, user: str, after: int = 0) -> list[Event]:
         """Return the events of a user with numbers above `after`, oldest first."""
-        return [event for number, event in self.by_user.get(user, ()) if number > after]
+        return [event for event in self.by_user.get(user, ()) if event.number > after]
 
     def forget(self, number: int) -> None:
         """Drop the events up to a number, once no older model version is served."""
         with self._lock:
             kept = {
-                user: [entry for entry in events if entry[0] > number]
+                user: [event for event in events if event.number > number]
                 for user, events in self.by_user.items()
             }
             self.first = number

@@ -1,13 +1,18 @@
-"""Queries about one model version: recommendations, neighbours, explanations, facts, search."""
+"""Queries about one model version: recommendations, neighbours, explanations, facts, search, map.
+
+Most functions are routes as well (see `routes`): their parameters after `version` and `events` are
+those of the route, and their annotations limit them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from pydantic import Field
 from pydantic_core import to_json
 
 from transcf.data.histories import Histories
@@ -20,7 +25,17 @@ from transcf.serving import schemas
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
 from transcf.serving.ranking import Ranked, ResolvedUser, rank, resolve_sessions, resolve_users
-from transcf.serving.schemas import RecommendOptions, SessionRequest, UserRequest, UsersRequest
+from transcf.serving.schemas import (
+    MAX_EXPLAINED,
+    MAX_ITEMS,
+    MAX_POINTS,
+    Length,
+    RecommendOptions,
+    SessionRequest,
+    TextId,
+    UserRequest,
+    UsersRequest,
+)
 
 RecommendRequest: TypeAlias = UserRequest | UsersRequest | SessionRequest
 #: Past items in the reason of a recommended item.
@@ -139,7 +154,11 @@ def _effects(version: ModelVersion, found: Explanation) -> list[schemas.Effect]:
 
 
 def explain_user(
-    version: ModelVersion, events: EventCache, user: Id, item: Id, top: int
+    version: ModelVersion,
+    events: EventCache,
+    user: TextId,
+    item: TextId,
+    top: Annotated[int, Field(ge=1, le=MAX_EXPLAINED)] = 5,
 ) -> schemas.Explained:
     """Explain the score of an item for a user."""
     resolved = resolve_users(version, events, [user])[0]
@@ -151,10 +170,11 @@ def explain_user(
 
 
 def explain_session(
-    version: ModelVersion, session: Sequence[Id], item: Id, top: int
+    version: ModelVersion, events: EventCache, asked: schemas.ExplainRequest
 ) -> schemas.Explained:
     """Explain the score of an item for a session."""
-    return _explain(version, resolve_sessions(version, [session])[0][0], item, top)
+    user, _ = resolve_sessions(version, [asked.session])[0]
+    return _explain(version, user, asked.item, asked.top)
 
 
 def _explain(version: ModelVersion, user: ResolvedUser, item: Id, top: int) -> schemas.Explained:
@@ -181,7 +201,9 @@ def _explain(version: ModelVersion, user: ResolvedUser, item: Id, top: int) -> s
 # -- neighbours and scores -----------------------------------------------------------------------
 
 
-def similar_items(version: ModelVersion, item: Id, k: int) -> schemas.SimilarItems:
+def similar_items(
+    version: ModelVersion, events: EventCache, item: TextId, k: Length = 10
+) -> schemas.SimilarItems:
     """Return the items most similar to an item."""
     wanted = convert_id(version.items, item)
     table = similar(version.scorer, "item", version.item_similarity, [wanted], k, "raise")
@@ -193,7 +215,9 @@ def similar_items(version: ModelVersion, item: Id, k: int) -> schemas.SimilarIte
     return {"version": version.number, "item": wanted, "items": found}
 
 
-def similar_users(version: ModelVersion, user: Id, k: int) -> schemas.SimilarUsers:
+def similar_users(
+    version: ModelVersion, events: EventCache, user: TextId, k: Length = 10
+) -> schemas.SimilarUsers:
     """Return the users most similar to a user."""
     wanted = convert_id(version.users, user)
     table = similar(version.scorer, "user", version.user_similarity, [wanted], k, "raise")
@@ -202,9 +226,10 @@ def similar_users(version: ModelVersion, user: Id, k: int) -> schemas.SimilarUse
 
 
 def scores(
-    version: ModelVersion, events: EventCache, pairs: Sequence[tuple[Id, Id]]
+    version: ModelVersion, events: EventCache, asked: schemas.ScoresRequest
 ) -> schemas.PairScores:
     """Score pairs of users and items."""
+    pairs = [(pair.user, pair.item) for pair in asked.pairs]
     users = list(dict.fromkeys(user for user, _ in pairs))
     resolved = dict(zip(users, resolve_users(version, events, users), strict=True))
     items = find_rows(version.items, [item for _, item in pairs])
@@ -241,7 +266,7 @@ def _score(version: ModelVersion, user: ResolvedUser, items: Rows) -> Scores:
 # -- facts and search ----------------------------------------------------------------------------
 
 
-def item_facts(version: ModelVersion, item: Id) -> schemas.ItemFacts:
+def item_facts(version: ModelVersion, events: EventCache, item: TextId) -> schemas.ItemFacts:
     """Return the metadata of an item."""
     row = int(find_rows(version.items, [item])[0])
     metadata = version.metadata.get(str(item))
@@ -257,7 +282,10 @@ def item_facts(version: ModelVersion, item: Id) -> schemas.ItemFacts:
 
 
 def user_facts(
-    version: ModelVersion, events: EventCache, user: Id, limit: int
+    version: ModelVersion,
+    events: EventCache,
+    user: TextId,
+    limit: Annotated[int, Field(ge=0, le=MAX_ITEMS)] = 100,
 ) -> schemas.UserFacts:
     """Return the history of a user, newest first, with events of items unknown to the model."""
     wanted = convert_id(version.users, user)
@@ -287,7 +315,7 @@ def user_facts(
     }
 
 
-def categories(version: ModelVersion) -> schemas.Categories:
+def categories(version: ModelVersion, events: EventCache) -> schemas.Categories:
     """Return the categories with their numbers of items."""
     found: list[schemas.Category] = [
         {"category": name, "items": len(rows)} for name, rows in version.items_by_category.items()
@@ -295,7 +323,13 @@ def categories(version: ModelVersion) -> schemas.Categories:
     return {"version": version.number, "categories": found}
 
 
-def search(version: ModelVersion, text: str, kind: str, k: int) -> schemas.Found:
+def search(
+    version: ModelVersion,
+    events: EventCache,
+    q: Annotated[str, Field(max_length=200)] = "",
+    kind: Literal["items", "users", "all"] = "all",
+    k: Length = 20,
+) -> schemas.Found:
     """Find items and users by id and title.
 
     Matches at the beginning of an id or a word come first, then matches anywhere; each by the
@@ -304,11 +338,11 @@ def search(version: ModelVersion, text: str, kind: str, k: int) -> schemas.Found
     found: schemas.Found = {"version": version.number, "items": [], "users": []}
     if kind in ("items", "all"):
         counts = version.data.item_counts
-        rows = _search(version.item_texts, text, counts, k)
+        rows = _search(version.item_texts, q, counts, k)
         found["items"] = [{**version.item_fields(row), "users": int(counts[row])} for row in rows]
     if kind in ("users", "all"):
         counts = version.data.seen.counts
-        rows = _search(version.user_texts, text, counts, k)
+        rows = _search(version.user_texts, q, counts, k)
         names = version.users.series
         found["users"] = [{"user": names[row], "count": int(counts[row])} for row in rows]
     return found
@@ -322,3 +356,26 @@ def _search(texts: pl.Series, text: str, counts: npt.NDArray[np.int64], k: int) 
     begins = texts.gather(rows).str.contains("\n" + wanted, literal=True).to_numpy()
     order = np.lexsort((rows, -counts[rows], ~begins))
     return [int(row) for row in rows[order][:k]]
+
+
+# -- map -----------------------------------------------------------------------------------------
+
+
+def item_map(
+    version: ModelVersion,
+    events: EventCache,
+    limit: Annotated[int, Field(ge=0, le=MAX_POINTS)] = 50_000,
+) -> dict[str, Any]:
+    """Return items in two dimensions."""
+    return version.projection.points(limit)
+
+
+def position(
+    version: ModelVersion, events: EventCache, asked: schemas.PositionRequest
+) -> dict[str, Any]:
+    """Return the position of a user or a session on the map."""
+    if asked.user is not None:
+        user = resolve_users(version, events, [asked.user])[0]
+    else:
+        user, _ = resolve_sessions(version, [asked.session or []])[0]
+    return version.projection.position(user, version.rankable_rows(asked.toward))

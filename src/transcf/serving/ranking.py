@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -107,8 +107,7 @@ def keep_last(rows: Rows) -> Rows:
     return kept
 
 
-@dataclass(frozen=True, eq=False)
-class Ranked:
+class Ranked(NamedTuple):
     """Item rows, best first, and their float32 scores."""
 
     items: Rows

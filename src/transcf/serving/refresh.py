@@ -18,7 +18,7 @@ from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.recommender import Recommender
 from transcf.models.registry import load_version
 from transcf.models.training_data import TrainingData
-from transcf.serving.events import EventCache, EventStore, Stored
+from transcf.serving.events import Event, EventCache, EventStore
 from transcf.serving.model_version import EVENTS_AFTER, ModelVersion
 from transcf.serving.ranking import rank, resolve_users
 from transcf.serving.schemas import RecommendOptions
@@ -116,7 +116,7 @@ def back_to(versions: Versions, version: int) -> None:
 
 def _trainer(
     served: ModelVersion, store: EventStore, data: str | None, quick: bool
-) -> tuple[Callable[[Sequence[Stored]], Recommender[Any]], str]:
+) -> tuple[Callable[[Sequence[Event]], Recommender[Any]], str]:
     """Return a function that trains a model with some of the new events, and its data source."""
     base, source = base_log(served.model, data)
     kept: dict[str, Any] = {
@@ -125,13 +125,13 @@ def _trainer(
         if key in served.model.report_
     }
 
-    def refit(events: Sequence[Stored]) -> Recommender[Any]:
-        before = [found for found in store.after(0) if found.number <= served.events_after]
+    def refit(events: Sequence[Event]) -> Recommender[Any]:
+        before = [event for event in store.after(0) if event.number <= served.events_after]
         model = load_version(served.folder).refit(with_events(base, [*before, *events]))
         model.report_ |= kept
         return model
 
-    def partial_fit(events: Sequence[Stored]) -> Recommender[Any]:
+    def partial_fit(events: Sequence[Event]) -> Recommender[Any]:
         model = load_version(served.folder)
         add = getattr(model, "partial_fit", None)
         if add is None:
@@ -146,13 +146,13 @@ def _evaluate(
     served: ModelVersion,
     model: Recommender[Any],
     store: EventStore,
-    older: Sequence[Stored],
-    held_out: Sequence[Stored],
+    older: Sequence[Event],
+    held_out: Sequence[Event],
 ) -> tuple[int, float | None, float | None]:
     """Return the number of evaluated users, and N@10 of the served model and of the new one."""
     targets: dict[str, set[str]] = {}
-    for found in held_out:
-        targets.setdefault(found.event.user, set()).add(found.event.item)
+    for event in held_out:
+        targets.setdefault(event.user, set()).add(event.item)
     known, no_events = EventCache(store), EventCache(store)
     known.extend(older)
     candidate = ModelVersion(0, served.folder, model, {}, served.can)
@@ -224,16 +224,15 @@ def _kept_log(data: TrainingData) -> Interactions:
     return read_interactions(pl.DataFrame(columns))
 
 
-def with_events(base: Interactions, events: Sequence[Stored]) -> Interactions:
+def with_events(base: Interactions, events: Sequence[Event]) -> Interactions:
     """Return a log with events added, after all others if the log has no times.
 
     Events with a rating of 0 or below are left out, as in logs.
 
     Example:
         >>> from transcf import synthesize
-        >>> from transcf.serving.events import Event
         >>> log = synthesize(users=50, items=30, interactions=500)
-        >>> len(with_events(log, [Stored(1, Event("new", "i01", 1.7e9))]))
+        >>> len(with_events(log, [Event("new", "i01", 1.7e9)]))
         501
     """
     if not events:
@@ -243,8 +242,8 @@ def with_events(base: Interactions, events: Sequence[Stored]) -> Interactions:
     return log.with_categories(base.categories).with_links(base.links)
 
 
-def _event_frame(base: Interactions, events: Sequence[Stored]) -> pl.DataFrame:
-    kept = [found.event for found in events if found.event.rating is None or found.event.rating > 0]
+def _event_frame(base: Interactions, events: Sequence[Event]) -> pl.DataFrame:
+    kept = [event for event in events if event.rating is None or event.rating > 0]
     columns = {
         "user_id": _convert_ids([event.user for event in kept], base.users, "user"),
         "item_id": _convert_ids([event.item for event in kept], base.items, "item"),

@@ -6,11 +6,11 @@ recommendation: 5.8 % of the 0.69 ms of such a request (benchmarks/serving.py).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.responses import Response
@@ -20,8 +20,6 @@ from transcf.serving.errors import error_response, json_response
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion
 from transcf.serving.queries import RecommendRequest
-from transcf.serving.ranking import resolve_sessions, resolve_users
-from transcf.serving.schemas import MAX_EXPLAINED, MAX_ITEMS, MAX_POINTS, Length, TextId
 from transcf.serving.service import Service
 
 router = APIRouter()
@@ -33,10 +31,6 @@ _REPEATED = frozenset(("category", "exclude", "items"))
 def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
-
-
-async def _query(request: Request, query: Callable[[ModelVersion, EventCache], Any]) -> Response:
-    return json_response(await _service(request).query(query))
 
 
 async def _recommend(request: Request, asked: RecommendRequest) -> Response:
@@ -99,103 +93,38 @@ async def recommend_session(request: Request, asked: schemas.SessionRequest) -> 
     return await _recommend(request, asked)
 
 
-# -- neighbours, explanations, facts, the map ----------------------------------------------------
+# -- other queries -------------------------------------------------------------------------------
 
 
-@router.get("/v1/similar-items/{item:path}", response_model=schemas.SimilarItems)
-async def similar_items(request: Request, item: TextId, k: Length = 10) -> Response:
-    """Find the items most similar to an item."""
-    return await _query(request, lambda version, _: queries.similar_items(version, item, k))
+def _add_query(method: str, path: str, query: Callable[..., Any]) -> None:
+    """Add a query as a route with its parameters after `version` and `events`."""
+
+    async def endpoint(request: Request, **arguments: Any) -> Response:
+        def run(version: ModelVersion, events: EventCache) -> Any:
+            return query(version, events, **arguments)
+
+        return json_response(await _service(request).query(run))
+
+    signature = inspect.signature(query, eval_str=True)
+    _, _, *parameters = signature.parameters.values()
+    request = inspect.signature(endpoint, eval_str=True).parameters["request"]
+    endpoint.__name__, endpoint.__doc__ = query.__name__, query.__doc__
+    endpoint.__signature__ = inspect.Signature([request, *parameters])  # type: ignore[attr-defined]
+    answer = signature.return_annotation
+    router.add_api_route(path, endpoint, methods=[method], response_model=answer)
 
 
-@router.get("/v1/similar-users/{user:path}", response_model=schemas.SimilarUsers)
-async def similar_users(request: Request, user: TextId, k: Length = 10) -> Response:
-    """Find the users most similar to a user."""
-    return await _query(request, lambda version, _: queries.similar_users(version, user, k))
-
-
-@router.get("/v1/explanation", response_model=schemas.Explained)
-async def explain_user(
-    request: Request,
-    user: TextId,
-    item: TextId,
-    top: Annotated[int, Query(ge=1, le=MAX_EXPLAINED)] = 5,
-) -> Response:
-    """Explain the score of an item for a user."""
-    return await _query(
-        request, lambda version, events: queries.explain_user(version, events, user, item, top)
-    )
-
-
-@router.post("/v1/explanation", response_model=schemas.Explained)
-async def explain_session(request: Request, asked: schemas.ExplainRequest) -> Response:
-    """Explain the score of an item for a session."""
-    session, item, top = asked.session, asked.item, asked.top
-    return await _query(
-        request, lambda version, _: queries.explain_session(version, session, item, top)
-    )
-
-
-@router.post("/v1/scores", response_model=schemas.PairScores)
-async def scores(request: Request, asked: schemas.ScoresRequest) -> Response:
-    """Score pairs of users and items."""
-    pairs = [(pair.user, pair.item) for pair in asked.pairs]
-    return await _query(request, lambda version, events: queries.scores(version, events, pairs))
-
-
-@router.get("/v1/items/{item:path}", response_model=schemas.ItemFacts)
-async def item_facts(request: Request, item: TextId) -> Response:
-    """Return the metadata of an item."""
-    return await _query(request, lambda version, _: queries.item_facts(version, item))
-
-
-@router.get("/v1/users/{user:path}", response_model=schemas.UserFacts)
-async def user_facts(
-    request: Request, user: TextId, limit: Annotated[int, Query(ge=0, le=MAX_ITEMS)] = 100
-) -> Response:
-    """Return the history of a user."""
-    return await _query(
-        request, lambda version, events: queries.user_facts(version, events, user, limit)
-    )
-
-
-@router.get("/v1/search", response_model=schemas.Found)
-async def search(
-    request: Request,
-    q: Annotated[str, Query(max_length=200)] = "",
-    kind: Literal["items", "users", "all"] = "all",
-    k: Length = 20,
-) -> Response:
-    """Find items and users by id and title."""
-    return await _query(request, lambda version, _: queries.search(version, q, kind, k))
-
-
-@router.get("/v1/categories")
-async def categories(request: Request) -> Response:
-    """List the categories."""
-    return await _query(request, lambda version, _: queries.categories(version))
-
-
-@router.get("/v1/map")
-async def item_map(
-    request: Request, limit: Annotated[int, Query(ge=0, le=MAX_POINTS)] = 50_000
-) -> Response:
-    """Return items in two dimensions."""
-    return await _query(request, lambda version, _: version.projection.points(limit))
-
-
-@router.post("/v1/map/position")
-async def position(request: Request, asked: schemas.PositionRequest) -> Response:
-    """Return the position of a user or a session on the map."""
-
-    def find(version: ModelVersion, events: EventCache) -> dict[str, Any]:
-        if asked.user is not None:
-            user = resolve_users(version, events, [asked.user])[0]
-        else:
-            user, _ = resolve_sessions(version, [asked.session or []])[0]
-        return version.projection.position(user, version.rankable_rows(asked.toward))
-
-    return await _query(request, find)
+_add_query("GET", "/v1/similar-items/{item:path}", queries.similar_items)
+_add_query("GET", "/v1/similar-users/{user:path}", queries.similar_users)
+_add_query("GET", "/v1/explanation", queries.explain_user)
+_add_query("POST", "/v1/explanation", queries.explain_session)
+_add_query("POST", "/v1/scores", queries.scores)
+_add_query("GET", "/v1/items/{item:path}", queries.item_facts)
+_add_query("GET", "/v1/users/{user:path}", queries.user_facts)
+_add_query("GET", "/v1/search", queries.search)
+_add_query("GET", "/v1/categories", queries.categories)
+_add_query("GET", "/v1/map", queries.item_map)
+_add_query("POST", "/v1/map/position", queries.position)
 
 
 # -- events and the service itself ---------------------------------------------------------------
@@ -207,13 +136,14 @@ async def add_events(
 ) -> Response:
     """Store one event or many; they are durable when the answer is sent."""
     events = sent.events if isinstance(sent, schemas.EventsRequest) else [sent]
-    return json_response(asdict(await _service(request).add_events(events)))
+    return json_response((await _service(request).add_events(events))._asdict())
 
 
 @router.get("/v1/models")
 async def models(request: Request) -> Response:
     """Describe the served version."""
-    return await _query(request, lambda *_: _service(request).versions.describe())
+    service = _service(request)
+    return json_response(await service.query(lambda *_: service.versions.describe()))
 
 
 @router.get("/healthz")
