@@ -346,7 +346,7 @@ def read_eval_config(
 
 def check_files(report: Path | None, results: Path | None = None) -> None:
     """Refuse files that cannot be written, before any work is done."""
-    from transcf.pages.page import check_file
+    from transcf.experiments.page import check_file
 
     if report is not None:
         check_file(report)

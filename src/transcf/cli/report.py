@@ -17,10 +17,9 @@ from transcf.errors import DataError, EvaluationError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from transcf.analysis.quality import Quality
-    from transcf.analysis.report import Findings
     from transcf.data.interactions import Interactions
     from transcf.models.recommender import Recommender
+    from transcf.paper.model_report import ModelReport, Quality
 
 
 def report(
@@ -42,7 +41,7 @@ def report(
     A model that has learned from everything is judged by a twin: its settings, fitted without the
     newest events. Without --data the page is about the data that the model notes.
     """
-    from transcf.pages.page import check_file
+    from transcf.experiments.page import check_file
 
     check_file(out)
     if out.is_dir():
@@ -61,16 +60,17 @@ def report(
 
 def _found(
     model: Recommender[Any], data: str | None, pairs: int, seed: int, steps: Steps
-) -> Findings:
+) -> ModelReport:
     """Do all that can be done, and note what cannot."""
-    from transcf.analysis.report import Findings, analyzed
+    from transcf.paper.analysis import ABOUT_MODELS, Subject
+    from transcf.paper.model_report import ModelReport
 
     parts = steps.counted(["opening the data", "judging", "analysing"])
     steps.report(next(parts))
     missing: dict[str, str] = {}
     opened = _open(model, data, missing)
     if opened is None:
-        return Findings(model, missing=missing)
+        return ModelReport(model, missing=missing)
     log, judge = opened
     steps.report(next(parts))
     quality = None
@@ -79,18 +79,17 @@ def _found(
     except (DataError, EvaluationError) as error:
         missing["accuracy"] = str(error)
     steps.report(next(parts))
-    analyses, others = analyzed(
-        model, log, number=pairs, random_state=seed, on_progress=steps.report
-    )
-    return Findings(model, log, quality, analyses, missing | others)
+    subject = Subject({model.name: model}, log, number=pairs, random_state=seed)
+    analyses, others = subject.all(ABOUT_MODELS, steps.report)
+    return ModelReport(model, log, quality, analyses, missing | others)
 
 
 def _open(
     model: Recommender[Any], data: str | None, missing: dict[str, str]
 ) -> tuple[Interactions, Callable[[], Quality]] | None:
     """Open the events and say how to judge; None where the data are not here."""
-    from transcf.analysis.quality import judged
     from transcf.data.sources import open_log_and_split
+    from transcf.paper.model_report import evaluate_quality
 
     origin = model.report_
     if data is None and "dataset" not in origin:
@@ -104,7 +103,7 @@ def _open(
 
     def judge() -> Quality:
         _check_ids(model, log, name)
-        return judged(model, split, held_out=is_own and bool(origin.get("held_out")))
+        return evaluate_quality(model, split, held_out=is_own and bool(origin.get("held_out")))
 
     return log, judge
 

@@ -31,7 +31,7 @@ from transcf.experiments.study_workers import WorkerCluster, candidate_workers
 from transcf.interrupts import StopRequest, stop_request
 from transcf.models.recommender import Recommender
 from transcf.models.registry import distinct
-from transcf.pages import Table
+from transcf.tables import Table
 
 #: What `compare` compares: one model, several, or several by names of the caller's own.
 Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]

@@ -12,12 +12,23 @@ from transcf.errors import MissingExtraError
 from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.significance import LEVEL
 from transcf.evaluation.validation import validation_metric
+from transcf.experiments.figures import (
+    BASELINE,
+    BEST,
+    OTHER,
+    SERIES,
+    TIED,
+    Drawing,
+    bars,
+    heat_map,
+    lines,
+)
+from transcf.experiments.page import Page
 from transcf.experiments.results import Entry, Outcome, Results, facts_of
 from transcf.experiments.run_result import TIMED_BASELINE
 from transcf.legend import ERROR, legend
-from transcf.pages import Cell, Drawing, Page, Table
-from transcf.pages.figures import BASELINE, BEST, OTHER, SERIES, TIED, bars, heat_map, lines
 from transcf.protocols import PROTOCOLS
+from transcf.tables import Cell, Table
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison

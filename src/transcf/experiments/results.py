@@ -125,7 +125,7 @@ class Outcome:
         first = models[0] if models else {}
         warnings = [f"{name} is missing: {why}" for name, why in content["failures"].items()]
         warnings += [note for model in models for note in model["notes"]]
-        warnings += [content[name] for name in ("difference", "shape") if content.get(name)]
+        warnings += [content["difference"]] if content.get("difference") else []
         return cls(
             dataset=content["dataset"],
             protocol=content.get("protocol") or first.get("protocol", ""),

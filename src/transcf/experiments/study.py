@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from itertools import product
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
@@ -18,7 +19,8 @@ from transcf.tuning import Budget
 
 T = TypeVar("T")
 
-_FOLDER = files("transcf.experiments").joinpath("studies")
+#: Folders of the studies that come with the library.
+_FOLDERS = [files("transcf").joinpath(package, "studies") for package in ("experiments", "paper")]
 
 
 @dataclass(frozen=True)
@@ -325,8 +327,12 @@ def _named(
 
 def available_studies() -> tuple[str, ...]:
     """Return the names of the studies that come with the library."""
-    names = (entry.name for entry in _FOLDER.iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+    return tuple(sorted(_studies()))
+
+
+def _studies() -> dict[str, Traversable]:
+    paths = [path for folder in _FOLDERS for path in folder.iterdir()]
+    return {path.name.removesuffix(".toml"): path for path in paths if path.name.endswith(".toml")}
 
 
 def load_study(name: str | Path) -> Study:
@@ -338,8 +344,8 @@ def load_study(name: str | Path) -> Study:
     """
     if Path(name).is_file():
         text = Path(name).read_bytes()
-    elif str(name) in available_studies():
-        text = _FOLDER.joinpath(f"{name}.toml").read_bytes()
+    elif (found := _studies().get(str(name))) is not None:
+        text = found.read_bytes()
     else:
         raise ParameterError(
             f"There is no study {str(name)!r}: name a TOML file or one of "

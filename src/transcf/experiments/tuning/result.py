@@ -13,7 +13,7 @@ import polars as pl
 
 from transcf.data.atomic import atomic_write
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
-from transcf.pages.tables import Table
+from transcf.tables import Table
 from transcf.tuning.config import Config
 from transcf.tuning.search import State, Trial
 from transcf.tuning.spaces import Space

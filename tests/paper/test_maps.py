@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transcf.analysis.maps import likeness, maps, mean_cosines
-from transcf.analysis.pairs import Pairs
+from transcf.paper.maps import likeness, maps, mean_cosines
+from transcf.paper.spaces import Pairs
 
 
 def test_mean_cosines_pair_by_pair() -> None:

@@ -9,12 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transcf.analysis.tastes import tastes
-from transcf.analysis.toy import toy
-from transcf.analysis.variety import variety
 from transcf.data.logs import open_data
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError, UnknownIdError
+from transcf.paper.closer import variety
+from transcf.paper.tastes import tastes, toy
 
 
 def test_variety_by_hand() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transcf.analysis.classes import balanced, classification, frequent_categories, labels_of
-from transcf.analysis.pairs import Pairs
 from transcf.errors import DataError
+from transcf.paper.classes import balanced, classification, frequent_categories, labels_of
+from transcf.paper.spaces import Pairs
 
 
 def made(by_hand, per_class: int = 30):

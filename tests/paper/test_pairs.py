@@ -6,12 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transcf.analysis.pairs import Pairs, item_labels
-from transcf.analysis.spaces import space_of
 from transcf.data.readers import read_interactions
 from transcf.data.splits import leave_one_out
 from transcf.errors import DataError
 from transcf.models.cml import CML
+from transcf.paper.spaces import Pairs, item_labels, space_of
 
 
 @pytest.fixture(scope="module")

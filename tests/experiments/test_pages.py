@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from transcf.errors import MissingExtraError, ParameterError
-from transcf.pages import Cell, Page, Table
-from transcf.pages.figures import bars, canvas, heat_map, lines
-from transcf.pages.page import check_file
+from transcf.experiments.figures import bars, canvas, heat_map, lines
+from transcf.experiments.page import Page, check_file
+from transcf.tables import Cell, Table
 
 NASTY = "<script>alert('x')</script> & \"quotes\" | $a$ `b` *c* [d](e)"
 

@@ -15,10 +15,10 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
 from transcf.experiments import Study, run_study
 from transcf.experiments.comparison import Comparison
-from transcf.experiments.reproduction import TABLES, Shape, beaten_by, load_table, table_beside
 from transcf.experiments.store import Store
 from transcf.experiments.study_workers import study_workers
 from transcf.models.registry import model_class
+from transcf.paper.reproduction import TABLES, beaten_by, compare_shape, load_table, table_beside
 from transcf.tuning import Budget
 
 PAPER = Path(__file__).resolve().parents[3] / "shared" / "paper"
@@ -170,21 +170,18 @@ def test_the_shape_of_a_sweep_is_compared(small: Study, found: Comparison) -> No
     ours = [found.summaries[name]["H@10"]["mean"] for name in cells]
     own = dict(zip(cells, ({"H@10": figure} for figure in ours), strict=True))
     same = replace(plan, datasets=(replace(plan.datasets[0], published=own),))
-    shape = Shape.of(same, found)
+    shape = compare_shape(same, found)
     assert shape is not None
-    assert shape.correlation == pytest.approx(1.0)
-    assert shape.printed_best == shape.our_best
-    assert all(printed == pytest.approx(mine) for printed, mine in shape.effects.values())
+    assert shape["rank correlation"] == 1.0
+    assert shape["best cell, printed"] == shape["best cell, ours"]
     reg = (ours[1] + ours[3] - ours[0] - ours[2]) / 2
-    assert shape.effects["regularization"][1] == pytest.approx(reg)
+    for kind in ("printed", "ours"):
+        assert shape[f"effect of regularization, {kind}"] == pytest.approx(reg, abs=1e-4)
     other = {name: {"H@10": -entry["H@10"]} for name, entry in own.items()}
-    turned = Shape.of(replace(plan, datasets=(replace(plan.datasets[0], published=other),)), found)
-    assert turned is not None
-    assert turned.correlation == pytest.approx(-1.0)
-    assert not turned.agrees
-    assert "differs from the printed table" in str(turned)
+    turned = replace(plan, datasets=(replace(plan.datasets[0], published=other),))
+    assert compare_shape(turned, found)["rank correlation"] == -1.0
     three = [done.name for done in found.runs[:3]]
-    assert Shape.of(plan.only(None, three), found) is None, "one cell is missing"
+    assert compare_shape(plan.only(None, three), found) is None, "one cell is missing"
 
 
 def test_helpers_fill_the_store_and_end_with_their_owner(small: Study, tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transcf.analysis.spaces import Space
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
 from transcf.learning.training_data import TrainingData
 from transcf.models.registry import create
+from transcf.paper.spaces import Space
 
 
 @pytest.fixture(scope="package")

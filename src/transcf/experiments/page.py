@@ -11,8 +11,8 @@ from urllib.parse import quote
 from transcf.data.atomic import atomic_write
 from transcf.data.paths import path_of
 from transcf.errors import MissingExtraError, ParameterError
-from transcf.pages.figures import Drawing
-from transcf.pages.tables import escape_markdown
+from transcf.experiments.figures import Drawing
+from transcf.tables import escape_markdown
 
 if TYPE_CHECKING:
     import jinja2
@@ -146,7 +146,7 @@ def _template() -> jinja2.Template:
     except ImportError as error:
         raise MissingExtraError("Writing HTML", "plots") from error
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("transcf", "pages"),
+        loader=jinja2.PackageLoader("transcf", "experiments"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -10,11 +10,11 @@ import pytest
 from tests.browser import visit
 
 from transcf import evaluate, read_interactions
-from transcf.analysis.quality import METRICS, judged
-from transcf.analysis.report import Findings, analyzed
 from transcf.data.splits import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.models.registry import create
+from transcf.paper.analysis import ABOUT_MODELS, Subject
+from transcf.paper.model_report import METRICS, ModelReport, evaluate_quality
 
 
 @pytest.fixture(scope="module")
@@ -22,15 +22,15 @@ def parts():
     log = synthesize(users=40, items=30, interactions=400, categories=2, seed=5)
     split = leave_one_out(log)
     model = create("transcf-mixture", dim=6, epochs=3).fit(split.before_test)
-    return log, model, judged(model, split, held_out=True)
+    return log, model, evaluate_quality(model, split, held_out=True)
 
 
 @pytest.fixture(scope="module")
 def page(parts, small_forests: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     log, model, quality = parts
-    analyses, missing = analyzed(model, log, number=60)
+    analyses, missing = Subject({model.name: model}, log, number=60).all(ABOUT_MODELS)
     assert missing == {}
-    found = Findings(model, log, quality, analyses, {"weather": "nobody knows <it> & 'that'"})
+    found = ModelReport(model, log, quality, analyses, {"weather": "nobody knows <it> & 'that'"})
     (path,) = found.page().write(tmp_path_factory.mktemp("page") / "report.html")
     return path
 
@@ -42,19 +42,19 @@ def test_accuracy_by_group_is_the_mean_over_its_users(parts) -> None:
     counts = quality.split.before_test.by_user.counts[rows]
     values = per_user[METRICS[0]].to_numpy()
     found = quality.by_activity()
-    assert found["people"].sum() == len(per_user)
+    assert found["users"].sum() == len(per_user)
     for row in found.to_dicts():
         low, high = (int(word) for word in row["group"].split() if word.isdecimal())
         members = (counts >= low) & (counts <= high)
-        assert row["people"] == members.sum()
+        assert row["users"] == members.sum()
         assert row["model"] == pytest.approx(values[members].mean())
-    weighted = (found["people"] * found["floor"]).sum() / found["people"].sum()
-    assert weighted == pytest.approx(quality.floor.metrics[METRICS[0]].mean)
+    weighted = (found["users"] * found["baseline"]).sum() / found["users"].sum()
+    assert weighted == pytest.approx(quality.baseline.metrics[METRICS[0]].mean)
 
 
 def test_groups_by_popularity_hold_everybody(parts) -> None:
     found = parts[2].by_popularity()
-    means = (found["people"] * found["model"]).sum() / found["people"].sum()
+    means = (found["users"] * found["model"]).sum() / found["users"].sum()
     assert means == pytest.approx(parts[2].model.metrics[METRICS[0]].mean)
 
 
@@ -73,16 +73,16 @@ def test_the_floor_is_the_better_one_of_both_popularities() -> None:
         for name in ("popularity", "recent-popularity")
     }
     assert floors["popularity"] > floors["recent-popularity"]
-    quality = judged(create("ease").fit(split.before_test), split, held_out=True)
-    assert quality.floor.model == "popularity"
-    assert quality.floor.metrics[METRICS[0]].mean == max(floors.values())
+    quality = evaluate_quality(create("ease").fit(split.before_test), split, held_out=True)
+    assert quality.baseline.model == "popularity"
+    assert quality.baseline.metrics[METRICS[0]].mean == max(floors.values())
 
 
 def test_a_model_of_everything_is_judged_by_a_twin(parts) -> None:
     log, _, quality = parts
     model = create("transcf-mixture", dim=6, epochs=3).fit(log)
     before = model.item_vectors_.copy()
-    found = judged(model, quality.split, held_out=False)
+    found = evaluate_quality(model, quality.split, held_out=False)
     assert found.is_twin
     np.testing.assert_array_equal(model.item_vectors_, before)
     # The same settings on the same events, so the same figures.

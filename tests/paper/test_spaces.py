@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transcf.analysis.spaces import space_of
 from transcf.errors import UnsupportedError
 from transcf.models.ease import EASE
 from transcf.models.registry import create
+from transcf.paper.spaces import space_of
 
 
 def some_pairs(model):
@@ -62,7 +62,7 @@ def test_without_translations_it_is_the_difference(name, fitted) -> None:
     assert not space.has_translations
     expected = model.user_vectors_[users] - model.item_vectors_[items]
     np.testing.assert_allclose(space.vectors(users, items), expected)
-    with pytest.raises(UnsupportedError, match="moves nobody"):
+    with pytest.raises(UnsupportedError, match="has no translations"):
         space.translations(users, items)
 
 
