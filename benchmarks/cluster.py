@@ -36,9 +36,9 @@ from transcf.distributed.session import LOOPBACK, Session
 from transcf.distributed.transport import MessageQueue, Tag, Transport
 from transcf.distributed.worker import is_of_users
 from transcf.kernels import Array
+from transcf.models.fit_options import FitOptions
+from transcf.models.trainable import EpochStats
 from transcf.parallel import use_threads
-from transcf.training import FitOptions
-from transcf.training.trainable import EpochStats
 
 TEXT = """{case}: {ours:.2f} {unit}, one process {peer:.2f}, ratio {ratio:.2f}
     processor seconds {processor_ratio:.2f} times, {waited_share:.0%} of the time waited

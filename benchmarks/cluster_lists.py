@@ -51,13 +51,13 @@ import polars as pl
 
 from cluster import parent, peak_of, stat_of, ticks_of
 from transcf import create, load, synthesize
-from transcf.answers.filters import Filters
-from transcf.answers.streams import recommendation_pieces
 from transcf.data.report import counted
 from transcf.data.writing import write_pieces
 from transcf.distributed import Cluster
 from transcf.distributed.scoring import recommend_all
 from transcf.distributed.session import Session
+from transcf.models.item_filters import Filters
+from transcf.models.streams import recommendation_pieces
 from transcf.parallel import use_threads
 
 K, WORKERS, BAR = 10, 2, 1.15

@@ -26,8 +26,8 @@ from transcf.data.histories import Histories
 from transcf.data.ids import IdMap
 from transcf.io.model_dir import StoredModel
 from transcf.io.tensors import Arrays
-from transcf.learning.training_data import TrainingData
 from transcf.models.state import from_state
+from transcf.models.training_data import TrainingData
 from transcf.models.transcf import TransCF
 
 BAR = 2.0

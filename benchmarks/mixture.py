@@ -35,10 +35,10 @@ from transcf.kernels import Array, compiled
 from transcf.kernels.exponentials import exp_lanes
 from transcf.kernels.lanes import LANES, load, store
 from transcf.kernels.rows import padded_width
-from transcf.learning import TrainingData
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.learned import Mixture
 from transcf.models.mixture.training import MixtureTraining
+from transcf.models.training_data import TrainingData
 from transcf.models.transcf import TransCFSettings
 from transcf.parallel import use_threads
 from transcf.retrieval import Scorer, top_k

@@ -23,11 +23,11 @@ import scipy.sparse as sp
 
 from _peers import implicit_bpr
 from _sets import ciao, long_tail
-from transcf.learning.triples import Problem
 from transcf.models.transcf import TransCF
 from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.parameters import first_parameters
+from transcf.models.triples import Problem
 from transcf.parallel import use_threads
 
 Case = dict[str, Any]

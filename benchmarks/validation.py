@@ -19,8 +19,9 @@ from transcf.data.sources import open_data
 from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
 from transcf.evaluation import Validation, evaluate
+from transcf.models.fit_options import FitOptions
 from transcf.models.registry import create
-from transcf.training import Epoch, FitOptions
+from transcf.models.trainable import Epoch
 
 BAR = 1 / 3
 

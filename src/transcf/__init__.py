@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from transcf.models.eals import EALS as EALS
     from transcf.models.ease import EASE as EASE
     from transcf.models.fism import FISM as FISM
+    from transcf.models.fit_options import FitOptions as FitOptions
     from transcf.models.ials import IALS as IALS
     from transcf.models.itemknn import ItemKNN as ItemKNN
     from transcf.models.lightgcn import LightGCN as LightGCN
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from transcf.models.transcf import TransCF as TransCF
     from transcf.models.transcf.extensions import TransCFExtended as TransCFExtended
     from transcf.parallel import use_threads as use_threads
-    from transcf.training.options import FitOptions as FitOptions
 
 __version__ = "0.1.0"
 
@@ -67,7 +67,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Comparison": "experiments.comparison",
     "Evaluation": "evaluation",
-    "FitOptions": "training.options",
+    "FitOptions": "models.fit_options",
     "Interactions": "data.interactions",
     "Recommender": "models.recommender",
     "Split": "data.split",

@@ -14,7 +14,7 @@ from typer.testing import Result
 
 import transcf
 from transcf.io import model_dir
-from transcf.training.checkpoint import CheckpointFile
+from transcf.models.checkpoint import CheckpointFile
 
 Command = Callable[..., Result]
 Answer = Callable[..., Any]

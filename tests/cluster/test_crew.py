@@ -18,21 +18,21 @@ from transcf.distributed.transport import MessageQueue, Tag, Transport
 from transcf.distributed.worker import is_of_users
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.kernels import Array
-from transcf.learning.alternation import Pairs
-from transcf.learning.event_weights import EventWeights
-from transcf.learning.log_sizes import LogSizes
-from transcf.learning.triples import Outline, Problem
 from transcf.models import eals, ials
+from transcf.models.alternation import Pairs
 from transcf.models.aobpr import AdaptiveSolver
 from transcf.models.bpr import LogisticSolver
 from transcf.models.cml import HingeSolver
 from transcf.models.eals import EALSTraining
+from transcf.models.event_weights import EventWeights
+from transcf.models.fit_options import FitOptions
 from transcf.models.ials import IALSSettings, IALSTraining
+from transcf.models.log_sizes import LogSizes
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.transcf.fast import FastSolver
+from transcf.models.triples import Outline, Problem
 from transcf.parallel import use_threads
-from transcf.training import FitOptions
 
 SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "transcf": (FastSolver, {"recency": 2.0}),

@@ -12,8 +12,8 @@ import pytest
 from transcf import create, synthesize
 from transcf.distributed import Cluster
 from transcf.distributed.driver import LostWorkersError
-from transcf.training import FitOptions
-from transcf.training.trainable import Epoch
+from transcf.models.fit_options import FitOptions
+from transcf.models.trainable import Epoch
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
 

@@ -17,13 +17,13 @@ from transcf.distributed.driver import share_out
 from transcf.distributed.tasks import ClusterTasks
 from transcf.errors import DataError, EvaluationError, UnsupportedError
 from transcf.evaluation.validation import Validation, as_validation, validation_in_parts
-from transcf.learning.partitioned import PartitionedProblem
-from transcf.learning.training_data import PartitionedTrainingData
-from transcf.learning.triples import Problem
 from transcf.models.bpr import LogisticSolver
+from transcf.models.fit_options import FitOptions
 from transcf.models.mixture.batches import Events, Shards
 from transcf.models.mixture.partitioned import PartedEvents
-from transcf.training import FitOptions
+from transcf.models.partitioned import PartitionedProblem
+from transcf.models.training_data import PartitionedTrainingData
+from transcf.models.triples import Problem
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
 

@@ -20,9 +20,9 @@ from transcf import Interactions, create, load, synthesize
 from transcf.distributed import Cluster
 from transcf.distributed.scoring import recommend_all
 from transcf.errors import DataError, UnsupportedError
+from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
-from transcf.training import FitOptions
-from transcf.training.trainable import Epoch
+from transcf.models.trainable import Epoch
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
 
@@ -95,7 +95,7 @@ import sys
 from pathlib import Path
 from transcf import create, synthesize
 from transcf.distributed import Cluster
-from transcf.training import FitOptions
+from transcf.models.fit_options import FitOptions
 
 log = synthesize(users=600, items=900, interactions=12000, seed=3)
 options = FitOptions(

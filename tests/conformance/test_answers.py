@@ -17,10 +17,10 @@ from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, make
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError, UnknownIdError, UnsupportedError
-from transcf.learning.fitted import FittedScorer
-from transcf.learning.training_data import TrainingData
+from transcf.models.fitted import FittedScorer
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
+from transcf.models.training_data import TrainingData
 
 USERS, ITEMS = 30, 20
 FITTED: dict[str, Recommender] = {}

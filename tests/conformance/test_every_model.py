@@ -18,13 +18,13 @@ import transcf
 from transcf.data import synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, NotFittedError, ParameterError, UnknownIdError
-from transcf.learning.fitted import FittedScorer
-from transcf.learning.rules import Choice, Flag, Number, Rule, Text
-from transcf.learning.training_data import TrainingData
+from transcf.models.fit_options import FitOptions
+from transcf.models.fitted import FittedScorer
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, model_class
+from transcf.models.rules import Choice, Flag, Number, Rule, Text
+from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
-from transcf.training import FitOptions
 
 #: Settings under which a model learns in a moment; a registered model must have an entry.
 QUICK: dict[str, dict[str, object]] = {

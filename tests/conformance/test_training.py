@@ -20,13 +20,14 @@ from transcf.evaluation import Validation, evaluate
 from transcf.experiments.candidate import Candidate
 from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.experiment import Experiment
-from transcf.learning.fitted import FittedScorer
-from transcf.learning.fitting import Fit, Held
-from transcf.learning.settings import values_of
 from transcf.models.ease import EASE
+from transcf.models.fit_options import FitOptions
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit, Held
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
-from transcf.training import Epoch, FitOptions
+from transcf.models.settings import values_of
+from transcf.models.trainable import Epoch
 
 ITERATIVE = [name for name in available() if model_class(name).has_epochs()]
 #: Models that keep more than an epoch: their own tests say what a refit is.

@@ -15,11 +15,11 @@ import transcf
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError
-from transcf.learning.event_weights import EventWeights, WeightSettings
-from transcf.learning.settings import values_of
-from transcf.learning.triples import Problem
+from transcf.models.event_weights import EventWeights, WeightSettings
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
+from transcf.models.settings import values_of
+from transcf.models.triples import Problem
 
 WEIGHTS = {"recency": 3.0, "half_life": 0.2, "confidence": "ratings"}
 OFF = {"recency": 0.0, "half_life": None, "confidence": "none"}

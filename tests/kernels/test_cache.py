@@ -39,7 +39,7 @@ FIT = """
 import numpy as np
 import scipy.sparse as sp
 {imports}
-from transcf.learning.triples import Problem
+from transcf.models.triples import Problem
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.parameters import first_parameters
 from transcf.models.transcf.settings import TransCFSettings

@@ -34,11 +34,12 @@ from transcf.experiments.deploy import fit_for_use
 from transcf.models.blend.learned import Blended
 from transcf.models.blend.parts import Part, read_parts, written
 from transcf.models.blend.weights import Remembered, search
+from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, name_and_params
+from transcf.models.trainable import Epoch
 from transcf.retrieval import top_k
 from transcf.retrieval.scorer import tile_maker
-from transcf.training import Epoch, FitOptions
 
 PARTS = "itemknn + bpr(dim=8, learning_rate=0.2, epochs=4, validate_every=1)"
 LINEAR = "bpr(dim=8, epochs=2) + ials(dim=4, epochs=2)"

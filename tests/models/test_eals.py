@@ -18,12 +18,12 @@ from tests.models.test_ials import csr, matrix, random_start, vectors
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError, DivergenceError, ParameterError
-from transcf.learning.alternation import Alternation, Objective, Pairs, cholesky, elementwise
 from transcf.models import eals
+from transcf.models.alternation import Alternation, Objective, Pairs, cholesky, elementwise
 from transcf.models.eals import EALS, weights_of_items
+from transcf.models.fit_options import FitOptions
 from transcf.models.registry import load
 from transcf.parallel import thread_count, use_threads
-from transcf.training.options import FitOptions
 
 #: For a few hundred interactions; the defaults are for larger data.
 SMALL = {"unobserved_weight": 6.0, "regularization": 0.05}

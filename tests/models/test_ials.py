@@ -15,9 +15,9 @@ from tests.models.als_dense import Dense, dense_ials
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError
-from transcf.learning.alternation import Alternation, Pairs, cholesky, conjugate
+from transcf.models.alternation import Alternation, Pairs, cholesky, conjugate
+from transcf.models.fit_options import FitOptions
 from transcf.models.ials import IALS, objective
-from transcf.training.options import FitOptions
 
 
 def matrix(log: Interactions) -> np.ndarray:

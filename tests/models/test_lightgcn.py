@@ -9,11 +9,11 @@ import torch
 from transcf.data import synthesize
 from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
-from transcf.learning.fitted import FittedScorer
-from transcf.learning.neural.graph import normalized, smooth
-from transcf.learning.training_data import TrainingData
+from transcf.models.fitted import FittedScorer
 from transcf.models.lightgcn import LightGCN, LightGCNSettings
 from transcf.models.lightgcn.training import Graph, LightGCNTraining
+from transcf.models.torch.graph import normalized, smooth
+from transcf.models.training_data import TrainingData
 
 CPU = torch.device("cpu")
 

@@ -15,14 +15,14 @@ from transcf.data import synthesize
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import MissingExtraError, ParameterError
-from transcf.learning.event_weights import EVEN
-from transcf.learning.fitted import FittedScorer
-from transcf.learning.neural.draws import SampledInteractions, UnseenItems, generator
-from transcf.learning.neural.products import pair_products
-from transcf.learning.neural.rows import DenseParameters, RowTable, distinct, pull
+from transcf.models.event_weights import EVEN
+from transcf.models.fit_options import FitOptions
+from transcf.models.fitted import FittedScorer
 from transcf.models.registry import available, create, model_class
-from transcf.training import FitOptions
-from transcf.training.trainable import Epoch
+from transcf.models.torch.draws import SampledInteractions, UnseenItems, generator
+from transcf.models.torch.products import pair_products
+from transcf.models.torch.rows import DenseParameters, RowTable, distinct, pull
+from transcf.models.trainable import Epoch
 
 CPU = torch.device("cpu")
 NEURAL = {

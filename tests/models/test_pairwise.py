@@ -15,15 +15,15 @@ from transcf.data import leave_one_out, synthesize
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.lanes import LANES
-from transcf.learning.pairwise import PairwiseSolver
-from transcf.learning.triples import Problem
 from transcf.models.aobpr import AdaptiveSolver, AoBPR, AoBPRSettings
 from transcf.models.bpr import BPR, BPRSettings, LogisticSolver
 from transcf.models.cml import CML, CMLSettings, HingeSolver, covariance_slope
+from transcf.models.fit_options import FitOptions
+from transcf.models.pairwise import PairwiseSolver
 from transcf.models.recommender import Recommender
+from transcf.models.trainable import Epoch
+from transcf.models.triples import Problem
 from transcf.parallel import use_threads
-from transcf.training import FitOptions
-from transcf.training.trainable import Epoch
 
 NAMES = ("user_vectors", "item_vectors", "item_bias")
 RATE = 0.1

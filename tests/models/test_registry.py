@@ -6,7 +6,7 @@ import pytest
 
 from transcf import TransCF
 from transcf.errors import ParameterError
-from transcf.learning.presets import available_presets
+from transcf.models.presets import available_presets
 from transcf.models.registry import (
     available,
     create,

@@ -19,15 +19,15 @@ from transcf.data import leave_one_out, synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ModelFileError, ParameterError
 from transcf.evaluation import evaluate
-from transcf.learning.event_weights import EventWeights, WeightSettings
-from transcf.learning.presets import available_presets, preset
-from transcf.learning.triples import Problem
+from transcf.models.event_weights import EventWeights, WeightSettings
+from transcf.models.fit_options import FitOptions
+from transcf.models.presets import available_presets, preset
 from transcf.models.registry import create, load
+from transcf.models.trainable import Epoch
 from transcf.models.transcf import TransCF, TransCFSettings, exact
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.parameters import Parameters
-from transcf.training import FitOptions
-from transcf.training.trainable import Epoch
+from transcf.models.triples import Problem
 
 VARIANTS = ["translation", "dot", "alt", "none", "emb"]
 
@@ -67,7 +67,7 @@ import sys
 from pathlib import Path
 from transcf.data import leave_one_out, synthesize
 from transcf.models.transcf import TransCF
-from transcf.training import FitOptions
+from transcf.models.fit_options import FitOptions
 
 split = leave_one_out(synthesize(users=300, items=150, interactions=5000, seed=3))
 model = TransCF(dim=24, epochs=40, random_state=5)

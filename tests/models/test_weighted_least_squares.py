@@ -12,10 +12,10 @@ from tests.models.test_ials import csr, random_start, vectors
 
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
-from transcf.learning.alternation import Alternation, Pairs, cholesky, conjugate, elementwise
-from transcf.learning.event_weights import EVEN
 from transcf.models import eals, ials
+from transcf.models.alternation import Alternation, Pairs, cholesky, conjugate, elementwise
 from transcf.models.eals import EALS, weights_of_items
+from transcf.models.event_weights import EVEN
 from transcf.models.ials import IALS
 
 DIM = 9

@@ -22,12 +22,12 @@ from transcf.errors import (
     ParameterError,
 )
 from transcf.io.tensors import Arrays
-from transcf.learning.fitted import FittedScorer
-from transcf.learning.fitting import Fit
-from transcf.learning.settings import setting, settings
-from transcf.learning.training_data import TrainingData
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
 from transcf.models.popularity import Popularity
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
 from transcf.retrieval.exports import (
     export_index,
     export_lancedb,

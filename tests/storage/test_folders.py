@@ -18,14 +18,14 @@ from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError, WriteError
 from transcf.io import checksums, model_dir
-from transcf.learning.settings import values_of
 from transcf.models.ease import EASE
+from transcf.models.fit_options import FitOptions
 from transcf.models.itemknn import ItemKNN
 from transcf.models.mixture import TransCFMixture
 from transcf.models.popularity import Popularity
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create
-from transcf.training.options import FitOptions
+from transcf.models.settings import values_of
 
 
 @pytest.fixture(scope="module")

@@ -300,8 +300,8 @@ def read_model(
 
 def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, Any]]:
     """Read `--set NAME=VALUE`; return the model's name, old names replaced, and the values."""
-    from transcf.learning.rules import parse
     from transcf.models.registry import current, model_class
+    from transcf.models.rules import parse
 
     texts: dict[str, str] = {}
     for setting in settings or ():

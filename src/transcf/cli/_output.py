@@ -82,7 +82,7 @@ def show_saved(
     model: Recommender[Any], folder: Path, as_json: bool, more: Mapping[str, object] | None = None
 ) -> None:
     """Say what a model is that was saved, and where."""
-    from transcf.learning.settings import values_of
+    from transcf.models.settings import values_of
 
     facts = {"model": model.name, "folder": str(folder), **(more or {}), **model.report_}
     settings = values_of(model.settings_)

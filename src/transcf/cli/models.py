@@ -45,8 +45,8 @@ def _print_one(described: dict[str, Any]) -> None:
 
 def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
     """Describe a model; in a list, a variant has only what makes it one."""
-    from transcf.learning.settings import fields_of
     from transcf.models.registry import create, model_class
+    from transcf.models.settings import fields_of
 
     kind, values = model_class(name), create(name).get_params()
     own, first = kind.variants[name], next(iter(kind.variants))

@@ -16,10 +16,10 @@ from transcf.errors import DataError, ParameterError, did_you_mean
 if TYPE_CHECKING:
     import polars as pl
 
-    from transcf.answers.filters import Fallback
     from transcf.data.ids import Id, IdMap
     from transcf.data.interactions import Mask
     from transcf.distributed import Cluster
+    from transcf.models.item_filters import Fallback
     from transcf.models.recommender import Recommender
 
 #: DIR of the commands that ask a saved model.
@@ -120,8 +120,8 @@ def recommend(
         )
     if categories and items_file is None:
         raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
-    from transcf.answers.filters import Filters
-    from transcf.answers.streams import recommendation_pieces
+    from transcf.models.item_filters import Filters
+    from transcf.models.streams import recommendation_pieces
 
     model = open_model(folder)
     policy = cast("Fallback", on_unknown)

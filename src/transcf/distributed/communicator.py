@@ -13,7 +13,7 @@ from transcf.kernels import Array
 from transcf.kernels.neighborhood import average_users
 from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
-from transcf.learning.communicator import Communicator, Progress, RunRounds
+from transcf.models.communicator import Communicator, Progress, RunRounds
 
 #: Parts of the items for each worker, so that all work while sums pass from one to the next.
 _CHUNKS = 4

@@ -20,10 +20,10 @@ from transcf.distributed.session import Session
 from transcf.distributed.worker import EpochReport, Worker, WorkerTask, parts_to_keep, put_together
 from transcf.errors import ParameterError, TransCFError
 from transcf.io.tensors import Arrays
-from transcf.learning.communicator import DistributedSolver, Shardable, ShardLayout
+from transcf.models.checkpoint import PART, PartFile
+from transcf.models.communicator import DistributedSolver, Shardable, ShardLayout
+from transcf.models.trainable import EpochStats
 from transcf.parallel import thread_count
-from transcf.training.checkpoint import PART, PartFile
-from transcf.training.trainable import EpochStats
 
 if TYPE_CHECKING:
     from transcf.experiments.tuning.objective import Objective

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from transcf.answers.filters import Filters
-from transcf.answers.streams import write_neighbours
 from transcf.data.atomic import atomic_write
 from transcf.data.workspace import remove_abandoned
 from transcf.distributed.driver import Cluster
@@ -24,11 +22,13 @@ from transcf.distributed.session import Session
 from transcf.errors import DataError
 from transcf.io.description import NAME
 from transcf.io.versions import current_folder
-from transcf.learning.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer
+from transcf.models.item_filters import Filters
+from transcf.models.progress import ProgressBar
 from transcf.models.registry import load_version
+from transcf.models.streams import write_neighbours
 from transcf.parallel import thread_count, use_threads
 from transcf.retrieval.scorer import tile_maker
-from transcf.training.progress import ProgressBar
 
 PLAN = "parts.json"
 #: Users of a part; it does not depend on the workers, so that any number of them goes on. Few, so

@@ -16,7 +16,8 @@ from transcf.distributed.session import import_ray
 from transcf.distributed.transport import MessageQueue, Transport
 from transcf.io.tensors import Arrays
 from transcf.kernels import unlocked
-from transcf.learning.communicator import (
+from transcf.models.checkpoint import PartFile, write_part
+from transcf.models.communicator import (
     Communicator,
     DistributedSolver,
     LazyShard,
@@ -24,9 +25,8 @@ from transcf.learning.communicator import (
     Shardable,
     ShardLayout,
 )
+from transcf.models.trainable import Trainable
 from transcf.parallel import use_threads
-from transcf.training.checkpoint import PartFile, write_part
-from transcf.training.trainable import Trainable
 
 
 def is_of_users(name: str) -> bool:

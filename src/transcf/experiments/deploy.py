@@ -10,8 +10,8 @@ from transcf.data.partitioned.log import PartitionedLog
 from transcf.data.split import Split
 from transcf.errors import EvaluationError
 from transcf.evaluation import Validation
+from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
-from transcf.training.options import FitOptions
 
 
 def fit_for_use(

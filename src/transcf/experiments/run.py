@@ -28,10 +28,10 @@ from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.run_key import RunKey
 from transcf.experiments.run_result import RunResult, curve_of
 from transcf.experiments.store import Store, cached_run
-from transcf.learning.settings import values_of
+from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
-from transcf.training.options import FitOptions
-from transcf.training.trainable import Epoch
+from transcf.models.settings import values_of
+from transcf.models.trainable import Epoch
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.
 StartFit: TypeAlias = Callable[[str], FitOptions]

@@ -8,11 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from transcf.io.tensors import Arrays
 from transcf.kernels.ranked_draws import RankedRates, Rankings, rank_by_factors
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.triples import Problem
 from transcf.models.bpr import BPRSettings, LogisticSolver, logistic_factors
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
+from transcf.models.triples import Problem
 
 
 @settings()

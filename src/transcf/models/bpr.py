@@ -8,15 +8,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from transcf.io.tensors import Arrays
 from transcf.kernels.pairwise import LogisticRates, NoExtra
 from transcf.kernels.ranked_draws import RankedRates, Rankings
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.factors import Factors, stored_bias, stored_factors
-from transcf.learning.families import TripleSettings
-from transcf.learning.fold_in import HistoryMap
-from transcf.learning.log_sizes import EpochRule, LogSizes
-from transcf.learning.pairwise import PairwiseSolver
+from transcf.models.factors import Factors, stored_bias, stored_factors
+from transcf.models.families import TripleSettings
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
+from transcf.models.fold_in import HistoryMap
+from transcf.models.log_sizes import EpochRule, LogSizes
+from transcf.models.pairwise import PairwiseSolver
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
 
 #: The default of `bias_regularization` for items that are all equally popular.
 _BIAS_REGULARIZATION = 0.1

@@ -8,19 +8,23 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import bound_rows
 from transcf.kernels.pairwise import HingeExtra, HingeRates
 from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.factors import Factors, stored_factors
-from transcf.learning.families import TripleSettings
-from transcf.learning.fold_in import HistoryMap
-from transcf.learning.gram import weighted_gram
-from transcf.learning.log_sizes import EpochRule, LogSizes
-from transcf.learning.pairwise import PairwiseSolver
-from transcf.learning.triples import rank_weights
+from transcf.models.factors import Factors, stored_factors
+from transcf.models.families import TripleSettings
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
+from transcf.models.fold_in import HistoryMap
+from transcf.models.gram import weighted_gram
+from transcf.models.log_sizes import EpochRule, LogSizes
+from transcf.models.pairwise import PairwiseSolver
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
+from transcf.models.triples import rank_weights
 
 
 @settings(learning_rate=0.1)

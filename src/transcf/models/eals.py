@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from transcf.data.logs import as_interactions
-from transcf.io.tensors import checked
+from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.alternation import (
+from transcf.models.alternation import (
     Alternation,
     LeastSquaresFoldIn,
     Objective,
@@ -20,16 +19,20 @@ from transcf.learning.alternation import (
     UserParts,
     elementwise,
 )
-from transcf.learning.communicator import Communicator
-from transcf.learning.event_weights import EventWeights
-from transcf.learning.factors import Factors, stored_factors
-from transcf.learning.families import LeastSquaresSettings
-from transcf.learning.growth import Growth
-from transcf.learning.init_vectors import first_vectors
-from transcf.learning.log_sizes import LogSizes
-from transcf.learning.online import OnlineRule, OnlineState, learn_log
+from transcf.models.communicator import Communicator
+from transcf.models.event_weights import EventWeights
+from transcf.models.factors import Factors, stored_factors
+from transcf.models.families import LeastSquaresSettings
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
+from transcf.models.growth import Growth
 from transcf.models.ials import UNOBSERVED_RATIO
+from transcf.models.init_vectors import first_vectors
+from transcf.models.log_sizes import LogSizes
+from transcf.models.online import OnlineRule, OnlineState, learn_log
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
 
 #: Standard deviation of the first vectors, as in the paper.
 _START = 0.01

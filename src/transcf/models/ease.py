@@ -10,12 +10,16 @@ import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
+from transcf.io.tensors import Arrays
 from transcf.kernels.lapack import invert_lower
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.event_weights import EventWeights
-from transcf.learning.item_weights import ItemWeights, ItemWeightSettings, stored_dense
-from transcf.learning.memory import MemoryEstimate
+from transcf.models.event_weights import EventWeights
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
+from transcf.models.item_weights import ItemWeights, ItemWeightSettings, stored_dense
+from transcf.models.memory import MemoryEstimate
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scores, block_length
 
 #: Items that are worked on at once, so that their columns stay in the cache.

@@ -11,10 +11,10 @@ from transcf.data.partitioned.log import PartitionedLog
 from transcf.errors import EvaluationError, FitWarning
 from transcf.evaluation.validation import Validation, as_validation
 from transcf.kernels import Array
-from transcf.learning.families import IterationSettings
-from transcf.learning.fitted import FittedScorer
-from transcf.learning.fitting import Fit
-from transcf.learning.training_data import TrainingData
+from transcf.models.families import IterationSettings
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
+from transcf.models.training_data import TrainingData
 from transcf.retrieval.views import BlockView
 
 #: Vectors have collapsed where the median norm is below this, or below this share of the largest.

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.alternation import (
+from transcf.models.alternation import (
     Alternation,
     LeastSquaresFoldIn,
     Objective,
@@ -19,13 +19,17 @@ from transcf.learning.alternation import (
     cholesky,
     conjugate,
 )
-from transcf.learning.communicator import Communicator
-from transcf.learning.event_weights import EventWeights
-from transcf.learning.factors import Factors, stored_factors
-from transcf.learning.families import LeastSquaresSettings
-from transcf.learning.init_vectors import first_vectors
-from transcf.learning.log_sizes import LogSizes
+from transcf.models.communicator import Communicator
+from transcf.models.event_weights import EventWeights
+from transcf.models.factors import Factors, stored_factors
+from transcf.models.families import LeastSquaresSettings
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
+from transcf.models.init_vectors import first_vectors
+from transcf.models.log_sizes import LogSizes
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
 
 #: By default all pairs together weigh this many times as much as all events.
 UNOBSERVED_RATIO = 16

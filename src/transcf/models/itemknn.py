@@ -11,16 +11,20 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.event_weights import EventWeights
-from transcf.learning.item_weights import (
+from transcf.io.tensors import Arrays
+from transcf.models.event_weights import EventWeights
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
+from transcf.models.item_weights import (
     ItemWeights,
     ItemWeightSettings,
     by_history,
     stored_sparse,
 )
-from transcf.learning.log_sizes import LogSizes
+from transcf.models.log_sizes import LogSizes
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
 _BLOCK_ENTRIES = 2**23

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import numpy as np
 
 from transcf.errors import ParameterError
-from transcf.learning.settings import describe, fields_of, signature_of
+from transcf.models.settings import describe, fields_of, signature_of
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender

@@ -10,10 +10,13 @@ import numpy.typing as npt
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import UnsupportedError
-from transcf.io.tensors import stored
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.contributions import Contributions
+from transcf.io.tensors import Arrays, stored
+from transcf.models.contributions import Contributions
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
 

@@ -17,8 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.answers.notebook import model_html
-from transcf.answers.questions import Answers
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
@@ -30,27 +28,29 @@ from transcf.io.model_dir import write_model
 from transcf.io.tensors import Arrays
 from transcf.io.versions import current_folder
 from transcf.kernels.compiling import clock
-from transcf.learning.event_weights import WeightSettings
-from transcf.learning.families import IterationSettings, divergence_hint_of
-from transcf.learning.fitted import FittedScorer
-from transcf.learning.fitting import Fit, Held
-from transcf.learning.item_offsets import WithItemOffsets, restored
-from transcf.learning.log_sizes import LogSizes
-from transcf.learning.memory import check_memory
-from transcf.learning.partitioned import check_weights
-from transcf.learning.presets import preset
-from transcf.learning.rules import Rule
-from transcf.learning.settings import check, rules_of, values_of
-from transcf.learning.training_data import PartitionedTrainingData, TrainingData
-from transcf.learning.trend import Trend
 from transcf.models.aliases import current_params
+from transcf.models.event_weights import WeightSettings
+from transcf.models.families import IterationSettings, divergence_hint_of
 from transcf.models.fit_checks import warn_of_poor_fit
+from transcf.models.fit_options import FitOptions
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit, Held
+from transcf.models.item_offsets import WithItemOffsets, restored
+from transcf.models.log_sizes import LogSizes
+from transcf.models.memory import check_memory
+from transcf.models.notebook import model_html
 from transcf.models.params import follow_settings, init_from_params, read_only
+from transcf.models.partitioned import check_weights
+from transcf.models.presets import preset
+from transcf.models.queries import Answers
+from transcf.models.rules import Rule
+from transcf.models.settings import check, rules_of, values_of
 from transcf.models.state import from_state, read_stored, to_state
+from transcf.models.training import DivergedRunError
+from transcf.models.training_data import PartitionedTrainingData, TrainingData
+from transcf.models.trend import Trend
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores
-from transcf.training.loop import DivergedRunError
-from transcf.training.options import FitOptions
 
 if TYPE_CHECKING:
     from transcf.retrieval.sums import SumForm

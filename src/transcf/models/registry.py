@@ -123,7 +123,7 @@ def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[s
         >>> preset_of("transcf-dot", "paper")["negatives"]
         1
     """
-    from transcf.learning.presets import preset
+    from transcf.models.presets import preset
 
     class_name, variant = _find(name)
     return preset(class_name, preset_name, dataset) | _variants(class_name)[variant]

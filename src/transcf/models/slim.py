@@ -7,18 +7,22 @@ import warnings
 import numpy as np
 import scipy.sparse as sp
 
+from transcf.io.tensors import Arrays
 from transcf.kernels.elastic import elastic_weights
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.event_weights import EventWeights
-from transcf.learning.item_weights import (
+from transcf.models.event_weights import EventWeights
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
+from transcf.models.item_weights import (
     ItemWeights,
     ItemWeightSettings,
     by_history,
     stored_sparse,
 )
+from transcf.models.progress import ProgressBar
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import block_length
-from transcf.training.progress import ProgressBar
 
 #: A column is done when a sweep over its weights changes none by more than this.
 _TOLERANCE = 1e-4

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from transcf.errors import ModelFileError, ParameterError
 from transcf.io.model_dir import StoredModel, read_model
-from transcf.learning.settings import values_of
-from transcf.learning.training_data import TrainingData
 from transcf.models.aliases import from_format_2
 from transcf.models.registry import HOMES
+from transcf.models.settings import values_of
+from transcf.models.training_data import TrainingData
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender

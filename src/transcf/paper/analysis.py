@@ -24,8 +24,8 @@ from transcf.errors import (
     shown,
 )
 from transcf.experiments.figures import Drawing
-from transcf.learning.training_data import TrainingData
 from transcf.models.recommender import Recommender
+from transcf.models.training_data import TrainingData
 from transcf.tables import Table
 
 if TYPE_CHECKING:

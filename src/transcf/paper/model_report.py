@@ -18,14 +18,14 @@ from transcf.errors import TransCFError
 from transcf.evaluation import Evaluation, evaluate
 from transcf.experiments.figures import Drawing, bars
 from transcf.experiments.page import Page, Section
-from transcf.learning.settings import values_of
 from transcf.legend import legend
+from transcf.models.fit_options import FitOptions
 from transcf.models.popularity import Popularity, RecentPopularity
 from transcf.models.recommender import Recommender
 from transcf.models.registry import name_and_params
+from transcf.models.settings import values_of
 from transcf.paper.analysis import Analysis, typical_users
 from transcf.tables import Table
-from transcf.training.options import FitOptions
 
 #: Length of the lists, and accuracy metrics; the first one is compared by group.
 LENGTH = 10

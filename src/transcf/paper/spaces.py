@@ -17,11 +17,11 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, NotFittedError, UnsupportedError
 from transcf.kernels import Array
-from transcf.learning.factors import Factors
-from transcf.learning.item_offsets import WithItemOffsets
-from transcf.learning.training_data import TrainingData
+from transcf.models.factors import Factors
+from transcf.models.item_offsets import WithItemOffsets
 from transcf.models.mixture.learned import Mixture
 from transcf.models.recommender import Recommender
+from transcf.models.training_data import TrainingData
 from transcf.models.transcf.learned import Translated
 
 #: Returns the translations of pairs of rows, (n, dim).

@@ -19,7 +19,7 @@ from transcf.data.interactions import Mask
 from transcf.data.json_text import to_json
 from transcf.errors import UnsupportedError
 from transcf.io.description import NAME
-from transcf.learning.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer
 from transcf.models.recommender import Recommender
 from transcf.models.registry import load_version
 from transcf.serving.item_metadata import NOTHING, ItemMetadata

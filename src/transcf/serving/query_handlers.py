@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transcf.answers.tables import similar
 from transcf.data.histories import Histories
 from transcf.data.ids import UNKNOWN, Id
 from transcf.errors import UnknownIdError, shown
+from transcf.models.tables import similar
 from transcf.retrieval.scorer import Scores
 from transcf.serving.events.cache import EventCache
 from transcf.serving.loaded_model import LoadedModel, plain_id, rows_of

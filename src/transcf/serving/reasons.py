@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from transcf.answers.explanation import Explanation, explanation
 from transcf.data.histories import Histories
 from transcf.data.ids import UNKNOWN
 from transcf.errors import UnsupportedError
+from transcf.models.explain import Explanation, explanation
 from transcf.serving.loaded_model import LoadedModel
 from transcf.serving.users import ResolvedUser
 

@@ -13,8 +13,8 @@ from transcf.data.interactions import Interactions
 from transcf.data.logs import open_data
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError
-from transcf.learning.training_data import TrainingData
 from transcf.models.recommender import Recommender
+from transcf.models.training_data import TrainingData
 from transcf.serving.events.store import Stored
 
 #: Integer times above this are taken to be milliseconds: as seconds they lie beyond the year 5000.

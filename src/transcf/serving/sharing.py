@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from transcf.data.atomic import atomic_write
-from transcf.learning.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer
 
 #: Where workers find the folder that they share; without it nothing is shared.
 FOLDER = "TRANSCF_SHARED"

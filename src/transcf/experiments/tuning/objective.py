@@ -16,9 +16,9 @@ from transcf.experiments.candidate import Candidate
 from transcf.experiments.experiment import POLL_SECONDS, as_trial
 from transcf.experiments.run import fit_and_validate
 from transcf.experiments.store import RunLockedError, Store
+from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
-from transcf.training.options import FitOptions
-from transcf.training.trainable import Epoch
+from transcf.models.trainable import Epoch
 from transcf.tuning.search import Trial
 from transcf.tuning.tpe import memory_study, to_frozen
 

@@ -10,16 +10,19 @@ import numpy as np
 
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, DivergenceError, ParameterError, shown
+from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.fitting import Held
-from transcf.learning.trend import typical_spread
 from transcf.models.blend.learned import Blended, Floats
 from transcf.models.blend.parts import BLEND, PARTS, Part, read_parts, written
 from transcf.models.blend.weights import best_weights, equal_weights
+from transcf.models.fit_options import FitOptions
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit, Held
 from transcf.models.recommender import Recommender, init_from_params
-from transcf.training.loop import DivergedRunError
-from transcf.training.options import FitOptions
+from transcf.models.settings import setting, settings
+from transcf.models.training import DivergedRunError
+from transcf.models.training_data import TrainingData
+from transcf.models.trend import typical_spread
 
 #: Users that weights are chosen by in full ranking, unless a sample was asked for.
 _USERS = 10_000

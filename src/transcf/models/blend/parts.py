@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transcf.errors import ParameterError, shown
-from transcf.learning.rules import Text
-from transcf.learning.settings import values_of
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
+from transcf.models.rules import Text
+from transcf.models.settings import values_of
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender

@@ -8,14 +8,16 @@ from scipy.special import expit
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
-from transcf.io.tensors import checked
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
-from transcf.learning.contributions import LEFT_OUT
-from transcf.learning.event_weights import EventWeights
-from transcf.learning.factors import Factors, stored_bias, stored_factors
-from transcf.learning.neural.library import find_device
+from transcf.io.tensors import Arrays, checked
 from transcf.models.cdae.settings import CDAESettings
+from transcf.models.contributions import LEFT_OUT
+from transcf.models.event_weights import EventWeights
+from transcf.models.factors import Factors, stored_bias, stored_factors
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.torch.library import find_device
+from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scores
 
 

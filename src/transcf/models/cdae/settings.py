@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from transcf.learning import setting, settings
-from transcf.learning.families import NeuralSettings
+from transcf.models.families import NeuralSettings
+from transcf.models.settings import setting, settings
 
 Loss: TypeAlias = Literal["logistic", "square"]
 

@@ -11,11 +11,12 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
 from transcf.data.csr import Csr
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array
-from transcf.learning import Arrays
-from transcf.learning.event_weights import EVEN
-from transcf.learning.init_vectors import first_vectors
-from transcf.learning.neural.draws import (
+from transcf.models.cdae.settings import CDAESettings, Loss
+from transcf.models.event_weights import EVEN
+from transcf.models.init_vectors import first_vectors
+from transcf.models.torch.draws import (
     INIT,
     NEGATIVES,
     NOISE,
@@ -23,11 +24,10 @@ from transcf.learning.neural.draws import (
     UnseenItems,
     generator,
 )
-from transcf.learning.neural.library import one_thread
-from transcf.learning.neural.products import pair_products
-from transcf.learning.neural.rows import DenseParameters, RowTable, Taken, distinct, pull, put
-from transcf.models.cdae.settings import CDAESettings, Loss
-from transcf.training.trainable import EpochStats
+from transcf.models.torch.library import one_thread
+from transcf.models.torch.products import pair_products
+from transcf.models.torch.rows import DenseParameters, RowTable, Taken, distinct, pull, put
+from transcf.models.trainable import EpochStats
 
 
 class Batch(NamedTuple):

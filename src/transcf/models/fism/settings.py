@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, Self
 
-from transcf.learning import setting, settings
-from transcf.learning.event_weights import WeightSettings
-from transcf.learning.families import MOST_SAMPLES, FactorSettings, IterationSettings
-from transcf.learning.log_sizes import EpochRule, LogSizes
+from transcf.models.event_weights import WeightSettings
+from transcf.models.families import MOST_SAMPLES, FactorSettings, IterationSettings
+from transcf.models.log_sizes import EpochRule, LogSizes
+from transcf.models.settings import setting, settings
 
 
 @settings(learning_rate=0.02, init_scale=0.03)

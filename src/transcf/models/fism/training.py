@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from transcf.data.interactions import Interactions
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.fism_places import choose_places
 from transcf.kernels.fism_visits import People, Scratch, Vectors, VisitRates, Visits, run_visits
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
-from transcf.learning import Arrays
-from transcf.learning.event_weights import EventWeights
-from transcf.learning.init_vectors import first_vectors
+from transcf.models.event_weights import EventWeights
 from transcf.models.fism.settings import FISMSettings
-from transcf.training.trainable import EpochStats
+from transcf.models.init_vectors import first_vectors
+from transcf.models.trainable import EpochStats
 
 #: Most users at once: enough for several threads, few enough for their rows to stay in a cache.
 MOST_AT_ONCE = 256

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from transcf.learning import setting, settings
-from transcf.learning.families import NeuralSettings
+from transcf.models.families import NeuralSettings
+from transcf.models.settings import setting, settings
 
 
 @settings(epochs=40, learning_rate=0.005)

@@ -10,16 +10,16 @@ import torch
 from torch.nn.functional import softplus
 
 from transcf.data.csr import Csr
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array
-from transcf.learning import Arrays
-from transcf.learning.event_weights import EVEN
-from transcf.learning.init_vectors import first_vectors
-from transcf.learning.neural.draws import INIT, SampledInteractions, generator
-from transcf.learning.neural.graph import normalized
-from transcf.learning.neural.library import one_thread
-from transcf.learning.neural.rows import DenseParameters, put
+from transcf.models.event_weights import EVEN
+from transcf.models.init_vectors import first_vectors
 from transcf.models.lightgcn.settings import LightGCNSettings
-from transcf.training.trainable import EpochStats
+from transcf.models.torch.draws import INIT, SampledInteractions, generator
+from transcf.models.torch.graph import normalized
+from transcf.models.torch.library import one_thread
+from transcf.models.torch.rows import DenseParameters, put
+from transcf.models.trainable import EpochStats
 
 
 class Graph:

@@ -11,8 +11,8 @@ from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array, unlocked
 from transcf.kernels.mixture_batches import SHARDS, EpochPlan, EventArrays
-from transcf.learning.communicator import LazyShard
-from transcf.learning.event_weights import EventWeights
+from transcf.models.communicator import LazyShard
+from transcf.models.event_weights import EventWeights
 from transcf.models.mixture.settings import MixtureSettings
 
 #: Keeps quotients finite where a sum is zero.

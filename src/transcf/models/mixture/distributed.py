@@ -12,7 +12,7 @@ import numpy as np
 from transcf.kernels import Array
 from transcf.kernels.mixture_batches import join
 from transcf.kernels.mixture_epochs import Epoch, move_batch, run_shards
-from transcf.learning.communicator import Communicator, Progress
+from transcf.models.communicator import Communicator, Progress
 from transcf.models.mixture.buffers import Buffers
 
 

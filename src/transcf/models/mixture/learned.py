@@ -12,15 +12,16 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions, Mask
-from transcf.io.tensors import checked
+from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.kernels.rows import padded, padded_width
-from transcf.learning import Arrays, FittedScorer, TrainingData
-from transcf.learning.contributions import Contributions, Remarks
+from transcf.models.contributions import Contributions, Remarks
+from transcf.models.fitted import FittedScorer
 from transcf.models.mixture.batch_scorer import scorer_of_many, squares
 from transcf.models.mixture.batches import TINY
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.user_scorer import UserScorer
+from transcf.models.training_data import TrainingData
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.parameters import Parameters

@@ -6,10 +6,12 @@ from typing import Any, ClassVar, Self
 
 import polars as pl
 
-from transcf.answers import tables
 from transcf.data.logs import as_interactions
 from transcf.data.partitioned.log import PartitionedLog
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
+from transcf.io.tensors import Arrays
+from transcf.models import tables
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.exact import ExactMixtureTraining
 from transcf.models.mixture.learned import Mixture
@@ -17,6 +19,7 @@ from transcf.models.mixture.partitioned import PartedEvents
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.training import MixtureTraining, popularity
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.training_data import TrainingData
 
 
 class TransCFMixture(Recommender[MixtureSettings]):

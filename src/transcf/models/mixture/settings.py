@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from transcf.learning import setting, settings
-from transcf.learning.event_weights import WeightSettings
-from transcf.learning.families import FactorSettings, IterationSettings
-from transcf.learning.memory import MemoryEstimate, vectors
-from transcf.learning.norm_constraint import NormConstraint
+from transcf.models.event_weights import WeightSettings
+from transcf.models.families import FactorSettings, IterationSettings
+from transcf.models.memory import MemoryEstimate, vectors
+from transcf.models.norm_constraint import NormConstraint
+from transcf.models.settings import setting, settings
 
 
 @settings(epochs=20, learning_rate=0.01, init_scale=0.03)

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.adam import AdamState, step_sizes
 from transcf.kernels.mixture import Points, ScoreConfig
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
-from transcf.learning import Arrays
-from transcf.learning.communicator import Communicator
-from transcf.learning.init_vectors import first_vectors
-from transcf.learning.norm_constraint import NORM_POWERS
+from transcf.models.communicator import Communicator
+from transcf.models.init_vectors import first_vectors
 from transcf.models.mixture.batches import TINY, BatchSampler, Events, Shards
 from transcf.models.mixture.buffers import Buffers
 from transcf.models.mixture.distributed import run_together
 from transcf.models.mixture.settings import MixtureSettings
+from transcf.models.norm_constraint import NORM_POWERS
+from transcf.models.trainable import EpochStats
 from transcf.parallel import one_blas_thread
-from transcf.training.trainable import EpochStats
 
 #: Batches before Python is asked whether somebody wants to stop.
 _AT_ONCE = 100

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from transcf.learning import setting, settings
-from transcf.learning.families import NeuralSettings
-from transcf.learning.memory import MemoryEstimate, vectors
+from transcf.models.families import NeuralSettings
+from transcf.models.memory import MemoryEstimate, vectors
+from transcf.models.settings import setting, settings
 
 
 @settings(epochs=10, learning_rate=0.002, init_scale=0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transcf.learning import Arrays
+from transcf.io.tensors import Arrays
 from transcf.models.neumf.settings import NeuMFSettings
 
 #: What GMF has to say when GMF and MLP are joined; the rest is MLP's.

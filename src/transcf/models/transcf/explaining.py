@@ -9,8 +9,8 @@ import numpy as np
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.kernels import Array
-from transcf.learning.contributions import REPLACED, Contributions, Remarks
-from transcf.learning.event_weights import weights_in_order
+from transcf.models.contributions import REPLACED, Contributions, Remarks
+from transcf.models.event_weights import weights_in_order
 
 if TYPE_CHECKING:
     from transcf.models.transcf.learned import Translated

@@ -28,13 +28,16 @@ from scipy.special import softmax
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import DataError
-from transcf.io.tensors import checked
+from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData, setting, settings
-from transcf.learning.event_weights import weights_in_order
-from transcf.learning.families import NeuralSettings
-from transcf.learning.neural.library import find_device
+from transcf.models.event_weights import weights_in_order
+from transcf.models.families import NeuralSettings
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.settings import setting, settings
+from transcf.models.torch.library import find_device
+from transcf.models.training_data import TrainingData
 from transcf.models.transcf.settings import ObjectiveSettings
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores

@@ -18,13 +18,13 @@ from transcf.kernels.neighborhood import Dealt, average_items, push_to_users
 from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
-from transcf.learning.communicator import Communicator, sums_of
-from transcf.learning.norm_constraint import NORM_POWERS, constrain_norms
-from transcf.learning.triples import BLOCK_BYTES, Dealer, Outline, Problem
+from transcf.models.communicator import Communicator, sums_of
+from transcf.models.norm_constraint import NORM_POWERS, constrain_norms
+from transcf.models.trainable import EpochStats
 from transcf.models.transcf.parameters import Parameters, Solver, stats_of
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.transcf.settings import BIAS_RATE, TransCFSettings
-from transcf.training.trainable import EpochStats
+from transcf.models.triples import BLOCK_BYTES, Dealer, Outline, Problem
 
 #: Items that are copied out at once.
 _ROWS = 4096

@@ -9,12 +9,13 @@ import numpy as np
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
-from transcf.io.tensors import checked
+from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.learning import Arrays, FittedScorer, TrainingData
-from transcf.learning.contributions import Contributions, Remarks
-from transcf.learning.event_weights import weights_in_order
-from transcf.learning.factors import in_pieces
+from transcf.models.contributions import Contributions, Remarks
+from transcf.models.event_weights import weights_in_order
+from transcf.models.factors import in_pieces
+from transcf.models.fitted import FittedScorer
+from transcf.models.training_data import TrainingData
 from transcf.models.transcf import explaining
 from transcf.models.transcf.folding import (
     ItemSide,

@@ -8,11 +8,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import polars as pl
 
-from transcf.answers import tables
 from transcf.data.logs import as_interactions
-from transcf.learning import Arrays, Fit, FittedScorer, TrainingData
-from transcf.learning.event_weights import EventWeights
+from transcf.io.tensors import Arrays
+from transcf.models import tables
+from transcf.models.event_weights import EventWeights
+from transcf.models.fitted import FittedScorer
+from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.training_data import TrainingData
 from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.growing import grow

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from transcf.data.csr import Csr
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import row_means
-from transcf.learning import Arrays
-from transcf.learning.init_vectors import first_vectors
-from transcf.learning.triples import Problem
+from transcf.models.init_vectors import first_vectors
+from transcf.models.trainable import EpochStats
 from transcf.models.transcf.settings import TransCFSettings
-from transcf.training.trainable import EpochStats
+from transcf.models.triples import Problem
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from transcf.kernels import Array
-from transcf.learning import setting, settings
-from transcf.learning.families import TripleSettings
-from transcf.learning.norm_constraint import NormConstraint
-from transcf.learning.triples import rank_weights
+from transcf.models.families import TripleSettings
+from transcf.models.norm_constraint import NormConstraint
+from transcf.models.settings import setting, settings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
+from transcf.models.triples import rank_weights
 
 #: Weight of the squared biases of a triple in the loss, if items have biases.
 BIAS_DECAY = 0.01

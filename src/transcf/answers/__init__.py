@@ -1,1 +1,0 @@
-"""What callers ask of a fitted model: their own ids in, tables out."""

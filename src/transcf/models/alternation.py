@@ -1,0 +1,372 @@
+"""Alternating least squares over all pairs of users and items, whatever solves a row.
+
+A row needs the other side and its Gram matrix, and no other row of its own side. So each of several
+processes can have some of the users and improve some of the items: before items are improved they
+send each other their users' vectors and the parts of the Gram matrix, which are the same whoever
+makes them, and afterwards the items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.data.csr import Csr
+from transcf.data.histories import Histories
+from transcf.data.ids import Rows
+from transcf.errors import DivergenceError
+from transcf.io.tensors import Arrays
+from transcf.kernels import Array, aligned_zeros
+from transcf.kernels.als import Side, conjugate_gradient
+from transcf.kernels.als_elements import descend_rows
+from transcf.kernels.als_exact import solve_rows
+from transcf.kernels.rows import padded, padded_width, unpadded
+from transcf.models.communicator import Communicator, Progress
+from transcf.models.event_weights import EVEN, weights_in_order
+from transcf.models.gram import gram_cuts, grams_of, sum_grams, weighted_gram
+from transcf.models.trainable import EpochStats
+
+#: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
+RowSolver: TypeAlias = Callable[[Side, Array, int, Array, Array, Array], None]
+
+#: Blocks of rows that threads share; each has about the same work.
+_BLOCKS = 64
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised over user vectors x and item vectors y, with s_ui = x_u . y_i.
+
+    `sum over observed (u, i) of w_ui (1 - s_ui)^2 - spared_i s_ui^2
+    + sum over all (u, i) of missing_i s_ui^2
+    + sum over u of user_ridges_u |x_u|^2 + sum over i of item_ridges_i |y_i|^2`
+
+    where w_ui, how much an interaction counts, is given with the interactions.
+
+    Attributes:
+        missing: Weight of an item among all pairs, (n_items,); 0 where it has no interactions.
+        spared: What observed pairs do not pay of that, (n_items,).
+        user_ridges: (n_users,).
+        item_ridges: (n_items,).
+    """
+
+    missing: Array
+    spared: Array
+    user_ridges: Array
+    item_ridges: Array
+
+    def part(self, users: slice) -> Self:
+        """Keep some users, and all items."""
+        return replace(self, user_ridges=self.user_ridges[users])
+
+    def user_side(
+        self, by_user: Csr, width: int, dtype: npt.DTypeLike, weights: Array = EVEN
+    ) -> Side:
+        """The quadratics of users, with the items of each; G weighs items by `missing`."""
+        ones = np.ones(by_user.n_rows)
+        constants = (ones, ones, 1 - self.spared, self.user_ridges, weights)
+        return _side(by_user, width, dtype, constants)
+
+    def item_side(
+        self,
+        by_item: Csr,
+        width: int,
+        dtype: npt.DTypeLike,
+        weights: Array = EVEN,
+        items: slice = slice(None),
+    ) -> Side:
+        """The quadratics of some items, with the users of each; in G all users weigh 1."""
+        ones = np.ones(by_item.n_columns)
+        own = self.missing, 1 - self.spared, self.item_ridges
+        shares, factors, ridges = (values[items] for values in own)
+        return _side(by_item, width, dtype, (shares, factors, ones, ridges, weights))
+
+
+def _side(rows: Csr, width: int, dtype: npt.DTypeLike, constants: tuple[Array, ...]) -> Side:
+    active = np.flatnonzero(rows.counts).astype(np.int32)
+    work = np.concatenate([[0], np.cumsum(rows.counts[active] + width)])
+    cuts = np.searchsorted(work, np.linspace(0, work[-1], _BLOCKS + 1))
+    return Side(
+        cuts, active, rows.indptr, rows.indices, *(values.astype(dtype) for values in constants)
+    )
+
+
+def cholesky() -> RowSolver:
+    """Solve every row exactly."""
+    return solve_rows
+
+
+def conjugate(steps: int) -> RowSolver:
+    """Take some steps of conjugate gradient in every row."""
+
+    def solve(side: Side, others: Array, width: int, gram: Array, x: Array, losses: Array) -> None:
+        conjugate_gradient(side, others, width, gram, steps, x, losses)
+
+    return solve
+
+
+def elementwise(dim: int) -> RowSolver:
+    """Minimise every row by one number after the other, once through."""
+
+    def solve(side: Side, others: Array, width: int, gram: Array, x: Array, losses: Array) -> None:
+        descend_rows(side, others, width, dim, gram, x, losses)
+
+    return solve
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What is learned from: all pairs, or those of some users and those of some items.
+
+    Attributes:
+        by_user: Items of each of these users.
+        by_item: Users of each of these items; those of other processes count, too.
+        objective: What to minimise: these users, all items.
+        weights: How much interactions count, (nnz,) in the order of `by_user`, and again in that of
+            `by_item`; empty where all count 1.
+        first_item: How many items are before these.
+    """
+
+    by_user: Csr
+    by_item: Csr
+    objective: Objective
+    weights: tuple[Array, Array] = (EVEN, EVEN)
+    first_item: int = 0
+
+    @property
+    def user_indptr(self) -> Array:
+        """Where the interactions of users start, (n_users + 1,) int64."""
+        return self.by_user.indptr
+
+    @property
+    def items(self) -> slice:
+        """Which items these are."""
+        return slice(self.first_item, self.first_item + self.by_item.n_rows)
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the users first..end-1, and about as large a share of the items."""
+        users, items = slice(first, end), slice(self._items_beside(first), self._items_beside(end))
+        by_user, user_weights = _rows(self.by_user, self.weights[0], users)
+        by_item, item_weights = _rows(self.by_item, self.weights[1], items)
+        goal, weights = self.objective.part(users), (user_weights, item_weights)
+        return type(self)(by_user, by_item, goal, weights, items.start)
+
+    def _items_beside(self, user: int) -> int:
+        """Items with as many interactions as the users before one."""
+        if user == self.by_user.n_rows:
+            return self.by_item.n_rows
+        return int(np.searchsorted(self.by_item.indptr, self.by_user.indptr[user]))
+
+
+def _rows(matrix: Csr, weights: Array, rows: slice) -> tuple[Csr, Array]:
+    """Keep some rows of a matrix, and the weights of their entries."""
+    indptr = matrix.indptr[rows.start : rows.stop + 1]
+    entries = slice(int(indptr[0]), int(indptr[-1]))
+    kept = Csr(indptr - indptr[0], matrix.indices[entries], matrix.n_columns)
+    return kept, weights[entries] if len(weights) else weights
+
+
+@dataclass(frozen=True)
+class UserParts:
+    """Users whose outer products are summed together, whoever has them.
+
+    Attributes:
+        groups: Where parts begin, and where the last one ends, (n_parts + 1,).
+        interactions: Those of all users, of other processes included.
+    """
+
+    groups: Array
+    interactions: int
+
+    @property
+    def n_groups(self) -> int:
+        """Parts of this process."""
+        return len(self.groups) - 1
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the parts first..end-1, whose users are counted from 0 then."""
+        return replace(self, groups=self.groups[first : end + 1] - self.groups[first])
+
+
+class Alternation:
+    """Users, then items, again and again: what the loop trains.
+
+    Args:
+        pairs: What to learn from.
+        solver: How to solve rows.
+        users: Where to start, (n_users, dim) float32 or float64; rows without interactions
+            become zero.
+        items: The same for all items, (n_items, dim).
+        outline: Parts of the users, where a process has some of them only.
+        crew: Who trains, then.
+    """
+
+    def __init__(
+        self,
+        pairs: Pairs,
+        solver: RowSolver,
+        users: Array,
+        items: Array,
+        *,
+        outline: UserParts | None = None,
+        crew: Communicator | None = None,
+    ) -> None:
+        """Copy the start into padded rows."""
+        self._dim, dtype = users.shape[1], users.dtype
+        self._width = padded_width(self._dim)
+        self._solver, self._pairs, goal = solver, pairs, pairs.objective
+        self._parts, self._crew = outline or self.outline(pairs, None), crew or Communicator()
+        self._user_side = goal.user_side(pairs.by_user, self._width, dtype, pairs.weights[0])
+        self._item_side = goal.item_side(
+            pairs.by_item, self._width, dtype, pairs.weights[1], pairs.items
+        )
+        self._missing, self._ones = goal.missing.astype(dtype), np.ones(len(users), dtype)
+        self._users = padded(users * (pairs.by_user.counts > 0)[:, None])
+        self._items = padded(items * (goal.missing > 0)[:, None])
+
+    @classmethod
+    def outline(cls, pairs: Pairs, settings: Any) -> UserParts:
+        """Lay out parts of all users."""
+        return UserParts(gram_cuts(pairs.by_user.n_rows), len(pairs.by_user.indices))
+
+    def solve_users(self) -> float:
+        """Improve all users; returns the whole loss."""
+        gram = weighted_gram(self._items, self._width, self._missing)
+        losses = self._solve(self._user_side, self._items, gram, self._users)
+        penalties = self._penalties(self._items, self._pairs.objective.item_ridges)
+        return self._sum_of_users(losses) + float(penalties.sum())
+
+    def solve_items(self) -> float:
+        """Improve all items; returns the whole loss."""
+        crew, width, own = self._crew, self._width, self._pairs.items
+        cuts = self._parts.groups
+        gram = sum_grams(crew.all_of(grams_of(self._users, width, self._ones, cuts))[0])
+        users, _ = crew.all_of(self._users)
+        items = self._items[own.start * width : own.stop * width]
+        losses, _ = crew.all_of(self._solve(self._item_side, users, gram, items))
+        self._items[:], _ = crew.all_of(items)
+        penalties = self._penalties(self._users, self._pairs.objective.user_ridges)
+        return float(losses.sum()) + self._sum_of_users(penalties)
+
+    def _solve(self, side: Side, others: Array, gram: Array, vectors: Array) -> Array:
+        losses = np.zeros(len(side.ridges))
+        self._solver(side, others, self._width, gram, vectors, losses)
+        return losses
+
+    def _penalties(self, flat: Array, ridges: Array) -> Array:
+        """Ridge * |row|^2 of each row."""
+        rows = flat.reshape(-1, self._width)
+        squares: Array = np.einsum("nk,nk->n", rows, rows, dtype=np.float64)
+        return ridges * squares
+
+    def _sum_of_users(self, values: Array) -> float:
+        """Add up a number of every user, part by part, those of all processes."""
+        sums = [values[first:end].sum() for first, end in pairwise(self._parts.groups.tolist())]
+        return float(self._crew.all_of(np.array(sums))[0].sum())
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Improve all users and all items once."""
+        self._crew.progress = Progress(0, 2, "half-steps")
+        self.solve_users()
+        self._crew.progress = Progress(1, 2, "half-steps")
+        loss = self.solve_items()
+        samples = self._parts.interactions
+        return EpochStats(loss / samples, samples)
+
+    def tensors(self) -> Arrays:
+        """Vectors without their padding."""
+        return {
+            "user_vectors": unpadded(self._users, self._width, self._dim),
+            "item_vectors": unpadded(self._items, self._width, self._dim),
+        }
+
+    def load_tensors(self, tensors: Arrays) -> None:
+        """Put vectors back."""
+        self._users = padded(tensors["user_vectors"])
+        self._items = padded(tensors["item_vectors"])
+
+
+class LeastSquaresFoldIn:
+    """People who come later, placed exactly where the objective wants them; items stay.
+
+    Ages and ratings of their events are not known: only places in a history make them count more or
+    less, and they count 1 on average over it.
+
+    Args:
+        items: (n_items, dim).
+        objective: From the lengths of histories, (n,), to what is minimised.
+        recency: How much later items of a history count.
+    """
+
+    def __init__(
+        self, items: Array, objective: Callable[[Array], Objective], recency: float = 0.0
+    ) -> None:
+        """Keep them."""
+        self._items, self._objective, self._recency = items, objective, recency
+
+    @cached_property
+    def _fixed(self) -> tuple[Array, Array]:
+        """What is the same for everybody: padded items, and their weighted Gram matrix."""
+        rows, dtype = padded(self._items), self._items.dtype
+        missing = self._objective(np.zeros(0, np.int64)).missing
+        return rows, weighted_gram(rows, padded_width(self._items.shape[1]), missing.astype(dtype))
+
+    def __call__(self, histories: Histories) -> Array:
+        """Return the exact vectors of some people, (n, dim).
+
+        Raises:
+            DivergenceError: The ridge is too small for the precision of the vectors.
+        """
+        (items, gram), dtype = self._fixed, self._items.dtype
+        dim, width = self._items.shape[1], padded_width(self._items.shape[1])
+        weights = self._weights(histories)[histories.by_item] if self._recency else EVEN
+        goal = self._objective(histories.counts)
+        side = goal.user_side(histories.matrix, width, dtype, weights)
+        vectors = aligned_zeros((len(histories) * width,), dtype)
+        solve_rows(side, items, width, gram, vectors, np.zeros(len(histories)))
+        if not np.isfinite(vectors).all():
+            raise DivergenceError(
+                "The vector of a history is not finite: regularization is too small for least "
+                f"squares in {dtype}; fit with a larger one."
+            )
+        return unpadded(vectors, width, dim)
+
+    def _weights(self, histories: Histories) -> Array:
+        """How much the events of histories count, in their order, (n_events,)."""
+        weights = weights_in_order(histories, self._recency)
+        people = np.repeat(np.arange(len(histories)), histories.counts)
+        sums = np.bincount(people, weights, len(histories))
+        scaled: Array = weights * (histories.counts / np.maximum(1, sums))[people]
+        return scaled
+
+    def terms(self, history: Rows, vector: Array) -> npt.NDArray[np.float64]:
+        """Return what each item adds to the product of a person's vector with another: (n,).
+
+        The vector is `A^-1 (sum of w_j y_j over the history)`, so the item j adds
+        `w_j y_j . A^-1 vector`.
+
+        Raises:
+            DivergenceError: The ridge is too small.
+        """
+        (_, gram), (_, dim) = self._fixed, self._items.shape
+        width = padded_width(dim)
+        goal = self._objective(np.array([len(history)]))
+        owned = self._items[history].astype(np.float64)
+        matrix = gram.reshape(width, width)[:dim, :dim].astype(np.float64)
+        weights = self._weights(Histories.of([history], len(self._items)))
+        matrix += (owned.T * (weights - goal.spared[history])) @ owned
+        matrix.flat[:: dim + 1] += goal.user_ridges[0]
+        try:
+            terms: npt.NDArray[np.float64] = weights * (owned @ np.linalg.solve(matrix, vector))
+        except np.linalg.LinAlgError as error:
+            raise DivergenceError(
+                "The history has no single best vector: regularization is too small for least "
+                "squares; fit with a larger one."
+            ) from error
+        return terms

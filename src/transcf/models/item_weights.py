@@ -1,0 +1,152 @@
+"""`ItemWeights`: weights between items; a user's score is the sum over the user's items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcf.data.csr import Csr
+from transcf.data.histories import Histories
+from transcf.data.ids import Rows
+from transcf.io.tensors import Arrays, stored
+from transcf.models.contributions import Contributions
+from transcf.models.event_weights import EVEN, WeightSettings, weights_in_order
+from transcf.models.fitted import FittedScorer
+from transcf.models.settings import setting, settings
+from transcf.models.training_data import TrainingData
+from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.views import BlockView
+
+
+@settings()
+class ItemWeightSettings(WeightSettings):
+    """What models of item weights have: events weigh as targets, and once more where scored."""
+
+    history_recency: float | None = setting(
+        None,
+        "The same as `recency` for the history that is scored, where `recency` weighs what is "
+        "learned; None takes `recency` for both. After a cut by date 0 is often better, for the "
+        "next single event None.",
+        low=0,
+        high=50,
+    )
+
+    @property
+    def scored_recency(self) -> float:
+        """How much later items of a scored history count.
+
+        Example:
+            >>> ItemWeightSettings(recency=4.0).scored_recency
+            4.0
+            >>> ItemWeightSettings(recency=4.0, history_recency=0.0).scored_recency
+            0.0
+        """
+        return self.recency if self.history_recency is None else self.history_recency
+
+    @property
+    def uses_times(self) -> bool:
+        """Whether something depends on when events happened, where that is known."""
+        return super().uses_times or self.scored_recency > 0
+
+
+class ItemWeights(FittedScorer):
+    """`score(u, i) = sum of weights[j, i] over the items j of u`, later ones counting more.
+
+    Args:
+        known: What the model keeps of its training data.
+        name: What tables call the model.
+        weights: (n_items, n_items) float32, dense or sparse, from a user's items to scored ones.
+        recency: How much later items of a history count, where it is in the order of time.
+        likeness: Similarities of items by row, where they are not these weights.
+    """
+
+    def __init__(
+        self,
+        known: TrainingData,
+        name: str,
+        weights: Scores | sp.csr_array,
+        recency: float = 0.0,
+        likeness: sp.csr_array | None = None,
+    ) -> None:
+        """Keep them."""
+        super().__init__(known, name)
+        self.weights = weights
+        self._recency = recency if known.timed else 0.0
+        self._likeness = weights if likeness is None else likeness
+
+    def arrays(self) -> Arrays:
+        """Return the weights, a sparse matrix in three arrays."""
+        if isinstance(self.weights, np.ndarray):
+            return {"weights": self.weights}
+        return {
+            "indptr": self.weights.indptr.astype(np.int64),
+            "indices": self.weights.indices.astype(np.int32),
+            "weights": self.weights.data,
+        }
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the weights as one matrix."""
+        return {"weights": self.weights}
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        return self._score(self.known.histories, self.known.seen.take(users), users)
+
+    def fold_in(self, histories: Histories) -> Scorer:
+        """Score people by their items, as users are."""
+        owned = histories.matrix
+
+        def score(rows: Rows) -> Scores:
+            return self._score(histories, owned.take(rows), rows)
+
+        return BlockView(self.name, self.rankable, score)
+
+    def _score(self, histories: Histories, owned: Csr, rows: Rows) -> Scores:
+        """Score all items for some of the people with histories; `owned` are theirs as sets."""
+        values = EVEN
+        if self._recency:
+            few = histories.take(rows)
+            values = weights_in_order(few, self._recency)[few.by_item]
+        scores = owned.to_scipy(values=values) @ self.weights
+        return np.asarray(scores.toarray() if sp.issparse(scores) else scores)
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Return the terms of the history's items in the score of another: they add up to it."""
+        if isinstance(self.weights, np.ndarray):
+            terms = self.weights[history, item]
+        else:
+            terms = self.weights[history][:, [item]].toarray().ravel()
+        values = weights_in_order(Histories.of([history], len(self.known.items)), self._recency)
+        return Contributions.of_terms(history, terms.astype(np.float64) * values)
+
+    def item_similarity(self) -> Scorer:
+        """Return how much having one item speaks for each other one, row by row."""
+        likeness = self._likeness
+        if isinstance(likeness, np.ndarray):
+            return BlockView(self.name, self.rankable, lambda rows: likeness[rows])
+        return BlockView(
+            self.name, self.rankable, lambda rows: likeness[rows].toarray(), sparse=True
+        )
+
+
+def by_history(blocks: list[sp.csr_array]) -> sp.csr_array:
+    """Turn weights found block by block, a row for each scored item, to rows of history items."""
+    weights = sp.csr_array(sp.vstack(blocks).T.tocsr())
+    weights.sort_indices()
+    return weights
+
+
+def stored_sparse(arrays: Arrays, known: TrainingData) -> sp.csr_array:
+    """Put the three arrays of a file together, and check them."""
+    n_items = len(known.items)
+    entries = (arrays["weights"], arrays["indices"], arrays["indptr"])
+    weights = sp.csr_array(entries, shape=(n_items, n_items))
+    weights.check_format(full_check=True)
+    return weights
+
+
+def stored_dense(arrays: Arrays, known: TrainingData) -> Scores:
+    """Check the dense weights of a file."""
+    return stored(arrays, "weights", np.float32, (len(known.items), len(known.items)))

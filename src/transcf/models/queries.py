@@ -1,0 +1,323 @@
+"""`Answers`: what callers ask of a fitted model, their own ids in and tables out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from transcf.data.histories import Histories
+from transcf.data.ids import Id
+from transcf.data.paths import path_of
+from transcf.errors import NotFittedError
+from transcf.models import resolve_users, tables
+from transcf.models.explain import Explanation, explanation
+from transcf.models.fitted import FittedScorer
+from transcf.models.item_filters import Fallback, Filters, OnUnknown, check_policy
+from transcf.models.sessions import session_recommendations
+
+
+class Answers:
+    """Recommendations, scores and similar things, for users and items by id."""
+
+    #: What the model has learned, once it is fitted.
+    learned_: FittedScorer
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether `fit` or `load` has run."""
+        return "learned_" in vars(self)
+
+    def _fitted(self) -> FittedScorer:
+        """Return what was learned, or raise a `NotFittedError`."""
+        if not self.is_fitted:
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit first.")
+        return self.learned_
+
+    def recommend(
+        self,
+        users: Any = None,
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: Fallback = "raise",
+    ) -> pl.DataFrame:
+        """Recommend items.
+
+        Args:
+            users: One id, several ids (each is answered once, in the order of the request), or
+                None for every user with training interactions.
+            k: Longest list; shorter where fewer items are left.
+            exclude_seen: Whether to leave out the user's training items.
+            items: The only items to choose from, or None for all: ids for everybody, or a
+                mapping from user ids to ids. Users that a mapping does not name have an empty
+                list, so they get nothing.
+            exclude: Items never to choose, in the same forms.
+            on_unknown: What to do about users without training interactions: "raise" an error,
+                "skip" them, or recommend what is "popular" to them; of what they have nothing is
+                known, so nothing of it is left out.
+
+        Unknown ids in `items` and `exclude` are skipped; a warning says how many.
+
+        Returns:
+            Table `user_id, item_id, score, rank`, best first. Equal scores are ordered by item
+            id, ascending. With "popular" there is a column `source` as well: "model", or
+            "popularity" where the score is the number of users who have the item.
+
+        Example:
+            >>> import polars as pl
+            >>> from transcf import EASE, read_interactions
+            >>> log = read_interactions(pl.DataFrame(
+            ...     {"user": ["ann", "ann", "bob", "cid"], "item": ["x", "y", "x", "z"]}))
+            >>> model = EASE().fit(log)
+            >>> model.recommend("bob", k=3, exclude=["z"])["item_id"].to_list()
+            ['y']
+            >>> mine = {"ann": ["z"], "bob": ["x", "y"]}
+            >>> model.recommend(["ann", "bob"], items=mine)["item_id"].to_list()
+            ['z', 'y']
+            >>> model.recommend(["bob", "zoe"], k=1, on_unknown="popular").rows()
+            [('bob', 'y', 0.0033112582750618458, 1, 'model'), ('zoe', 'x', 2.0, 1, 'popularity')]
+        """
+        learned = self._fitted()
+        filters = Filters.of(
+            learned.known.items,
+            exclude_seen=exclude_seen,
+            items=items,
+            exclude=exclude,
+            on_unknown=on_unknown,
+        )
+        return resolve_users.recommendations(learned, users, k, filters)
+
+    def recommend_all(
+        self,
+        path: str | Path,
+        k: int = 10,
+        *,
+        users: Any = None,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: Fallback = "raise",
+    ) -> Path:
+        """Write the table of `recommend` to a file, in bounded memory.
+
+        The file appears when it is whole; until then a file of that name stays as it was.
+
+        Args:
+            path: File to write; its ending says what: .csv, .tsv or .jsonl (any of them with .gz
+                behind it), or .parquet.
+            k: As in `recommend`, like all that follows.
+            users: Ids, or None for every user with training interactions.
+            exclude_seen: Whether to leave out the user's training items.
+            items: The only items to choose from.
+            exclude: Items never to choose.
+            on_unknown: "raise", "skip" or "popular".
+
+        Example:
+            >>> from transcf import EASE, synthesize
+            >>> print(EASE().fit(synthesize()).recommend_all("recs.parquet", k=20))
+            recs.parquet
+        """
+        from transcf.models.streams import write_recommendations
+
+        learned, target = self._fitted(), path_of(path)
+        filters = Filters.of(
+            learned.known.items,
+            exclude_seen=exclude_seen,
+            items=items,
+            exclude=exclude,
+            on_unknown=on_unknown,
+        )
+        write_recommendations(learned, target, users, k, filters)
+        return target
+
+    def recommend_for(
+        self,
+        history: Iterable[Id] | Iterable[Iterable[Id]] | Mapping[Id, Iterable[Id]],
+        k: int = 10,
+        *,
+        steps: int = 0,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: Fallback = "raise",
+    ) -> pl.DataFrame:
+        """Recommend items to users that the model was not fitted on, by their item histories.
+
+        Args:
+            history: Item ids, oldest first; of an item given twice the last place counts. Several
+                sessions at once are a mapping from session ids to such lists, or a list of lists,
+                whose session ids are 0, 1 and so on.
+            k: Longest list; shorter where fewer items are left.
+            steps: Training steps for each session after it is folded in; for models that support
+                it (TransCF).
+            exclude_seen: Whether to leave out the items of the history.
+            items: The only items to choose from (ids), or None for all.
+            exclude: Items never to choose (ids).
+            on_unknown: What to do about items of a history that are unknown or have no training
+                interactions: "raise" an error or "skip" them. A history without any usable item
+                is an error, unless "popular" asks for popular items in that case.
+
+        Unknown ids in `items` and `exclude` are skipped; a warning says how many.
+
+        Returns:
+            Table `item_id, score, rank`, ordered as in `recommend`, and with the column `source`
+            if `recommend` has it. Several sessions have a column `session_id` before these.
+
+        Example:
+            >>> from transcf import EASE, synthesize
+            >>> model = EASE().fit(synthesize())
+            >>> first, second, third = model.items_.series[:3].to_list()
+            >>> model.recommend_for([first, second], k=3).shape
+            (3, 3)
+            >>> carts = {"cart-7": [first, second], "cart-9": [third]}
+            >>> model.recommend_for(carts, k=2)["session_id"].to_list()
+            ['cart-7', 'cart-7', 'cart-9', 'cart-9']
+        """
+        learned = self._fitted()
+        filters = Filters.of(
+            learned.known.items,
+            exclude_seen=exclude_seen,
+            items=items,
+            exclude=exclude,
+            on_unknown=on_unknown,
+        )
+        return session_recommendations(learned, history, k, steps, filters)
+
+    def explain(
+        self, user: Id, item: Id, top: int = 5, *, include_seen: bool = False
+    ) -> Explanation:
+        """Say which items of a user drew another one.
+
+        Every past item has an effect on the score and a share: its effect over the sum of all
+        effects without their signs. Above 0 it drew the item, below 0 it pushed it away. For
+        EASE, SLIM, ItemKNN and FISM (where the length of a history scales all terms alike) an
+        effect is the item's own term in the score, for iALS and eALS its term in the score of
+        somebody new with this history: they add up. Other models are asked how somebody new with
+        this history would be placed; there an effect is how far the past item lifts the score
+        above that of an average item, compared with an average item in its place or (CDAE) with
+        the history without it.
+
+        Args:
+            user: Id of a user with training interactions.
+            item: Id of an item with training interactions.
+            top: How many past items to show that drew it; half as many are shown that pushed it
+                away.
+            include_seen: Whether an item is explained that the user has.
+
+        Raises:
+            UnknownIdError: An id is unknown or has no training interactions.
+            UnsupportedError: The scores of the model do not depend on histories.
+
+        Example:
+            >>> import polars as pl
+            >>> from transcf import ItemKNN, read_interactions
+            >>> log = read_interactions(pl.DataFrame({
+            ...     "user": ["ann", "ann", "bob", "bob", "cid", "cid", "dan"],
+            ...     "item": ["tea", "cup", "tea", "cup", "cup", "pot", "tea"]}))
+            >>> found = ItemKNN().fit(log).explain("ann", "pot")
+            >>> print(found.sentence)
+            pot was drawn most by cup (+100 %).
+            >>> found.to_frame().columns
+            ['item_id', 'share', 'effect']
+        """
+        learned = self._fitted()
+        row = int(tables.user_rows(learned, [user], "raise")[0])
+        history = learned.known.histories[row]
+        return explanation(
+            learned, learned, (row, user), history, item, top, include_seen=include_seen
+        )
+
+    def explain_for(
+        self,
+        history: Iterable[Id],
+        item: Id,
+        top: int = 5,
+        *,
+        include_seen: bool = False,
+        on_unknown: OnUnknown = "raise",
+    ) -> Explanation:
+        """Say which items of a history drew another one, for somebody new.
+
+        Args:
+            history: Item ids, oldest first, as for `recommend_for`.
+            item: Id of an item with training interactions.
+            top: How many past items to show that drew it; half as many are shown that pushed it
+                away.
+            include_seen: Whether an item of the history is explained.
+            on_unknown: What to do about items of the history that are unknown or have no training
+                interactions: "raise" or "skip".
+
+        Example:
+            >>> from transcf import EASE, synthesize
+            >>> model = EASE().fit(synthesize())
+            >>> first, second, other = model.items_.series[:3].to_list()
+            >>> len(model.explain_for([first, second], other).effects)
+            2
+        """
+        learned = self._fitted()
+        check_policy(on_unknown)
+        rows = tables.history_rows(learned, history, on_unknown)
+        guest = learned.fold_in(Histories.of([rows], len(learned.known.items)))
+        return explanation(learned, guest, None, rows, item, top, include_seen=include_seen)
+
+    def score(self, pairs: Any, *, on_unknown: OnUnknown = "raise") -> pl.DataFrame:
+        """Score pairs given as a table with user and item columns.
+
+        Args:
+            pairs: The table, in any form that `read_interactions` takes; pairs may repeat.
+            on_unknown: What to do about pairs with an id that was not in the training data:
+                "raise" an error or "skip" them.
+
+        Returns:
+            Table `user_id, item_id, score` in the order of the pairs; the score is null where
+            the item or the user is known but has no training interactions.
+        """
+        return tables.pair_scores(self._fitted(), pairs, on_unknown)
+
+    def similar_items(
+        self, items: Any, k: int = 10, *, on_unknown: OnUnknown = "raise"
+    ) -> pl.DataFrame:
+        """Find the items most similar to some items.
+
+        Models in a metric space go by distance (its square, negative), those with inner products
+        by the cosine of item vectors, EASE, SLIM and FISM by how much having the item speaks for
+        another, and ItemKNN by the similarities that it keeps for the item.
+
+        Args:
+            items: One id or several; each is answered once, in the order of the request.
+            k: Longest list; shorter where there are fewer similar items.
+            on_unknown: What to do about items that are unknown or have no training interactions:
+                "raise" an error or "skip" them.
+
+        Returns:
+            Table `item_id, neighbor_id, score, rank`, best first; equal scores by id.
+
+        Raises:
+            UnsupportedError: The model knows nothing of the kind.
+        """
+        learned = self._fitted()
+        return tables.similar(learned, "item", learned.item_similarity(), items, k, on_unknown)
+
+    def similar_users(
+        self, users: Any, k: int = 10, *, on_unknown: OnUnknown = "raise"
+    ) -> pl.DataFrame:
+        """Find the users most similar to some users, by the distance or cosine of their vectors.
+
+        Args:
+            users: One id or several; each is answered once, in the order of the request.
+            k: Longest list; shorter where there are fewer users.
+            on_unknown: What to do about users without training interactions: "raise" or "skip".
+
+        Returns:
+            Table `user_id, neighbor_id, score, rank`, best first; equal scores by id.
+
+        Raises:
+            UnsupportedError: The model has no vectors of users.
+        """
+        learned = self._fitted()
+        return tables.similar(learned, "user", learned.user_similarity(), users, k, on_unknown)
