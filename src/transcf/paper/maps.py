@@ -214,7 +214,8 @@ def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Dra
             )  # fmt: skip
         for number, place in enumerate(label_positions(groups)):
             axes.text(
-                place[0], place[1], names[number], ha="center", va="center", fontsize=7, fontweight="bold",
+                place[0], place[1], names[number], ha="center", va="center", fontsize=7,
+                fontweight="bold",
                 color=series_color(number),
                 bbox={"facecolor": SURFACE, "alpha": 0.75, "linewidth": 0, "pad": 0.8},
             )  # fmt: skip
