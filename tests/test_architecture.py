@@ -25,7 +25,6 @@ ROOMS = [
     "retrieval",
     "evaluation",
     "models",
-    "tuning",
     "experiments",
     "paper",
     "distributed",

@@ -15,11 +15,11 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
 from transcf.experiments import Study, run_study
 from transcf.experiments.comparison import Comparison
+from transcf.experiments.search_space import Budget
 from transcf.experiments.store import Store
-from transcf.experiments.study_workers import study_workers
+from transcf.experiments.study import study_workers
 from transcf.models.registry import model_class
 from transcf.paper.reproduction import TABLES, beaten_by, compare_shape, load_table, table_beside
-from transcf.tuning import Budget
 
 PAPER = Path(__file__).resolve().parents[3] / "shared" / "paper"
 #: The paper's names of its methods, and ours.

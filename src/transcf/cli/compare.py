@@ -45,8 +45,8 @@ from transcf.errors import ParameterError
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from transcf.experiments.candidate import Candidate
     from transcf.experiments.comparison import Comparison
+    from transcf.experiments.experiment import Candidate
 
 #: Options that do not change what comes of a comparison.
 _BESIDE = (
@@ -123,10 +123,9 @@ def compare(
     """
     from transcf.data.report import listed
     from transcf.data.sources import open_split
-    from transcf.experiments.comparison import compare_models, suited_to
+    from transcf.experiments.comparison import candidate_workers, compare_models, suited_to
     from transcf.experiments.experiment import Experiment
     from transcf.experiments.report import results_of, write_report
-    from transcf.experiments.study_workers import candidate_workers
 
     check_files(report)
     eval_config = read_eval_config(protocol, ties, part, at, beyond)
@@ -175,8 +174,8 @@ def _candidates(
 ) -> list[Candidate]:
     from transcf.experiments.comparison import TRIVIAL_BASELINES, candidates_of
     from transcf.experiments.run_result import TIMED_BASELINE
+    from transcf.experiments.tune_result import Config
     from transcf.models.registry import canonical_name, distinct
-    from transcf.tuning.config import Config
 
     asked = distinct() if models == "all" else map(canonical_name, models.split(","))
     stored = {read.model: dict(read.params) for read in map(Config.read, config)}

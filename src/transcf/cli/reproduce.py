@@ -95,8 +95,7 @@ def reproduce(
         _reproduce_analysis(_listed(datasets), pairs=pairs, out=out, seed=seed, as_json=as_json)
         return
     from transcf.experiments.results import Results
-    from transcf.experiments.runner import run_study
-    from transcf.experiments.study_workers import study_workers
+    from transcf.experiments.study import run_study, study_workers
     from transcf.paper.reproduction import load_table
 
     check_files(report, results)

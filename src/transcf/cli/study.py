@@ -123,7 +123,7 @@ def study(
     """
     from transcf.experiments import load_study, run_study
     from transcf.experiments.results import Results, facts_of
-    from transcf.experiments.study_workers import study_workers
+    from transcf.experiments.study import study_workers
 
     check_files(report, results)
     plan = load_study(name).only(_listed(datasets), _listed(models))

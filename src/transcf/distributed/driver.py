@@ -26,8 +26,7 @@ from transcf.models.trainable import EpochStats
 from transcf.parallel import thread_count
 
 if TYPE_CHECKING:
-    from transcf.experiments.tuning.objective import Objective
-    from transcf.experiments.tuning.workers import Workers
+    from transcf.experiments.tune import Objective, Workers
 
 T = TypeVar("T")
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from transcf.distributed.tasks import ClusterTasks
-from transcf.experiments.tuning.objective import Objective
-from transcf.experiments.tuning.workers import Completed, Workers, run_or_refuse
+from transcf.experiments.tune import Completed, Objective, Workers, run_or_refuse
 
 if TYPE_CHECKING:
     from transcf.distributed.driver import Cluster

@@ -1,21 +1,40 @@
-"""What a study compares, read from a TOML file; `transcf study --help` shows its form."""
+"""Studies: tables of models on datasets, read from TOML files (see `transcf study --help`)."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
+from transcf.data.catalog import load_split
+from transcf.data.published import CATALOG
+from transcf.data.sources import as_split, open_data, open_split
+from transcf.data.split import Split
 from transcf.errors import ParameterError
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
 from transcf.evaluation.protocols import Part
+from transcf.experiments.comparison import Comparison, TableRun, Track, run_tables
+from transcf.experiments.experiment import (
+    Candidate,
+    Experiment,
+    OnProgress,
+    WorkerCluster,
+    shared_work,
+)
+from transcf.experiments.run import EvalConfig
+from transcf.experiments.search_space import Budget
+from transcf.experiments.store import Store
+from transcf.experiments.tune_result import Config
+from transcf.models.registry import current, model_class, preset_of
+from transcf.models.rules import Number, Rule
 from transcf.protocols import protocol_named
-from transcf.tuning import Budget
 
 T = TypeVar("T")
 
@@ -359,3 +378,119 @@ def _parse(text: bytes, name: str | Path) -> dict[str, Any]:
         return tomllib.loads(text.decode("utf-8"))
     except ValueError as problem:
         raise ParameterError(f"{name} is not a TOML file: {problem}.") from problem
+
+
+def study_workers(
+    study: Study, store: Store | None, jobs: int = 1, cluster: WorkerCluster | None = None
+) -> AbstractContextManager[None]:
+    """Let other processes compute runs of a study inside the block (`shared_work`)."""
+    return shared_work(_run_quietly, study, store, jobs, cluster)
+
+
+def _run_quietly(study: Study, store: Store) -> None:
+    for _ in run_study(study, store=store):
+        pass
+
+
+def run_study(
+    study: Study,
+    on_progress: OnProgress = lambda text: None,
+    track: Track = iter,
+    store: Store | None = None,
+) -> Iterator[Comparison]:
+    """Run a study, dataset by dataset and protocol by protocol.
+
+    Errors of models are recorded. After an interruption, the results so far are returned.
+
+    Args:
+        study: What to compare.
+        on_progress: Called with one line of text at every step.
+        track: Yields the models of a table and counts them.
+        store: The run cache: several processes may run the same study at a time; None runs
+            everything.
+
+    Raises:
+        ParameterError: A model, a preset or a parameter does not exist or is not allowed; before
+            anything is run.
+    """
+    metric = study.paired_tests or study.metrics[0]
+    tables = [
+        TableRun(
+            dataset.name,
+            _candidates(study, dataset, protocol),
+            partial(_experiment, study, dataset, protocol, on_progress, store),
+            metric,
+        )
+        for dataset in study.datasets
+        for protocol in study.by(dataset)
+        if study.under(protocol, dataset)
+    ]
+    return run_tables(tables, track)
+
+
+def _experiment(
+    study: Study,
+    dataset: DatasetPlan,
+    protocol: str,
+    on_progress: OnProgress,
+    store: Store | None,
+) -> Experiment:
+    """Open the data of a table."""
+    config = EvalConfig(protocol, part=study.part, at=study.lengths(), beyond=study.beyond)
+    report = partial(_report_step, f"{dataset.name} ({protocol})", on_progress)
+    filtered = "" if dataset.core is None else f", {dataset.core}-core"
+    return Experiment(
+        _split(dataset, protocol),
+        config,
+        range(study.seeds),
+        report,
+        store=store,
+        dataset=dataset.name + filtered,
+    )
+
+
+def _report_step(dataset: str, on_progress: OnProgress, step: str) -> None:
+    on_progress(f"{dataset}: {step}")
+
+
+def _candidates(study: Study, dataset: DatasetPlan, protocol: str) -> list[Candidate]:
+    candidates = [
+        _candidate(plan, dataset, study.budget) for plan in study.under(protocol, dataset)
+    ]
+    for candidate in candidates:
+        candidate.check()
+    return candidates
+
+
+def _candidate(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Candidate:
+    model, params = current(plan.name, dict(plan.params))
+    named = {} if plan.preset is None else preset_of(model, plan.preset, dataset.name)
+    named |= {} if plan.config is None else Config.read(plan.config, model).params
+    rules = model_class(model).rules()
+    budget = budget if plan.budget is None else plan.budget
+    if budget is not None and not plan.grid:
+        # Some models use times by default.
+        untimed = {"recency": 0.0} if "recency" in rules and not plan.times else {}
+        candidate = Candidate(plan.title, model, untimed | params)
+        return candidate.within(budget, plan.times, named)
+    choices = [
+        {name: _value(value, rules.get(name)) for name, value in choice.items()}
+        for choice in plan.choices()
+    ]
+    return Candidate(plan.title, model, named | params, choices)
+
+
+def _value(value: Any, rule: Rule | None) -> Any:
+    """Read "none" as None for a number: TOML has no null."""
+    return None if value == "none" and isinstance(rule, Number) else value
+
+
+def _split(dataset: DatasetPlan, protocol: str) -> Split:
+    if dataset.core is not None:
+        log = open_data(dataset.name, filter=f"{dataset.core}-core")
+        return as_split(log, protocol)
+    known = None if dataset.copy else CATALOG.get(dataset.name)
+    if protocol_named(protocol).sampled and known is not None and not known.split_by_rule:
+        # Published figures are compared on the authors' own split only.
+        return as_split(load_split(dataset.name), protocol)
+    return open_split(dataset.name, protocol)

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from transcf.errors import MissingExtraError
+from transcf.experiments.search import Search, Trial
+from transcf.experiments.search_space import grid_of
 from transcf.models.registry import create
-from transcf.tuning import Search, Trial
-from transcf.tuning import search as searching
-from transcf.tuning.spaces import grid_of
 
 
 def hill(setting: dict[str, Any]) -> float:
@@ -93,7 +92,7 @@ def test_running_settings_are_not_proposed_again() -> None:
 
 
 def test_tpe_without_its_extra_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "transcf.tuning.tpe", None)
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"transcf\[tune\]"):
         Search("bpr", {"trials": 3, "sampler": "tpe"})
-    assert searching.Search("bpr", 3).ask() == {}
+    assert Search("bpr", 3).ask() == {}

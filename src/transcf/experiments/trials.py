@@ -21,8 +21,14 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from transcf.errors import DataError, MissingExtraError, ParameterError
-from transcf.tuning.search import Search, Trial
-from transcf.tuning.tpe import STATES, distributions, freeze, quiet_optuna
+from transcf.experiments.search import (
+    STATES,
+    Search,
+    Trial,
+    distributions,
+    freeze,
+    quiet_optuna,
+)
 
 #: Seconds between heartbeats, and without one until a trial counts as lost.
 HEARTBEAT, GRACE = 5, 30
@@ -124,7 +130,7 @@ class TrialStudy:
         value = result.figure if result.state == "complete" else None
         with quiet_optuna(), suppress(optuna.exceptions.UpdateFinishedTrialError):
             trial.set_user_attr(_RESULT, written)
-            self._study.tell(trial, value, STATES[result.state])
+            self._study.tell(trial, value, TrialState[STATES[result.state]])
             self._tell(number, result)
         del self._running[number]
 
@@ -175,8 +181,8 @@ class TrialStudy:
 
     def _queue(self, setting: Mapping[str, Any]) -> None:
         params, about = {**self._search.usual, **setting}, {_SETTING: dict(setting)}
-        waiting = TrialState.WAITING
-        self._study.add_trial(freeze(params, self._distributions, state=waiting, user_attrs=about))
+        queued = freeze(params, self._distributions, "WAITING", user_attrs=about)
+        self._study.add_trial(queued)
 
     def _is_taken(self, number: int, setting: Mapping[str, Any]) -> bool:
         """Whether an earlier trial has the setting: two processes may ask at the same time."""

@@ -1,22 +1,33 @@
-"""`Tuning`: the trials of a search, their best settings and plots."""
+"""The result of a search: `Tuning`, its trials and plots, and `Config`, settings in a TOML file."""
 
 from __future__ import annotations
 
+import json
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
 from transcf.data.atomic import atomic_write
-from transcf.errors import MissingExtraError, ParameterError, TransCFError
+from transcf.data.paths import path_of
+from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
+from transcf.experiments.search import (
+    State,
+    Trial,
+    distributions,
+    memory_study,
+    quiet_optuna,
+    to_frozen,
+)
+from transcf.experiments.search_space import Space
+from transcf.models.registry import canonical_name, create, current, model_class
+from transcf.models.rules import Number
 from transcf.tables import Table
-from transcf.tuning.config import Config
-from transcf.tuning.search import State, Trial
-from transcf.tuning.spaces import Space
 
 
 @dataclass(frozen=True)
@@ -140,8 +151,6 @@ class Tuning:
         from optuna.importance import FanovaImportanceEvaluator
         from optuna.visualization import matplotlib as plots
 
-        from transcf.tuning.tpe import distributions, memory_study, quiet_optuna, to_frozen
-
         whole = distributions(self.space, self.usual)
         study = memory_study([to_frozen(trial, self.usual, whole) for trial in self.trials])
         written = []
@@ -170,3 +179,97 @@ def check_plots(folder: Path) -> None:
 
 def _larger(one: float | None, other: float | None) -> float | None:
     return max((figure for figure in (one, other) if figure is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A model with its settings.
+
+    Attributes:
+        model: Name in the registry.
+        params: Parameters that are set.
+        found: How they were found; for information only.
+    """
+
+    model: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    found: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str | Path, model: str | None = None) -> Self:
+        """Read a file.
+
+        Args:
+            path: TOML file.
+            model: The expected model, if any.
+
+        Raises:
+            ParameterError: The file is missing or malformed, a parameter is not allowed, or the
+                settings are those of another model.
+        """
+        content = _read_toml(path_of(path))
+        about = content.get("model")
+        if not isinstance(about, dict) or not isinstance(about.get("name"), str):
+            raise ParameterError(f'{path} names no model: write [model] and name = "bpr" into it.')
+        if unknown := sorted(about.keys() - {"name", "params"}):
+            raise ParameterError(
+                f"{path} has {unknown[0]!r} under [model], which holds name and params alone."
+            )
+        params = about.get("params", {})
+        if not isinstance(params, dict):
+            raise ParameterError(f"{path} has params = {shown(params)}: write [model.params].")
+        name, params = current(about["name"], params)
+        if model is not None and canonical_name(model) != name:
+            raise ParameterError(
+                f"{path} has settings of {name}, not of {canonical_name(model)}: name one model."
+            )
+        rules = model_class(name).rules()
+        params = {
+            key: None if value == "none" and isinstance(rules.get(key), Number) else value
+            for key, value in params.items()
+        }
+        create(name, **params).check_params()
+        return cls(name, params, content.get("found", {}))
+
+    def to_toml(self) -> str:
+        """Return the text of the file.
+
+        Example:
+            >>> print(Config("ease", {"regularization": 50.0}).to_toml())
+            [model]
+            name = "ease"
+            <BLANKLINE>
+            [model.params]
+            regularization = 50.0
+            <BLANKLINE>
+        """
+        parts = [
+            f"[model]\nname = {_toml_value(self.model)}\n",
+            _toml_table("model.params", self.params),
+        ]
+        return "\n".join([*parts, *([_toml_table("found", self.found)] if self.found else [])])
+
+    def write(self, path: str | Path) -> Path:
+        """Write the file atomically."""
+        with atomic_write(path_of(path)) as unfinished:
+            unfinished.write_text(self.to_toml(), encoding="utf-8")
+        return path_of(path)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ParameterError(f"There is no file {path}: `transcf tune --out {path}` writes one.")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise ParameterError(f"{path} is not a TOML file: {problem}.") from problem
+
+
+def _toml_table(name: str, values: Mapping[str, Any]) -> str:
+    lines = [f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    """Format a value for TOML; except for None, as in JSON."""
+    return '"none"' if value is None else json.dumps(value)

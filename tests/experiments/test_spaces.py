@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 from transcf.errors import ParameterError
+from transcf.experiments.search_space import (
+    BUDGETS,
+    Budget,
+    Range,
+    grid_of,
+    settings_to_try,
+    space_of,
+)
 from transcf.models.registry import available, create, model_class
-from transcf.tuning import BUDGETS, Budget, settings_to_try
-from transcf.tuning.spaces import Range, grid_of, space_of
 
 #: Models without choices.
 WITHOUT = {"popularity", "inverse-popularity", "random", "blend"}
