@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 #: The best of its column, not significantly different from the best, or less important.
 Mark: TypeAlias = Literal["", "best", "tied", "muted"]
@@ -87,10 +88,11 @@ class Table:
         """Format a polars frame; floats get `digits` decimals.
 
         Example:
+            >>> import polars as pl
             >>> Table.of(pl.DataFrame({"a": ["x"], "b": [0.5]}), "T", digits=2).rows
             [['x', '0.50']]
         """
-        rows = [[_format(value, digits) for value in row] for row in frame.iter_rows()]
+        rows = [[text_of(value, digits) for value in row] for row in frame.iter_rows()]
         return cls(title, frame.columns, rows, notes)
 
     def cells(self) -> list[list[Cell]]:
@@ -182,7 +184,8 @@ def _all_numbers(cells: Iterable[Cell]) -> bool:
     return bool(filled) and all(map(_NUMBER.match, filled))
 
 
-def _format(value: Any, digits: int) -> str:
+def text_of(value: Any, digits: int = 4) -> str:
+    """Format a value of a table; floats get `digits` decimals."""
     if value is None:
         return "-"
     if isinstance(value, bool):

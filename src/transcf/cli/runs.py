@@ -31,6 +31,7 @@ def list_runs(
 ) -> None:
     """List stored runs: what was run on which data, and its validation figure."""
     from transcf.experiments.store import COLUMNS
+    from transcf.tables import Table, text_of
 
     kept = open_store(store)
     rows = _listed_runs(kept, model, dataset)
@@ -45,7 +46,11 @@ def list_runs(
         "key", "kind", "data", "model", "seed", "judged by", "metric", "figure", "seconds",
         "written (UTC)",
     )  # fmt: skip
-    print_table(f"{len(rows):,} stored runs in {kept.folder}", columns, cells)
+    title = f"{len(rows):,} stored runs in {kept.folder}"
+    # Rich takes several seconds for thousands of rows.
+    typer.echo(
+        Table(title, columns, [[text_of(cell, 2) for cell in row] for row in cells]).to_text()
+    )
 
 
 @app.command()
