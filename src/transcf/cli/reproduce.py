@@ -109,7 +109,7 @@ def reproduce(
     )
     kept = open_store(store)
     sharing = study_workers(plan, kept, jobs, parse_sharing(jobs, workers, cluster))
-    total = sum(len(plan.under(by, data)) for data in plan.datasets for by in plan.by(data))
+    total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
     with show_steps(total, "models") as steps, sharing:
         found = list(run_study(plan, steps.report, steps.counted, kept))
     if not any(comparison.runs for comparison in found):

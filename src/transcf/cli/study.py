@@ -128,8 +128,7 @@ def study(
     check_files(report, results)
     plan = load_study(name).only(_listed(datasets), _listed(models))
     plan = plan if seeds is None else replace(plan, seeds=seeds)
-    tables = [(protocol, data) for data in plan.datasets for protocol in plan.by(data)]
-    total = sum(len(plan.under(*table)) for table in tables)
+    total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
     if not total:
         raise ParameterError(
             f"{name} runs none of these models on these datasets: choose other ones, or leave out "

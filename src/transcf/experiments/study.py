@@ -44,10 +44,14 @@ _FOLDERS = [files("transcf").joinpath(package, "studies") for package in ("exper
 
 @dataclass(frozen=True)
 class DatasetPlan:
-    """One dataset of a study; `protocols` stand in the place of the study's, a table for each.
+    """One dataset of a study.
 
-    `published` has printed figures of models by name. `copy` says how the data differs from that of
-    others who published figures: then there are none beside ours, and it is split here.
+    Attributes:
+        name: Anything that `open_data` accepts.
+        core: Keep users and items with so many events (k-core); None keeps all.
+        protocols: A table for each; by default the protocol of the study.
+        published: Published figures of models by name.
+        copy: How the data differs from the published data: it then has no published figures.
     """
 
     name: str
@@ -57,7 +61,7 @@ class DatasetPlan:
     copy: str = ""
 
     def __post_init__(self) -> None:
-        """Check what a file may have wrong."""
+        """Check the values."""
         _check_protocols(self.protocols, self.name)
         if self.copy and self.published:
             raise ParameterError(
@@ -70,14 +74,18 @@ class DatasetPlan:
 class ModelPlan:
     """One model of a study, with settings to choose from on validation data.
 
-    Either `grid` lists values, all of whose combinations are tried, or a `budget` (the study's
-    unless it has its own; what `Budget.of` takes) tries what is worth trying, the defaults first.
-    With a budget, `times` says whether weights of events and trend may be chosen; else there are
-    none. `preset` and `config` (a file that `transcf tune` wrote) are set; with a budget they stand
-    in the place of the defaults, and only `params` are left alone.
-    `label` stands for the model in the table, its name if there is none. "none" in place of a
-    number stands for None. Unless `protocols` is empty, the model is in their tables alone; so with
-    `datasets`, by name.
+    Attributes:
+        name: Name in the registry.
+        label: Name in the table; by default `name`.
+        preset: Name of a preset of the model.
+        config: TOML file of `transcf tune`. With a budget, `preset` and `config` replace the
+            defaults and may be searched; `params` are fixed.
+        params: Parameters; "none" in place of a number stands for None.
+        grid: Values by parameter; all combinations are tried.
+        budget: Anything that `Budget.of` accepts; by default that of the study.
+        times: Whether a budget may try weights of events and the trend.
+        protocols: Only in tables of these protocols; by default in all.
+        datasets: Only in tables of these datasets; by default in all.
     """
 
     name: str
@@ -92,7 +100,7 @@ class ModelPlan:
     datasets: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Check what a file may have wrong; parameters are checked by the model's own rules."""
+        """Check the values; parameters are checked by the model."""
         title = self.title
         if "," in title:
             raise ParameterError(
@@ -128,7 +136,7 @@ class ModelPlan:
 
     @property
     def title(self) -> str:
-        """What the table calls it."""
+        """Name in the table."""
         return self.label or self.name + (" + time" if self.times else "")
 
     def choices(self) -> list[dict[str, Any]]:
@@ -140,7 +148,7 @@ class ModelPlan:
 
 @dataclass(frozen=True)
 class Study:
-    """A table to be made."""
+    """Tables of models on datasets."""
 
     title: str
     protocol: str
@@ -153,7 +161,7 @@ class Study:
     budget: Any = None
 
     def __post_init__(self) -> None:
-        """Check all but the models' parameters before anything is run."""
+        """Check all but the parameters of models before anything is run."""
         protocol_named(self.protocol)
         Budget.of("none" if self.budget is None else self.budget)
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
@@ -179,7 +187,7 @@ class Study:
             raise ParameterError(f"The study has part = {self.part!r}; it must be {allowed}.")
 
     def by(self, dataset: DatasetPlan) -> list[str]:
-        """Return the protocols by which models are judged on a dataset."""
+        """Return the protocols of a dataset."""
         return dataset.protocols or [self.protocol]
 
     def under(self, protocol: str, dataset: DatasetPlan) -> list[ModelPlan]:
@@ -191,36 +199,39 @@ class Study:
             and dataset.name in (plan.datasets or [dataset.name])
         ]
 
+    def tables(self) -> list[tuple[DatasetPlan, str]]:
+        """Return the dataset and the protocol of each table that has models."""
+        both = [(dataset, protocol) for dataset in self.datasets for protocol in self.by(dataset)]
+        return [(dataset, protocol) for dataset, protocol in both if self.under(protocol, dataset)]
+
     def published(self, dataset: str, protocol: str | None = None) -> dict[str, dict[str, float]]:
-        """Return what others printed about a dataset, by the names of lines in its table.
+        """Return the published figures of a dataset, by the names of lines in its table.
 
-        Printed figures are found by the name of a line, else by that of its model. They are the
-        study's protocol's: what came of sampled candidates stands beside no full ranking, nor the
-        other way round.
-
-        Args:
-            dataset: Name of the data.
-            protocol: Of the table that they are to stand beside; the study's unless given.
+        They are found by the name of a line, else by that of its model. A table of a protocol with
+        sampled candidates has none of full ranking, nor the other way round.
         """
         kinds = {protocol_named(name).sampled for name in (self.protocol, protocol) if name}
         if len(kinds) > 1:
             return {}
-        known = next(entry.published for entry in self.datasets if entry.name == dataset)
+        known = self._dataset(dataset).published
         found = {plan.title: known.get(plan.title, known.get(plan.name)) for plan in self.models}
         return {title: figures for title, figures in found.items() if figures is not None}
 
     def filter(self, dataset: str) -> str:
         """Return the filter of a dataset, as `read_interactions` takes it."""
-        core = next(entry.core for entry in self.datasets if entry.name == dataset)
+        core = self._dataset(dataset).core
         return "none" if core is None else f"{core}-core"
 
     def difference(self, dataset: str) -> str:
-        """Say how a dataset differs from that of others; nothing if it does not."""
-        copy = next(entry.copy for entry in self.datasets if entry.name == dataset)
+        """Return how a dataset differs from the published one; empty if it does not."""
+        copy = self._dataset(dataset).copy
         return f"{dataset} is not the published data: {copy}" if copy else ""
 
+    def _dataset(self, name: str) -> DatasetPlan:
+        return next(plan for plan in self.datasets if plan.name == name)
+
     def lengths(self) -> tuple[int, ...]:
-        """Lengths N of the lists that the metrics need, ascending."""
+        """Return the list lengths of the metrics, ascending."""
         lengths = {length_of(name) for name in self._names}
         return tuple(sorted(n for n in lengths if n is not None)) or (10,)
 
@@ -234,12 +245,7 @@ class Study:
         return (*self.metrics, *filter(None, [self.paired_tests]))
 
     def only(self, datasets: Sequence[str] | None, models: Sequence[str] | None) -> Self:
-        """Return the part of the study about some datasets and models; None keeps all.
-
-        Args:
-            datasets: Names of datasets.
-            models: Names of models as they stand in the table.
-        """
+        """Return the study of some datasets and models (by title) only; None keeps all."""
         return replace(
             self,
             datasets=_named("dataset", self.datasets, [d.name for d in self.datasets], datasets),
@@ -247,7 +253,7 @@ class Study:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON form, from which `from_dict` makes the same study."""
+        """Return the JSON form, which `from_dict` reads."""
         content = asdict(self)
         plans = [*content["datasets"], *content["models"]]
         for part in (content, *plans):
@@ -272,7 +278,7 @@ class Study:
 
 
 def _swept(entry: Any) -> list[Any]:
-    """Make a line of the table for every combination of the values of `sweep`, if there is one."""
+    """Return an entry for every combination of the values of `sweep`, if there is one."""
     if not isinstance(entry, dict) or "sweep" not in entry:
         return [entry]
     sweep, rest = entry["sweep"], {key: entry[key] for key in entry if key != "sweep"}
@@ -294,7 +300,6 @@ def _swept(entry: Any) -> list[Any]:
 
 
 def _check_protocols(names: Any, owner: str) -> None:
-    """Refuse what is no list of protocols."""
     if not isinstance(names, list):
         raise ParameterError(f"The study has protocols = {names!r} for {owner}: give a list.")
     for name in names:
@@ -317,7 +322,7 @@ def _plan(kind: str, entry: Any, plan: type[T]) -> T:
 
 
 def _check_keys(what: str, content: dict[str, Any], plan: type) -> None:
-    """Name the first key that is missing or that there is not."""
+    """Raise an error for the first key that is missing or unknown."""
     known = fields(plan)
     needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
     hint = "`transcf study --help` shows the form"
@@ -370,14 +375,11 @@ def load_study(name: str | Path) -> Study:
             f"There is no study {str(name)!r}: name a TOML file or one of "
             f"{', '.join(available_studies())}."
         )
-    return Study.from_dict(_parse(text, name))
-
-
-def _parse(text: bytes, name: str | Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(text.decode("utf-8"))
+        content = tomllib.loads(text.decode("utf-8"))
     except ValueError as problem:
         raise ParameterError(f"{name} is not a TOML file: {problem}.") from problem
+    return Study.from_dict(content)
 
 
 def study_workers(
@@ -421,9 +423,7 @@ def run_study(
             partial(_experiment, study, dataset, protocol, on_progress, store),
             metric,
         )
-        for dataset in study.datasets
-        for protocol in study.by(dataset)
-        if study.under(protocol, dataset)
+        for dataset, protocol in study.tables()
     ]
     return run_tables(tables, track)
 

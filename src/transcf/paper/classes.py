@@ -46,7 +46,7 @@ def classification(
         pairs: Observed pairs.
         target: "rating" or "category" (the ten most frequent ones).
         number: Maximum number of pairs after balancing.
-        random_state: Seed of the draw of pairs, the folds and the forests.
+        random_state: Seed.
 
     Raises:
         DataError: There are no such labels, or too few pairs of them.
@@ -115,13 +115,8 @@ def frequent_categories(pairs: Pairs, number: int = _MAX_CATEGORIES) -> list[str
 def balanced(labels: Labels, number: int, generator: np.random.Generator) -> Labels:
     """Draw as many pairs of each class as the smallest has, at most `number` in all.
 
-    Args:
-        labels: (n,) classes from 0 on, -1 for none.
-        number: Maximum number of pairs.
-        generator: Draws them.
-
-    Raises:
-        DataError: The smallest class has too few for the folds.
+    `labels` are classes from 0 on, -1 for none. Raises a `DataError` if the smallest class has too
+    few for the folds.
     """
     sizes = np.bincount(labels[labels >= 0])
     each = min(int(sizes.min()), number // len(sizes))

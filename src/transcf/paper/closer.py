@@ -55,15 +55,8 @@ def closer(space: Space, pairs: Pairs, *, random_state: int = 0) -> Analysis:
 
     The share is given for observed pairs, for those in and not in the training data, for as many
     unobserved pairs of the same users, for observed pairs with the translations of other pairs (a
-    random permutation), and by rating.
-
-    Args:
-        space: Of a model with translations.
-        pairs: Observed pairs.
-        random_state: Seed of the draws.
-
-    Raises:
-        UnsupportedError: The model has no translations.
+    random permutation), and by rating. Raises an `UnsupportedError` for a model without
+    translations.
     """
     generator = np.random.default_rng(random_state)
     moves = space.translations(pairs.users, pairs.items)
@@ -184,11 +177,7 @@ def _shares_chart(title: str, names: Sequence[str], shares: dict[str, Share]) ->
 def variety(log: Interactions) -> Analysis:
     """Count the different ratings and categories of each user.
 
-    Args:
-        log: A log with ratings, categories or both.
-
-    Raises:
-        DataError: It has neither.
+    Raises a `DataError` if the log has neither.
 
     Example:
         >>> import polars as pl

@@ -36,11 +36,7 @@ def by_category(
 ) -> tuple[list[str], Pairs, Labels]:
     """Draw up to `each` pairs of each of the most frequent categories.
 
-    Returns:
-        Names of the categories, the pairs, and the index of the category of each pair.
-
-    Raises:
-        DataError: There are fewer than two categories.
+    Returns names of the categories, the pairs, and the index of the category of each pair.
     """
     names = frequent_categories(pairs)
     if len(names) < 2:
@@ -59,16 +55,8 @@ def maps(
     """Map vectors of pairs to a plane by t-SNE, one map per model.
 
     The table has the share of pairs whose nearest neighbour is of the same category: among all
-    vectors, on the map, and among pairs with another user and another item.
-
-    Args:
-        spaces: Models with the same ids by name.
-        pairs: Observed pairs with categories.
-        each: Pairs of each category.
-        random_state: Seed of the draw and of the maps.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
+    vectors, on the map, and among pairs with another user and another item. Up to `each` pairs of
+    each category are used. Needs scikit-learn.
     """
     names, some, labels = by_category(pairs, np.random.default_rng(random_state), each)
     has_common_user, has_common_item = (rows[:, None] == rows for rows in (some.users, some.items))
@@ -100,9 +88,9 @@ def maps(
     sizes = np.bincount(labels)
     facts = {"categories": names, "pairs": len(some), "perplexity": _perplexity(len(some))}
     notes = (
-        f"{len(some):,} pairs, {sizes.min():,} to {sizes.max():,} of each category. Shares are of "
-        "pairs whose nearest neighbour is of the same category: among all vectors, on the map, and "
-        "among vectors of pairs with another user and another item.",
+        f"{len(some):,} pairs, {sizes.min():,} to {sizes.max():,} of each category. Shares: the "
+        "nearest neighbour is of the same category, among all vectors, on the map, and among "
+        "vectors of pairs with another user and another item.",
     )
     title = "Vectors of pairs by category"
     return Analysis("map", title, pl.DataFrame(rows), draw, facts, notes)
@@ -111,11 +99,7 @@ def maps(
 def likeness(space: Space, pairs: Pairs, *, each: int = _EACH, random_state: int = 0) -> Analysis:
     """Compute the mean cosine between vectors of two categories, divided by the largest mean.
 
-    Args:
-        space: Its translations are used, or a-b for a model without translations.
-        pairs: Observed pairs with categories.
-        each: Pairs of each category; the same pairs as those of `maps` for the same seed.
-        random_state: Seed of the draw.
+    Pairs are those of `maps`; vectors are translations, or a-b for a model without translations.
     """
     names, some, labels = by_category(pairs, np.random.default_rng(random_state), each)
     means = mean_cosines(space.vectors(some.users, some.items), labels, len(names))

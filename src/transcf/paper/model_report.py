@@ -119,11 +119,8 @@ class Quality:
 def evaluate_quality(model: Recommender[Any], split: Split, *, held_out: bool) -> Quality:
     """Evaluate a model and a baseline on the test part of a split.
 
-    Args:
-        model: A fitted model; it is not changed.
-        split: Of its data.
-        held_out: Whether the model was not fitted on the test part. Otherwise a twin is fitted on
-            the events before it, with the same number of epochs.
+    Unless the test part was held out from the model, a twin is evaluated: a copy that is fitted on
+    the events before it, with the same number of epochs.
     """
     twin = model if held_out else copy(model).refit(split.before_test, FitOptions())
     found = evaluate(twin, split, at=[LENGTH], beyond=True)

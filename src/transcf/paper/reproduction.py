@@ -81,15 +81,10 @@ def load_table(
     protocols: Sequence[str] | None = None,
     seeds: int | None = None,
 ) -> Study:
-    """Return the study of a table of the paper.
+    """Return the study of a table (one of `TABLES`), for a budget (one of `BUDGETS`).
 
-    Args:
-        name: One of `TABLES`.
-        budget: One of `BUDGETS`.
-        datasets: Datasets to keep; by default all.
-        models: Models to keep, by their names in the table; by default all.
-        protocols: Protocols; by default those of the study.
-        seeds: Number of seeds; by default that of the budget.
+    `datasets` and `models` (by their names in the table) select a part of it; `protocols` and
+    `seeds` replace those of the study and of the budget.
 
     Example:
         >>> study = load_table("performance", "quick", datasets=["delicious"])
@@ -290,13 +285,8 @@ def reproduce(
     """Fit the models of the paper's analyses and the mixture, and run the analyses.
 
     Epochs are chosen on the validation part by the paper's protocol. Pairs are all events of the
-    dataset, including held-out ones, whose users and items are in the training part.
-
-    Args:
-        dataset: One of `PLANS`.
-        number: Maximum number of pairs that random forests are fitted on.
-        random_state: Seed of splits, models and draws.
-        on_progress: Called with one line of text at every step.
+    dataset (one of `PLANS`), including held-out ones, whose users and items are in the training
+    part. `number` is the maximum number of pairs that random forests are fitted on.
     """
     (dataset,) = check_datasets([dataset])
     log, split = _data(dataset, random_state)

@@ -185,9 +185,6 @@ def toy(*, random_state: int = 0) -> Analysis:
 
     The table has the mean distance of that user from the items of each category: in CML, in the
     mixture before translation, and after it.
-
-    Args:
-        random_state: Seed of the log and of both models.
     """
     log = toy_log(random_state)
     cml = CML(
