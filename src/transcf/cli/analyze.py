@@ -109,7 +109,7 @@ def data_of(
     if data is not None:
         return open_data(data, **reading)
     if reading:
-        raise ParameterError("How to read data can only be said with --data.")
+        raise ParameterError("Options of reading data need --data.")
     origin = model.report_
     if "dataset" not in origin:
         raise ParameterError(

@@ -116,7 +116,7 @@ def compare(
     no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit and judge several models on the same split, and test their differences.
+    """Fit and evaluate several models on the same split, and test their differences.
 
     With --workers, processes of a Ray cluster run some of the fits; they have to reach the folder
     of the store. Ends with exit code 1 if one of the models could not be fitted.
@@ -181,7 +181,7 @@ def _candidates(
     stored = {read.model: dict(read.params) for read in map(Config.read, config)}
     if len(stored) < len(config):
         raise ParameterError("Two --config files are about the same model: give one for each.")
-    # The floor of timed data joins by itself later on, unless somebody has settings for it.
+    # The baseline of data with times is added later, unless it has settings of its own.
     floor = (
         [TIMED_BASELINE] if any(_model_of(one) == TIMED_BASELINE for one in settings or ()) else []
     )

@@ -96,17 +96,13 @@ class Page:
         return [one for kind, content in blocks if kind == "figures" for one in content]
 
     def write(self, path: Path | str) -> list[Path]:
-        """Write a file in the format of its suffix: .html or .md.
+        """Write a file in the format of its suffix, .html or .md, and return all files written.
 
         The charts of `NAME.md` are written to the folder `NAME_figures` next to it.
-
-        Returns:
-            The files written.
 
         Raises:
             ParameterError: The suffix is another one.
             MissingExtraError: The format is HTML and Jinja2 is not installed.
-            WriteError: The file cannot be written.
         """
         path = path_of(path)
         if _is_html(path):

@@ -101,12 +101,12 @@ class EvalConfig:
 
     def check_metric(self, metric: str) -> None:
         """Raise a `ParameterError` unless the metric is computed."""
-        judged = metric_names(self.at, beyond=self.beyond, protocol=self.protocol)
-        if not is_word(metric, judged):
+        computed = metric_names(self.at, beyond=self.beyond, protocol=self.protocol)
+        if not is_word(metric, computed):
             more = "" if self.beyond else ", or go beyond accuracy (beyond=True, --beyond)"
             raise ParameterError(
-                f"metric={shown(metric)} is not among what is judged ({', '.join(judged)}): choose "
-                f"one of them, or other lengths of lists{more}."
+                f"metric={shown(metric)} is not computed: choose one of {', '.join(computed)}, or "
+                f"other lengths of lists{more}."
             )
 
     @property

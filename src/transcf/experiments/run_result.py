@@ -187,12 +187,6 @@ class CandidateResult:
         return mean(found.seconds for found in self.results)
 
     @property
-    def parts(self) -> dict[str, float]:
-        """`training_seconds` and `validation_seconds` of it, for models with epochs."""
-        parts = [found.parts for found in self.results]
-        return {name: mean(part[name] for part in parts) for name in parts[0]}
-
-    @property
     def spent(self) -> float:
         """Seconds of all runs: trials, and fits and evaluations with every seed."""
         return sum(found.spent for found in (*self.trials, *self.results))
@@ -279,7 +273,10 @@ class CandidateResult:
                 for name in first.catalogue
             },
             "seconds": round(self.seconds, 3),
-            **{part: round(seconds, 3) for part, seconds in self.parts.items()},
+            **{
+                part: round(mean(found.parts[part] for found in self.results), 3)
+                for part in self.first.parts
+            },
             "spent_seconds": round(self.spent, 3),
             "bytes": self.first.n_bytes,
             "trials": _trials(self.trials),

@@ -58,16 +58,7 @@ class RunLockedError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One stored run.
-
-    Attributes:
-        key: Hash of the `RunKey`.
-        cell: JSON form of the `RunKey`.
-        about: Names in lists: `dataset` and `model`.
-        result: The result.
-        versions: Versions of the libraries that computed it.
-        written: Time in UTC.
-    """
+    """One stored run: `cell` is the JSON form of its key, `about` has names of data and model."""
 
     key: str
     cell: Mapping[str, Any]

@@ -165,9 +165,9 @@ class Study:
         protocol_named(self.protocol)
         Budget.of("none" if self.budget is None else self.budget)
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
-            judged = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
+            computed = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
             for name in self._names:
-                if name not in judged:
+                if name not in computed:
                     raise ParameterError(
                         f"The study has the metric {name!r}, which needs lists of full ranking: "
                         'use protocol = "strict" or "forward".'

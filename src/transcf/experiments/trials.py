@@ -44,7 +44,7 @@ class TrialStudy:
     """Trials of one search, shared by all processes that open the same database.
 
     Args:
-        search: Proposes settings; it is told every finished trial.
+        search: Proposes settings and receives every finished trial.
         about: Everything that results depend on.
         storage: SQLite file or database URL; None keeps trials in memory.
         name: Name of the study.

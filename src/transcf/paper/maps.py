@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -210,8 +208,7 @@ def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Dra
         figure.legend(loc="outside lower center", ncols=3, markerscale=1.8)
         sizes = sum(map(len, groups))
         alt = f"{title}: {sizes} points on a plane, of {len(names)} groups: {', '.join(names)}."
-        drawing = finish(figure, title, alt)
-        return replace(drawing, svg=_compact(drawing.svg))
+        return finish(figure, title, alt)
 
 
 def label_positions(groups: Sequence[Array], near: int = _NEAR) -> list[Array]:
@@ -231,18 +228,3 @@ def label_positions(groups: Sequence[Array], near: int = _NEAR) -> list[Array]:
         same = (owners[nearest] == number).sum(axis=1)
         found.append(group[int(same.argmax())])
     return found
-
-
-def _compact(svg: str) -> str:
-    """Write the style of many points once, and positions with one decimal."""
-
-    def shorter(run: re.Match[str]) -> str:
-        places = re.findall(r'x="([-\d.]+)" y="([-\d.]+)"', run[0])
-        marks = [
-            f'<use xlink:href="#{run[1]}" x="{float(x):.1f}" y="{float(y):.1f}"/>'
-            for x, y in places
-        ]
-        return f'<g style="{run[2]}">{"".join(marks)}</g>\n'
-
-    first = r'<use xlink:href="#(\w+)" x="[-\d.]+" y="[-\d.]+" style="([^"]*)"/>\s*'
-    return re.sub(first + r'(?:<use xlink:href="#\1" [^>]*style="\2"/>\s*)+', shorter, svg)
