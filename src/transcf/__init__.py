@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from transcf.evaluation import summarize_seeds as summarize_seeds
     from transcf.experiments.comparison import Comparison as Comparison
     from transcf.experiments.comparison import compare as compare
-    from transcf.experiments.tuning import Tuning as Tuning
-    from transcf.experiments.tuning import tune as tune
+    from transcf.experiments.tune import tune as tune
+    from transcf.experiments.tune_result import Tuning as Tuning
     from transcf.models.aobpr import AoBPR as AoBPR
     from transcf.models.blend import Blend as Blend
     from transcf.models.bpr import BPR as BPR
@@ -72,7 +72,7 @@ _HOMES = {
     "Recommender": "models.recommender",
     "Split": "data.split",
     "TransCFError": "errors",
-    "Tuning": "experiments.tuning",
+    "Tuning": "experiments.tune_result",
     "Validation": "evaluation",
     "available": "models.registry",
     "compare": "experiments.comparison",
@@ -91,7 +91,7 @@ _HOMES = {
     "summarize_seeds": "evaluation",
     "synthesize": "data.synthetic",
     "temporal_cut": "data.splitters",
-    "tune": "experiments.tuning",
+    "tune": "experiments.tune",
     "use_threads": "parallel",
 }
 
