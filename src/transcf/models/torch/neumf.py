@@ -10,6 +10,7 @@ import numpy as np
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
+from transcf.models.contributions import Contributions
 from transcf.models.factors import Factors, in_pieces, stored_factors
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer
@@ -26,6 +27,8 @@ from transcf.retrieval.views import BlockView, FormView
 
 #: Pairs that are scored at once: few enough for their hidden layers to stay in the cache.
 _PAIRS_AT_ONCE = 1024
+#: Items that an explanation compares an item with.
+_COMPARED = 64
 
 
 @settings(epochs=10, learning_rate=0.002, init_scale=0.01)
@@ -268,6 +271,14 @@ class Perceptron(FittedScorer):
         """Score all items for new users, whose vectors follow from their items."""
         vectors = self._fold_in(histories)
         return BlockView(self.name, self.rankable, lambda rows: self._score_all(vectors[rows]))
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Return how the items of a history change the lead of an item over typical items."""
+        compared = np.concatenate([[item], self.known.typical_items(_COMPARED)])
+        vectors = self._fold_in.changed(history).astype(np.float32)
+        scores = np.array([self._score(vector[None], compared) for vector in vectors])
+        leads = scores[:, 0] - scores[:, 1:].mean(axis=1, dtype=np.float64)
+        return Contributions.of_leads(history, leads, self._fold_in.meaning)
 
     def item_similarity(self) -> Scorer:
         """Return the cosine of item vectors."""
