@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from transcf.models.aobpr import AoBPR as AoBPR
     from transcf.models.blend import Blend as Blend
     from transcf.models.bpr import BPR as BPR
-    from transcf.models.cdae import CDAE as CDAE
     from transcf.models.cml import CML as CML
     from transcf.models.eals import EALS as EALS
     from transcf.models.ease import EASE as EASE
@@ -45,9 +44,7 @@ if TYPE_CHECKING:
     from transcf.models.fit_options import FitOptions as FitOptions
     from transcf.models.ials import IALS as IALS
     from transcf.models.itemknn import ItemKNN as ItemKNN
-    from transcf.models.lightgcn import LightGCN as LightGCN
     from transcf.models.mixture import TransCFMixture as TransCFMixture
-    from transcf.models.neumf import NeuMF as NeuMF
     from transcf.models.popularity import InversePopularity as InversePopularity
     from transcf.models.popularity import Popularity as Popularity
     from transcf.models.popularity import RecentPopularity as RecentPopularity
@@ -57,6 +54,9 @@ if TYPE_CHECKING:
     from transcf.models.registry import create as create
     from transcf.models.registry import load as load
     from transcf.models.slim import SLIM as SLIM
+    from transcf.models.torch.cdae import CDAE as CDAE
+    from transcf.models.torch.lightgcn import LightGCN as LightGCN
+    from transcf.models.torch.neumf import NeuMF as NeuMF
     from transcf.models.transcf import TransCF as TransCF
     from transcf.models.transcf.extensions import TransCFExtended as TransCFExtended
     from transcf.parallel import use_threads as use_threads

@@ -1,9 +1,18 @@
-"""Blend: several models that answer as one."""
+"""Blend: a weighted sum of several models.
+
+The parts are given as a text of model names, with parameters where they are not the defaults:
+
+    ease(regularization=100.0) + transcf-mixture
+
+Values are numbers, words in quotes, True, False and None. No text is ever evaluated as code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,20 +21,112 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DataError, DivergenceError, ParameterError, shown
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
-from transcf.models.blend.learned import Blended, Floats
-from transcf.models.blend.parts import BLEND, PARTS, Part, read_parts, written
-from transcf.models.blend.weights import best_weights, equal_weights
+from transcf.models.blended import Blended, Floats, best_weights
 from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit, Held
 from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.registry import canonical_name, create, model_class, name_and_params
+from transcf.models.rules import Text
+from transcf.models.settings import setting, settings, values_of
 from transcf.models.training import DivergedRunError
 from transcf.models.training_data import TrainingData
 from transcf.models.trend import typical_spread
 
-#: Users that weights are chosen by in full ranking, unless a sample was asked for.
+#: Most users of a full ranking that weights are chosen by, unless a sample was given.
 _USERS = 10_000
+_BLEND, _SEED = "blend", "random_state"
+#: A name, what is in parentheses after it (quotes may hold parentheses), and what follows.
+_PART = re.compile(
+    r"""\s*([A-Za-z][\w-]*)\s*(\((?:[^()'"]|'[^']*'|"[^"]*")*\))?\s*(\+|$)""",
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a blend: its name in the registry and the parameters that are set."""
+
+    name: str
+    params: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, model: Recommender[Any]) -> Part:
+        """Return the part of a fitted model, with the settings of its fit."""
+        name, params = name_and_params(type(model)(**values_of(model.settings_)))
+        plain = {
+            key: value.item() if isinstance(value, np.generic) else value
+            for key, value in params.items()
+        }
+        return cls(name, plain)
+
+    def make(self, random_state: int) -> Recommender[Any]:
+        """Make the model, with this seed unless the part sets its own."""
+        has_seed = _SEED in model_class(self.name).rules()
+        general = {_SEED: random_state} if has_seed else {}
+        return create(self.name, **{**general, **self.params})
+
+    def __str__(self) -> str:
+        """Return the part as `read_parts` reads it."""
+        values = ", ".join(f"{key}={value!r}" for key, value in self.params.items())
+        return f"{self.name}({values})" if values else self.name
+
+
+def read_parts(text: str) -> tuple[Part, ...]:
+    """Read the parts of a blend: names and parameters, joined by +.
+
+    Raises:
+        ParameterError: The text, a model, a parameter or a value is not valid; a part is a blend,
+            or the same as another.
+
+    Example:
+        >>> [str(part) for part in read_parts("EASE + bpr( dim=8 )")]
+        ['ease', 'bpr(dim=8)']
+    """
+    parts: list[Part] = []
+    place, joined = 0, True
+    while joined:
+        found = _PART.match(text, place)
+        if found is None:
+            rest = text[place:].strip()
+            wrong = f"from {shown(rest)} on it is not understood" if rest else "nothing follows"
+            raise ParameterError(f"{wrong}, where a model is expected.")
+        parts.append(_part(found[1], found[2] or "()"))
+        place, joined = found.end(), found[3] == "+"
+    if len(parts) < 2:
+        raise ParameterError(f"{parts[0]} alone is no blend: name another part.")
+    for number, part in enumerate(parts):
+        if part in parts[:number]:
+            raise ParameterError(f"{part} is there twice: leave one out, or set it otherwise.")
+    return tuple(parts)
+
+
+def _part(name: str, values: str) -> Part:
+    """Return a checked part from a name and what is in parentheses after it."""
+    name = canonical_name(name)
+    if name == _BLEND:
+        raise ParameterError("a blend cannot be part of a blend: name its parts instead.")
+    part = Part(name, _params(name, values))
+    part.make(0).check_params()
+    return part
+
+
+def _params(name: str, values: str) -> dict[str, Any]:
+    """Read `(name=value, ...)`; values are literals."""
+    params: dict[str, Any] = {}
+    try:
+        call = ast.parse(f"f{' '.join(values.splitlines())}", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args:
+            raise ValueError("parameters are given by name")
+        for entry in call.keywords:
+            if entry.arg is None or entry.arg in params:
+                raise ValueError("every parameter is given once, by name")
+            params[entry.arg] = ast.literal_eval(entry.value)
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
+        raise ParameterError(
+            f"{shown(values)} after {name} is not understood: write (name=value, ...) with "
+            "numbers, words in quotes, True, False or None."
+        ) from error
+    return params
 
 
 @settings()
@@ -36,7 +137,7 @@ class BlendSettings:
         "ease + transcf-mixture",
         "What is blended: names of models, each with its parameters in parentheses where they are "
         "not the usual ones.",
-        rule=PARTS,
+        rule=Text("models joined by +, such as 'ease(regularization=100.0) + bpr'", read_parts),
     )
     random_state: int = setting(
         0, "Seed of all parts that have one and set none of their own.", low=0, high=2**63 - 1
@@ -44,17 +145,17 @@ class BlendSettings:
 
 
 class Blend(Recommender[BlendSettings]):
-    """Several models that answer as one, each with a weight that validation data chose.
+    """A weighted sum of the scores of several models; validation data choose the weights.
 
     Formula: `score(u, i) = sum over parts k of w_k s_k(u, i) / d_k`, where s_k is the score of the
-    part and d_k how much its scores differ for a user (standard deviation over items, mean over
-    users), so that w_k is what it has to say. Weights are none below 0 and add up to 1.
+    part and d_k its spread for a user (standard deviation over items, mean over users). Weights
+    w_k are not negative and add up to 1.
 
-    `fit` fits every part, its epoch chosen on validation data as ever, and then chooses the
-    weights on the same data: of two parts the best of 0, .05, ..., 1; of more, one after the
-    other in such steps. In full ranking it looks at 10,000 users at most. Without validation data
-    all weights are equal. `refit` fits every part anew, up to its epoch, and keeps the weights.
-    `Blend.of` blends models that are fitted already. A checkpoint has a folder for each part.
+    `fit` fits every part, with its epoch chosen on validation data, and then chooses the weights on
+    the same data: of two parts the best of 0, .05, ..., 1; of more, one after the other in such
+    steps. In full ranking at most 10,000 users are used. Without validation data all weights are
+    equal. `refit` fits every part again, up to its epoch, and keeps the weights. `Blend.of` blends
+    models that are fitted already. A checkpoint has a folder for each part.
 
     Reference: Jahrer, Töscher and Legenstein, "Combining predictions for accurate recommender
     systems" (KDD 2010).
@@ -73,17 +174,17 @@ class Blend(Recommender[BlendSettings]):
         (['itemknn', 'bpr(dim=16, epochs=5)'], 1.0)
     """
 
-    name = BLEND
+    name = _BLEND
     __init__ = init_from_params(BlendSettings)
 
     @property
     def revision(self) -> int:
-        """Any model may be among the parts."""
+        """Version of the algorithm; stored runs of earlier versions are not reused."""
         return 3
 
     @classmethod
     def chooses(cls) -> bool:
-        """Weights are chosen on validation data, whatever the parts choose."""
+        """Return True: weights are chosen on validation data."""
         return True
 
     @classmethod
@@ -91,14 +192,13 @@ class Blend(Recommender[BlendSettings]):
         """Blend models that are fitted already, without fitting any of them again.
 
         Args:
-            models: Two or more, fitted on the same interactions. What they have learned is shared
-                with them, not copied.
+            models: Two or more, fitted on the same interactions. Their arrays are not copied.
             validation: Held-out interactions with the same ids, or a `Validation`, to choose the
-                weights by; None gives all of them the same.
+                weights by; None makes all weights equal.
 
         Raises:
-            DataError: They were fitted on different interactions.
-            ParameterError: One of them cannot be part of a blend.
+            DataError: The models were fitted on different interactions.
+            ParameterError: A model cannot be part of a blend.
 
         Example:
             >>> from transcf import EASE, Blend, TransCF, open_split
@@ -112,7 +212,7 @@ class Blend(Recommender[BlendSettings]):
             if not isinstance(model, Recommender):
                 raise ParameterError(f"{shown(model)} is no model: blend fitted models.")
             model._fitted()
-        blend: Self = cls(parts=written(map(Part.of, models)))
+        blend: Self = cls(parts=" + ".join(str(Part.of(model)) for model in models))
         blend.check_params()
         known = models[0].learned_.known
         for model in models[1:]:
@@ -127,7 +227,7 @@ class Blend(Recommender[BlendSettings]):
 
     def _learn(self, fit: Fit) -> FittedScorer:
         parts, epochs = self._parts(), self._chosen_epochs(fit)
-        if fit.validation is not None:  # one for all, so that what it works out is worked out once
+        if fit.validation is not None:  # shared by all parts, so that it is prepared once
             from transcf.evaluation.validation import as_validation
 
             fit = replace(fit, validation=as_validation(fit.train, fit.validation))
@@ -139,10 +239,10 @@ class Blend(Recommender[BlendSettings]):
                 options = replace(options, checkpoint=folder)
             try:
                 model._fit(fit.train, fit.validation, options, epoch)
-            except DivergedRunError as error:  # what it keeps of the part is no blend
+            except DivergedRunError as error:  # one part is not a blend
                 raise DivergenceError(f"Part {number} of the blend: {error}") from error
             if model.report_.get("ending") == "interrupted":
-                raise KeyboardInterrupt  # without its other parts a blend is nothing to keep
+                raise KeyboardInterrupt  # one part is not a blend
             models.append(model)
         fit.report["part_seconds"] = {
             str(part): model.report_["seconds"] for part, model in zip(parts, models, strict=True)
@@ -150,7 +250,7 @@ class Blend(Recommender[BlendSettings]):
         return self._join(models, fit)
 
     def _chosen_epochs(self, fit: Fit) -> list[int | None]:
-        """Return where each part stops: None where it finds out."""
+        """Return the last epoch of each part; None where validation data choose it."""
         if fit.before is None:
             return [None for _ in self._parts()]
         assert isinstance(fit.before, Blended), "a blend learns nothing else"
@@ -162,7 +262,7 @@ class Blend(Recommender[BlendSettings]):
         return [epoch or None for epoch in fit.before.best_epochs.tolist()]
 
     def _join(self, models: Sequence[Recommender[Any]], fit: Fit) -> FittedScorer:
-        """Blend fitted models, and say in the report how."""
+        """Blend fitted models, and report weights and epochs."""
         learned = [model.learned_ for model in models]
         spreads = np.array([typical_spread(part) for part in learned])
         weights = self._weights(learned, spreads, fit)
@@ -181,7 +281,7 @@ class Blend(Recommender[BlendSettings]):
         if isinstance(fit.before, Blended):
             return fit.before.weights
         if fit.validation is None:
-            return equal_weights(len(learned))
+            return np.full(len(learned), 1 / len(learned))
         from transcf.evaluation.validation import as_validation
 
         judge = as_validation(fit.train, fit.validation).sampled(_USERS)
