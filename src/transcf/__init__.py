@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from transcf.models.cml import CML as CML
     from transcf.models.eals import EALS as EALS
     from transcf.models.ease import EASE as EASE
+    from transcf.models.event_weights import EventWeights as EventWeights
     from transcf.models.fism import FISM as FISM
     from transcf.models.fit_options import FitOptions as FitOptions
     from transcf.models.ials import IALS as IALS
@@ -67,6 +68,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Comparison": "experiments.comparison",
     "Evaluation": "evaluation",
+    "EventWeights": "models.event_weights",
     "FitOptions": "models.fit_options",
     "Interactions": "data.interactions",
     "Recommender": "models.recommender",

@@ -176,7 +176,7 @@ def test_order_counts_for_transcf_where_it_learned_from_times(
     is_timed: bool, tmp_path: Path
 ) -> None:
     table = events() if is_timed else events().drop("timestamp")
-    model = transcf.TransCF(dim=8, epochs=2, recency=2.0)
+    model = transcf.TransCF(dim=8, epochs=2, event_weights=transcf.EventWeights(recency=2.0))
     model.fit(read_interactions(table))
     loaded = transcf.load(model.save(tmp_path / "model"))
     history = ["i01", "i05", "i09", "i13"]

@@ -21,7 +21,7 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, model_class
-from transcf.models.settings import fields_of, values_of
+from transcf.models.settings import fields_of, flat_fields, values_of
 
 SOURCE = Path(transcf.__file__).parent
 
@@ -54,7 +54,7 @@ def test_the_documentation_has_every_parameter_with_its_meaning(name: str) -> No
     found = re.search(r"^Args:\n((?:    .*\n|\n)*)", text, re.MULTILINE)
     section = found.group(1) if found else ""
     listed = re.findall(r"^    (\w+): ", section, re.MULTILINE)
-    assert listed == list(kind.rules())
+    assert listed == list(inspect.signature(kind).parameters)
     for entry in fields_of(kind.settings_class):
         assert entry.metadata["meaning"].endswith("."), "a sentence"
         assert f"{entry.name}: {one_line(entry.metadata['meaning'])} (" in one_line(section)
@@ -74,15 +74,16 @@ def described(name: str) -> dict[str, Any]:
 def test_whoever_shows_parameters_shows_the_same(name: str, tmp_path: Path) -> None:
     kind = model_class(name)
     signature = inspect.signature(kind).parameters
-    assert list(signature) == list(kind.rules()) == list(kind().get_params())
+    assert list(signature) == list(kind().get_params())
+    assert list(kind.rules()) == list(values_of(kind().settings))
     assert {key: entry.default for key, entry in signature.items()} == kind().get_params()
     model = create(name)
-    params = model.get_params()
-    assert {key: getattr(model, key) for key in params} == params
+    assert {key: getattr(model, key) for key in signature} == model.get_params()
+    params = values_of(model.settings)
     shown = described(name)
     assert (shown["name"], shown["class"]) == (name, kind.__name__)
     assert list(shown["parameters"]) == list(params)
-    for entry in fields_of(kind.settings_class):
+    for entry in flat_fields(kind.settings_class):
         assert shown["parameters"][entry.name] == {
             "default": params[entry.name],
             "allowed": str(kind.rules()[entry.name]),
@@ -115,13 +116,13 @@ def test_the_list_of_models_says_of_each_what_it_says_alone() -> None:
 @EVERY_MODEL
 def test_no_parameter_is_hidden(name: str) -> None:
     kind = model_class(name)
-    model = kind()
+    model, params = kind(), set(inspect.signature(kind).parameters)
     assert set(vars(model)) == {"settings"}, "a new model holds its settings and nothing else"
-    assert {entry.name for entry in dataclasses.fields(kind.settings_class)} == set(kind.rules())
+    assert {entry.name for entry in dataclasses.fields(kind.settings_class)} == params
     for base in kind.settings_class.__mro__[:-1]:
         for key, value in vars(base).items():  # beside fields only what follows from them
             is_derived = inspect.isfunction(value) or isinstance(value, property)
-            assert key.startswith("_") or key in kind.rules() or is_derived
+            assert key.startswith("_") or key in params or is_derived
     for wrong in ({"colour": "red"}, {"n_threads": 1}):
         for attempt in (kind, model.set_params):
             with pytest.raises(ParameterError, match=f"has no parameter '{next(iter(wrong))}'"):

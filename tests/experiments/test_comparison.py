@@ -30,6 +30,7 @@ from transcf.models.ease import EASE
 from transcf.models.popularity import Popularity
 from transcf.models.random import Random
 from transcf.models.registry import available, model_class
+from transcf.models.settings import values_of
 
 STRENGTHS = (1.0, 30.0, 1000.0)
 
@@ -194,7 +195,7 @@ def test_an_object_lends_its_settings_and_stays_as_it_is(split: Split) -> None:
     mine = EASE(regularization=5.0)
     found = compare({"mine": mine}, split, trivial_baselines=False)
     (done,) = found.runs
-    assert (done.name, done.first.parameters) == ("mine", mine.get_params())
+    assert (done.name, done.first.parameters) == ("mine", values_of(mine.settings))
     with pytest.raises(NotFittedError):
         mine.recommend()
     # What is not set by hand may be searched, and nothing else.

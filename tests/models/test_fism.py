@@ -21,6 +21,7 @@ from transcf.kernels.sampling import TRAINING
 from transcf.models.fism import FISM, FISMSettings
 from transcf.models.fism.training import Training
 from transcf.models.fit_options import FitOptions
+from transcf.models.settings import nested_params
 
 LOSSES = ["auc", "rmse"]
 NAMES = ("history_vectors", "item_vectors", "item_bias")
@@ -45,7 +46,7 @@ def made(**changes: object) -> FISMSettings:
         "dim": 5, "learning_rate": 0.05, "regularization": 0.0, "bias_regularization": 0.0,
         "negatives": 1, "init_scale": 0.03,
     }  # fmt: skip
-    return FISMSettings(**(plain | changes))
+    return FISMSettings(**nested_params(FISMSettings, plain | changes))
 
 
 def few_people() -> Interactions:

@@ -14,6 +14,7 @@ from transcf.models.registry import (
     name_and_params,
     preset_of,
 )
+from transcf.models.settings import values_of
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_every_variant_can_be_made_as_a_preset_says(name: str) -> None:
     params = preset_of(name, "paper")
     model = create(name, **params)
     model.check_params()
-    assert model.get_params().items() >= params.items()
+    assert values_of(model.settings).items() >= params.items()
 
 
 def test_a_model_is_made_again_of_its_name_and_parameters() -> None:

@@ -19,7 +19,7 @@ from transcf.data import leave_one_out, synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ModelFileError, ParameterError
 from transcf.evaluation import evaluate
-from transcf.models.event_weights import EventWeights, WeightSettings
+from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.fit_options import FitOptions
 from transcf.models.presets import available_presets, preset
 from transcf.models.registry import create, load
@@ -255,7 +255,7 @@ def test_high_rates_do_not_diverge(variant: str, solver: Literal["fast", "exact"
 
 
 def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:
-    weights = EventWeights.of(log, WeightSettings(recency=3.0)).within_users
+    weights = InteractionWeights.of(log, EventWeights(recency=3.0)).within_users
     row = 4
     own = slice(*log.by_user.indptr[row : row + 2])
     order = np.argsort(log.timestamps[own], kind="stable")
@@ -264,7 +264,7 @@ def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:
     size = own.stop - own.start
     assert sorted_weights.sum() == pytest.approx(size)
     assert sorted_weights[0] / sorted_weights[-1] == pytest.approx(np.exp(3.0 * (1 / size - 1)))
-    assert EventWeights.of(log, WeightSettings(recency=0.0)).is_even
+    assert InteractionWeights.of(log, EventWeights(recency=0.0)).is_even
 
 
 def test_presets_carry_settings_of_single_datasets(tmp_path: Path) -> None:
@@ -272,7 +272,10 @@ def test_presets_carry_settings_of_single_datasets(tmp_path: Path) -> None:
     general, own = preset("TransCF", "paper"), preset("TransCF", "paper", "delicious")
     assert general["learning_rate"] != own["learning_rate"]
     assert own["negatives"] == general["negatives"] == 1
-    assert TransCF.paper(dim=5).get_params() == TransCF(**(general | {"dim": 5})).get_params()
+    assert (
+        TransCF.paper(dim=5).get_params()
+        == create("transcf", **(general | {"dim": 5})).get_params()
+    )
     with pytest.raises(ParameterError, match="no preset 'best'"):
         preset("TransCF", "best")
 

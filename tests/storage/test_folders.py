@@ -25,7 +25,7 @@ from transcf.models.mixture import TransCFMixture
 from transcf.models.popularity import Popularity
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create
-from transcf.models.settings import values_of
+from transcf.models.settings import params_of, values_of
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_damage_is_an_error_or_changes_nothing(
         else:
             assert answers(loaded) == expected
             assert loaded.recommend().equals(card)
-            assert loaded.get_params() == values_of(model.settings_)
+            assert loaded.get_params() == params_of(model.settings_)
         path.write_bytes(intact[path])
     assert unclear == 0
     assert refused > 400  # all but the model card, and blanks in the JSON

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeAlias
 from transcf.errors import ParameterError, shown
 from transcf.models.recommender import Recommender
 from transcf.models.registry import canonical_name, create, current, model_class, name_and_params
+from transcf.models.settings import flat_params
 from transcf.tuning import Budget, Search, settings_to_try
 
 #: A model by its name, by its name and parameters, or as an object whose settings are taken.
@@ -63,7 +64,7 @@ class Candidate:
         """Make the model; a seed that is set by name wins over the general one."""
         has_seed = "random_state" in model_class(self.model).rules()
         general = {"random_state": seed} if has_seed else {}
-        return create(self.model, **{**general, **self.params, **(choice or {})})
+        return create(self.model, **{**general, **flat_params(self.params), **(choice or {})})
 
     def within(
         self, budget: Any, timed: bool = False, start: Mapping[str, Any] | None = None

@@ -20,7 +20,7 @@ from transcf.models.alternation import (
     elementwise,
 )
 from transcf.models.communicator import Communicator
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_factors
 from transcf.models.families import LeastSquaresSettings
 from transcf.models.fitted import FittedScorer
@@ -150,7 +150,7 @@ class EALS(Recommender[EALSSettings]):
         by_item = fit.train.by_item
         weights = weights_of_items(settings, by_item.counts)
         goal = objective(settings.ridge, weights, by_user.counts)
-        events = EventWeights.of(fit.train, settings)
+        events = InteractionWeights.of(fit.train, settings.event_weights)
         pairs = Pairs(by_user, by_item, goal, (events.overall, events.of_item_entries))
         extras = {"item_weights": weights, "interaction_weights": events.overall}
 
@@ -166,7 +166,7 @@ class EALS(Recommender[EALSSettings]):
         size = len(known.seen.indices) if given is not None and len(given) else 0
         own = checked(arrays, "interaction_weights", np.float32, (size,))
         goal = partial(objective, settings.ridge, weights)
-        recency = settings.recency if known.timed else 0.0
+        recency = settings.event_weights.recency if known.timed else 0.0
         guests = LeastSquaresFoldIn(vectors[1], goal, recency)
         extras = {"item_weights": weights, "interaction_weights": own}
         return Factors(known, self.name, *vectors, guests, extras=extras)

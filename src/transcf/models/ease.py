@@ -12,7 +12,7 @@ from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
 from transcf.io.tensors import Arrays
 from transcf.kernels.lapack import invert_lower
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit
 from transcf.models.item_weights import ItemWeights, ItemWeightSettings, stored_dense
@@ -81,7 +81,7 @@ class EASE(Recommender[EASESettings]):
 
     def _learn(self, fit: Fit) -> FittedScorer:
         train, dtype = fit.train, np.dtype(self.settings.precision)
-        events = EventWeights.of(train, self.settings)
+        events = InteractionWeights.of(train, self.settings.event_weights)
         gram = _gram(train, dtype)
         gram.flat[:: train.n_items + 1] += self.settings.regularization
         weights = None
@@ -111,7 +111,7 @@ def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return gram
 
 
-def _weighted(inverse: npt.NDArray[Any], train: Interactions, events: EventWeights) -> Scores:
+def _weighted(inverse: npt.NDArray[Any], train: Interactions, events: InteractionWeights) -> Scores:
     """Turn the upper triangle of P, (n, n), into B for weighted targets, in float32."""
     n_items, dtype = len(inverse), inverse.dtype
     _mirror(inverse)

@@ -6,7 +6,7 @@ of everybody weighs most, and where nothing is set all events weigh the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal
 
@@ -25,57 +25,83 @@ EVEN: Array = np.empty(0, np.float32)
 
 
 @settings()
-class WeightSettings:
-    """How much events count, and what is in fashion."""
+class EventWeights:
+    """How much each event counts in training, and how much recent popularity adds to scores.
+
+    Example:
+        >>> from transcf import BPR
+        >>> BPR(event_weights=EventWeights(half_life=90, age_in="days")).event_weights
+        EventWeights(half_life=90, age_in='days')
+    """
 
     recency: float = setting(
-        0.0,
-        "How much more a user's later events count: an event at the share p of the user's history "
-        "(1 is the latest) has the weight exp(recency * (p - 1)). Without timestamps all weigh the "
-        "same.",
+        default=0.0,
+        meaning="How much more a user's later events count: an event at the share p of the user's "
+        "history (1 is the latest) has the weight exp(recency * (p - 1)). Without timestamps all "
+        "weigh the same.",
         low=0,
         high=50,
     )
     half_life: float | None = setting(
-        None,
-        "Age at which an event counts half, whoever it is of, in days or as a share of the log's "
+        default=None,
+        meaning="Age at which an event of any user counts half, in days or as a share of the log's "
         "events (`age_in`). None counts all ages alike, and so does a log without timestamps.",
         above=0,
     )
     confidence: Literal["none", "ratings", "log-ratings"] = setting(
-        "none",
-        "What ratings (or counts) say of an event: nothing, or it counts in proportion to the "
-        'rating ("ratings") or to the logarithm of 1 + rating ("log-ratings"). All ratings must be '
+        default="none",
+        meaning="Weight by rating (or count): none, in proportion to the rating "
+        '("ratings") or to the logarithm of 1 + rating ("log-ratings"). All ratings must be '
         "above 0.",
     )
     trend: float = setting(
-        0.0,
-        "How much recent popularity adds to scores: 1 as much as the model itself. It needs "
-        "timestamps.",
+        default=0.0,
+        meaning="How much recent popularity adds to scores: 1 as much as the model itself. It "
+        "needs timestamps.",
         low=0,
         high=1000,
     )
     trend_half_life: float | None = setting(
-        None,
-        "Age at which an event counts half for the trend, in days or as a share of the log's "
-        "events (`age_in`); None takes 30 days, or 5 % of the events.",
+        default=None,
+        meaning="Age at which an event counts half for the trend, in days or as a share of the "
+        "log's events (`age_in`); None takes 30 days, or 5 % of the events.",
         above=0,
     )
-    age_in: AgeUnit = setting("auto", f"What half-lives count in: {UNITS}.")
+    age_in: AgeUnit = setting(default="auto", meaning=f"Unit of half-lives: {UNITS}.")
+
+    def __repr__(self) -> str:
+        """Show the fields that differ from their defaults."""
+        values = ((f.name, repr(getattr(self, f.name)), repr(f.default)) for f in fields(self))
+        shown = (f"{name}={value}" for name, value, default in values if value != default)
+        return f"EventWeights({', '.join(shown)})"
 
     @property
     def uses_times(self) -> bool:
-        """Whether something depends on when events happened, where that is known.
+        """Whether anything depends on the times of events.
 
         Example:
-            >>> WeightSettings().uses_times, WeightSettings(trend=1.0).uses_times
+            >>> EventWeights().uses_times, EventWeights(trend=1.0).uses_times
             (False, True)
         """
         return self.recency > 0 or self.half_life is not None or self.trend > 0
 
 
+@settings()
+class WeightSettings:
+    """The parameter of all models that weigh events."""
+
+    event_weights: EventWeights = setting(
+        default=EventWeights(), meaning="How much each event counts, see `transcf.EventWeights`."
+    )
+
+    @property
+    def uses_times(self) -> bool:
+        """Whether anything depends on the times of events."""
+        return self.event_weights.uses_times
+
+
 @dataclass(frozen=True, eq=False)
-class EventWeights:
+class InteractionWeights:
     """Weights of a log's events.
 
     Attributes:
@@ -89,7 +115,7 @@ class EventWeights:
     between_users: bool
 
     @classmethod
-    def of(cls, log: Interactions, settings: WeightSettings) -> EventWeights:
+    def of(cls, log: Interactions, given: EventWeights) -> InteractionWeights:
         """Weigh the events of a log.
 
         Raises:
@@ -97,18 +123,18 @@ class EventWeights:
 
         Example:
             >>> from transcf import synthesize
-            >>> weights = EventWeights.of(synthesize(), WeightSettings(recency=2.0))
+            >>> weights = InteractionWeights.of(synthesize(), EventWeights(recency=2.0))
             >>> float(weights.raw.max())
             1.0
         """
         factors = []
-        if log.timestamps is not None and settings.recency > 0:
-            factors.append(by_place(log, settings.recency))
-        between = log.timestamps is not None and settings.half_life is not None
+        if log.timestamps is not None and given.recency > 0:
+            factors.append(by_place(log, given.recency))
+        between = log.timestamps is not None and given.half_life is not None
         if between:
-            factors.append(by_age(log, float(settings.half_life or 0), settings.age_in))
-        if settings.confidence != "none":
-            factors.append(_by_rating(log, settings.confidence))
+            factors.append(by_age(log, float(given.half_life or 0), given.age_in))
+        if given.confidence != "none":
+            factors.append(_by_rating(log, given.confidence))
             between = True
         raw = np.prod(factors, axis=0) if factors else np.empty(0)
         # Weights that are all equal are none: what is learned is the same to the bit.

@@ -124,7 +124,7 @@ class Fit:
         """Return what triples are drawn from."""
         if isinstance(self.log, PartitionedLog):
             return PartitionedProblem.of_log(self.log, settings)
-        return Problem.of(self.log, settings)
+        return Problem.of(self.log, settings.event_weights)
 
     def run(
         self,

@@ -20,7 +20,7 @@ from transcf.models.alternation import (
     conjugate,
 )
 from transcf.models.communicator import Communicator
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_factors
 from transcf.models.families import LeastSquaresSettings
 from transcf.models.fitted import FittedScorer
@@ -119,7 +119,7 @@ class IALS(Recommender[IALSSettings]):
 
     def _learn(self, fit: Fit) -> FittedScorer:
         settings, log = fit.resolved(self.settings), fit.train
-        events = EventWeights.of(log, settings)
+        events = InteractionWeights.of(log, settings.event_weights)
         goal = objective(settings, events.sums_of_items, events.sums_of_users)
         weights = events.overall, events.of_item_entries
         pairs = Pairs(log.by_user, log.by_item, goal, weights)
@@ -128,7 +128,7 @@ class IALS(Recommender[IALSSettings]):
     def _restore(self, arrays: Arrays, known: TrainingData, settings: IALSSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)
         goal = partial(objective, settings, known.item_counts)
-        recency = settings.recency if known.timed else 0.0
+        recency = settings.event_weights.recency if known.timed else 0.0
         guests = LeastSquaresFoldIn(vectors[1], goal, recency)
         return Factors(known, self.name, *vectors, guests)
 

@@ -38,12 +38,14 @@ class ItemWeightSettings(WeightSettings):
         """How much later items of a scored history count.
 
         Example:
-            >>> ItemWeightSettings(recency=4.0).scored_recency
+            >>> from transcf import EventWeights
+            >>> weights = EventWeights(recency=4.0)
+            >>> ItemWeightSettings(event_weights=weights).scored_recency
             4.0
-            >>> ItemWeightSettings(recency=4.0, history_recency=0.0).scored_recency
+            >>> ItemWeightSettings(event_weights=weights, history_recency=0.0).scored_recency
             0.0
         """
-        return self.recency if self.history_recency is None else self.history_recency
+        return self.event_weights.recency if self.history_recency is None else self.history_recency
 
     @property
     def uses_times(self) -> bool:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit
 from transcf.models.item_weights import (
@@ -87,7 +87,7 @@ class ItemKNN(Recommender[ItemKNNSettings]):
 
     def _learn(self, fit: Fit) -> FittedScorer:
         settings = fit.resolved(self.settings)
-        events = EventWeights.of(fit.train, settings)
+        events = InteractionWeights.of(fit.train, settings.event_weights)
         by_item = fit.train.by_item.to_scipy(values=events.of_item_entries)
         by_user = fit.train.by_user.to_scipy()
         norms = np.sqrt(fit.known.item_counts)

@@ -10,7 +10,7 @@ import numpy as np
 from transcf.data.partitioned.log import PartitionedLog, offsets, open_parts
 from transcf.errors import UnsupportedError
 from transcf.kernels import Array
-from transcf.models.event_weights import EVEN, EventWeights, WeightSettings, by_place
+from transcf.models.event_weights import EVEN, InteractionWeights, WeightSettings, by_place
 from transcf.models.triples import Problem
 
 
@@ -34,13 +34,14 @@ class PartitionedProblem(Problem):
             UnsupportedError: Weights are asked for that compare events of different users.
         """
         check_weights(log, settings)
+        recency = settings.event_weights.recency
         return cls(
             user_indptr=offsets(log.user_counts),
             user_indices=np.empty(0, np.int32),
             item_indptr=offsets(log.item_counts),
             item_indices=np.empty(0, np.int32),
             log=log,
-            recency=settings.recency if log.timed and _differ(log, settings.recency) else 0.0,
+            recency=recency if log.timed and _differ(log, recency) else 0.0,
         )
 
     def part(self, first: int, end: int) -> StoredProblem:
@@ -77,7 +78,7 @@ class StoredProblem:
             items[some] = part.item_rows
             if self.recency:
                 raw = by_place(part, self.recency)
-                weights[some] = EventWeights(part, raw, between_users=False).within_users
+                weights[some] = InteractionWeights(part, raw, between_users=False).within_users
             at = some.stop
         return Problem(
             user_indptr=indptr,
@@ -92,10 +93,11 @@ def check_weights(log: PartitionedLog, settings: object) -> None:
     """Refuse settings that compare events of different users: nobody sees all of them."""
     if not isinstance(settings, WeightSettings):
         return
+    given = settings.event_weights
     asked = {
-        "half_life": settings.half_life is not None and log.timed,
-        "confidence": settings.confidence != "none",
-        "trend": settings.trend > 0,
+        "half_life": given.half_life is not None and log.timed,
+        "confidence": given.confidence != "none",
+        "trend": given.trend > 0,
     }
     wrong = next((name for name, is_asked in asked.items() if is_asked), None)
     if wrong is not None:
@@ -106,6 +108,6 @@ def check_weights(log: PartitionedLog, settings: object) -> None:
 
 
 def _differ(log: PartitionedLog, recency: float) -> bool:
-    """Whether recency tells any two events of a user apart, as `EventWeights` would find out."""
+    """Whether recency tells any two events of a user apart, like `InteractionWeights`."""
     longest = int(log.user_counts.max())
     return bool(np.exp(recency * (1 / longest - 1)) < 1)

@@ -28,7 +28,7 @@ from transcf.io.model_dir import write_model
 from transcf.io.tensors import Arrays
 from transcf.io.versions import current_folder
 from transcf.kernels.compiling import clock
-from transcf.models.aliases import current_params
+from transcf.models.aliases import current_params, warn_of_group
 from transcf.models.event_weights import WeightSettings
 from transcf.models.families import IterationSettings, divergence_hint_of
 from transcf.models.fit_checks import warn_of_poor_fit
@@ -44,7 +44,14 @@ from transcf.models.partitioned import check_weights
 from transcf.models.presets import preset
 from transcf.models.queries import Answers
 from transcf.models.rules import Rule
-from transcf.models.settings import check, rules_of, values_of
+from transcf.models.settings import (
+    check,
+    fields_of,
+    flat_params,
+    nested_params,
+    params_of,
+    rules_of,
+)
 from transcf.models.state import from_state, read_stored, to_state
 from transcf.models.training import DivergedRunError
 from transcf.models.training_data import PartitionedTrainingData, TrainingData
@@ -157,7 +164,8 @@ class Recommender(Answers, ABC, Generic[S]):
             >>> CML.paper("ciao", dim=32).negatives
             1
         """
-        made: Self = cls(**(preset(cls.__name__, "paper", dataset) | changes))
+        params = preset(cls.__name__, "paper", dataset) | flat_params(changes)
+        made: Self = cls(**nested_params(cls.settings_class, params))
         return made
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -166,7 +174,7 @@ class Recommender(Answers, ABC, Generic[S]):
         Args:
             deep: For scikit-learn, which asks for the parameters of parts; models have none.
         """
-        return values_of(self.settings)
+        return params_of(self.settings)
 
     def set_params(self, **values: Any) -> Self:
         """Set hyper-parameters for the next `fit`; what is fitted stays as it is.
@@ -184,7 +192,7 @@ class Recommender(Answers, ABC, Generic[S]):
             >>> model.settings_.dim, model.settings_.w_new
             (8, 2.0)
         """
-        values = self._current(values)
+        values = self._current(values, self.settings)
         self.check_names(values)
         changed = replace(self.settings, **values)  # type: ignore[type-var]
         check(type(self).__name__, changed, values)
@@ -195,19 +203,22 @@ class Recommender(Answers, ABC, Generic[S]):
         return self
 
     @classmethod
-    def _current(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Replace old names of parameters."""
+    def _current(cls, params: dict[str, Any], base: S | None = None) -> dict[str, Any]:
+        """Replace old names of parameters; `base` has the other values of a group."""
         kind, found = current_params(cls.__name__, params)
         if kind != cls.__name__:
             raise ParameterError(f"This is another model now: use {kind}.")
-        return found
+        nested = nested_params(cls.settings_class, found, base)
+        warn_of_group(cls.__name__, "event_weights", found.keys() - nested.keys())
+        return nested
 
     @classmethod
     def check_names(cls, names: Iterable[str]) -> None:
         """Raise a `ParameterError` for the first name that is no hyper-parameter's."""
         known = cls.rules()
+        allowed = {*known, *(entry.name for entry in fields_of(cls.settings_class))}
         for name in names:
-            if name not in known:
+            if name not in allowed:
                 raise ParameterError(
                     f"{cls.__name__} has no parameter {name!r}; "
                     f"it has: {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
@@ -341,7 +352,7 @@ class Recommender(Answers, ABC, Generic[S]):
     def _check_growing(self) -> None:
         """Raise an `UnsupportedError` where scores carry a trend: additions would let it age."""
         self._fitted()
-        if isinstance(self.settings_, WeightSettings) and self.settings_.trend:
+        if isinstance(self.settings_, WeightSettings) and self.settings_.event_weights.trend:
             raise UnsupportedError(
                 f"{self.name} cannot renew its trend without training: fit again, or without trend."
             )

@@ -94,19 +94,25 @@ def create(name: str, **params: Any) -> Recommender[Any]:
         >>> create("random", random_state=7)
         Random(random_state=7)
     """
+    from transcf.models.settings import nested_params
+
     name, params = current(name, params)
     class_name, variant = _find(name)
     kind = _import(class_name)
     kind.check_names(params)
-    model: Recommender[Any] = kind(**{**kind.variants[variant], **params})
+    given = nested_params(kind.settings_class, {**kind.variants[variant], **params})
+    model: Recommender[Any] = kind(**given)
     return model
 
 
 def current(name: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name of a model and its parameters with old names replaced; see `aliases`."""
+    """Return the name and parameters of a model, old names replaced and groups taken apart."""
+    from transcf.models.settings import flat_params
+
     class_name, variant = _find(name)
     found, params = current_params(class_name, params)
-    return (variant if found == class_name else next(iter(_variants(found)))), params
+    name = variant if found == class_name else next(iter(_variants(found)))
+    return name, flat_params(params)
 
 
 def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[str, Any]:
@@ -141,14 +147,16 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
         >>> name_and_params(create("transcf-dot", dim=8))
         ('transcf-dot', {'dim': 8})
     """
-    given, variants = model.get_params(), type(model).variants
+    from transcf.models.settings import values_of
+
+    given, variants = values_of(model.settings), type(model).variants
     fitting = [name for name, own in variants.items() if own.items() <= given.items()]
     # The plain name stands for nothing in particular: others say more of what fits them.
     name = max(fitting, key=lambda name: len(variants[name]), default=next(iter(variants)))
     made = create(name)
     if type(made) is not type(model):  # a class of somebody's own that inherits a name
         raise ParameterError(f"There is no registered class {type(model).__name__!r}.")
-    usual = made.get_params()
+    usual = values_of(made.settings)
     return name, {key: value for key, value in given.items() if value != usual[key]}
 
 

@@ -115,7 +115,26 @@ class Text:
         return self.words
 
 
-Rule: TypeAlias = Number | Choice | Flag | Text
+@dataclass(frozen=True)
+class Group:
+    """Several values in one object, such as `EventWeights`.
+
+    Args:
+        kind: Its class.
+    """
+
+    kind: type
+
+    def allows(self, value: object) -> bool:
+        """Whether a value may be used."""
+        return isinstance(value, self.kind)
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"an {self.kind.__name__}"
+
+
+Rule: TypeAlias = Number | Choice | Flag | Text | Group
 
 
 def refusal(owner: str, name: str, value: object, rule: Rule) -> ParameterError:

@@ -17,12 +17,13 @@ import inspect
 import math
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
 from typing import get_type_hints as hints_of
 
-from transcf.models.rules import Choice, Flag, Number, Rule, refusal
+from transcf.errors import ParameterError
+from transcf.models.rules import Choice, Flag, Group, Number, Rule, refusal
 
 T = TypeVar("T")
 
@@ -84,6 +85,8 @@ def _rule(hint: Any, metadata: Mapping[str, Any]) -> Rule:
     (plain,) = parts - {NoneType}
     if plain is bool:
         return Flag()
+    if is_dataclass(plain):
+        return Group(cast(type, plain))
     if plain is str or get_origin(plain) is Literal:
         return Choice(tuple(metadata["words"] or get_args(plain)))
     bounds: Number = metadata["bounds"]
@@ -100,14 +103,74 @@ def fields_of(kind: type) -> list[Field[Any]]:
     return [found[name] for name in order if name in found]
 
 
+def flat_fields(kind: type) -> list[Field[Any]]:
+    """Return the same with the fields of a group, such as `event_weights`, in its place."""
+    found: list[Field[Any]] = []
+    for entry in fields_of(kind):
+        rule = entry.metadata["rule"]
+        found += flat_fields(rule.kind) if isinstance(rule, Group) else [entry]
+    return found
+
+
 def rules_of(kind: type) -> dict[str, Rule]:
-    """Return what each field of a class of settings allows."""
-    return {entry.name: entry.metadata["rule"] for entry in fields_of(kind)}
+    """Return what each field of a class of settings allows; groups are taken apart."""
+    return {entry.name: entry.metadata["rule"] for entry in flat_fields(kind)}
+
+
+def params_of(values: Any) -> dict[str, Any]:
+    """Return the values of settings by name, as a constructor takes them."""
+    return {entry.name: getattr(values, entry.name) for entry in fields_of(type(values))}
 
 
 def values_of(values: Any) -> dict[str, Any]:
-    """Return the values of settings by name."""
-    return {entry.name: getattr(values, entry.name) for entry in fields_of(type(values))}
+    """Return the values of settings by name, groups taken apart.
+
+    This is the form of parameters in files and on the command line, JSON values only.
+    """
+    return flat_params(params_of(values))
+
+
+def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Take groups among parameters apart.
+
+    Raises:
+        ParameterError: A value is given by itself and in its group.
+    """
+    found: dict[str, Any] = {}
+    for name, value in params.items():
+        own = params_of(value) if is_dataclass(value) else {name: value}
+        _check_once(name, own.keys() & (params.keys() - {name}))
+        found |= own
+    return found
+
+
+def nested_params(kind: type, params: Mapping[str, Any], base: Any = None) -> dict[str, Any]:
+    """Put values that belong to a group into it.
+
+    Args:
+        kind: The class of settings.
+        params: Some of its parameters; values of a group may be given by themselves.
+        base: Settings whose groups have the other values; None takes the defaults.
+
+    Raises:
+        ParameterError: A value is given by itself and in its group.
+    """
+    found = dict(params)
+    for entry in fields_of(kind):
+        rule = entry.metadata["rule"]
+        if isinstance(rule, Group):
+            names = [part.name for part in fields(rule.kind) if part.name in found]
+            if names:
+                _check_once(entry.name, names if entry.name in found else ())
+                group: Any = entry.default if base is None else getattr(base, entry.name)
+                own = {name: found.pop(name) for name in names}
+                found[entry.name] = replace(group, **own)
+    return found
+
+
+def _check_once(group: str, names: Collection[str]) -> None:
+    if names:
+        raise ParameterError(f"{min(names)!r} is given twice: by itself and in {group!r}.")
 
 
 def check(owner: str, values: Any, names: Collection[str] | None = None) -> None:
@@ -118,10 +181,13 @@ def check(owner: str, values: Any, names: Collection[str] | None = None) -> None
         values: The settings.
         names: Which of them to check; None checks all.
     """
-    for name, rule in rules_of(type(values)).items():
-        value = getattr(values, name)
-        if (names is None or name in names) and not rule.allows(value):
-            raise refusal(owner, name, value, rule)
+    for entry in fields_of(type(values)):
+        value, rule = getattr(values, entry.name), entry.metadata["rule"]
+        if names is None or entry.name in names:
+            if not rule.allows(value):
+                raise refusal(owner, entry.name, value, rule)
+            if isinstance(rule, Group):
+                check(owner, value)
 
 
 def signature_of(kind: type) -> inspect.Signature:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from transcf.io.tensors import Arrays
 from transcf.kernels.elastic import elastic_weights
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit
 from transcf.models.item_weights import (
@@ -84,7 +84,7 @@ class SLIM(Recommender[SLIMSettings]):
 
     def _learn(self, fit: Fit) -> FittedScorer:
         train, settings = fit.train, self.settings
-        events = EventWeights.of(train, settings)
+        events = InteractionWeights.of(train, settings.event_weights)
         by_item = (train.by_item.indptr, train.by_item.indices)
         by_user = (train.by_user.indptr, train.by_user.indices)
         step = block_length(train.n_items)

@@ -11,7 +11,7 @@ from transcf.errors import ModelFileError, ParameterError
 from transcf.io.model_dir import StoredModel, read_model
 from transcf.models.aliases import from_format_2
 from transcf.models.registry import HOMES
-from transcf.models.settings import values_of
+from transcf.models.settings import nested_params, values_of
 from transcf.models.training_data import TrainingData
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def from_state(kind: type[M], stored: StoredModel, folder: str | Path) -> M:
         )
     try:
         kind.check_names(stored.params)
-        model: M = kind(**stored.params)
+        model: M = kind(**nested_params(kind.settings_class, stored.params))
         model.check_params()
     except ParameterError as error:
         raise ModelFileError(

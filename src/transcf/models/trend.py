@@ -46,20 +46,21 @@ class Trend:
         Raises:
             ParameterError: A trend is asked for and the log has no timestamps.
         """
-        if not isinstance(settings, WeightSettings) or settings.trend == 0:
+        if not isinstance(settings, WeightSettings) or settings.event_weights.trend == 0:
             return None
+        given = settings.event_weights
         if log.timestamps is None:
             raise ParameterError(
-                f"trend={settings.trend!r} needs timestamps and the log has none: leave trend out, "
+                f"trend={given.trend!r} needs timestamps and the log has none: leave trend out, "
                 "or name their column."
             )
-        recent = recent_events(log, settings.trend_half_life, settings.age_in)
+        recent = recent_events(log, given.trend_half_life, given.age_in)
         known, logs = log.by_item.counts > 0, np.log(recent + _FLOOR)
         prior = np.zeros(log.n_items)
         spread = logs[known].std()
         if spread > 0:
             prior[known] = (logs[known] - logs[known].mean()) / spread
-        return cls(float(settings.trend), prior)
+        return cls(float(given.trend), prior)
 
     def add_to(self, learned: FittedScorer) -> FittedScorer:
         """Return what scores with the trend added, in the item bias where there is one."""

@@ -17,7 +17,7 @@ from transcf.data.interactions import Interactions
 from transcf.kernels import Array
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
 from transcf.models.communicator import LazyShard
-from transcf.models.event_weights import EventWeights, WeightSettings
+from transcf.models.event_weights import EventWeights, InteractionWeights
 
 BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
 SMALLEST_BLOCK = 64  # items, so that negatives stay varied
@@ -57,13 +57,13 @@ class Problem:
         )
 
     @classmethod
-    def of(cls, log: Interactions, settings: WeightSettings | None = None) -> Self:
-        """Take both views from a log, and the weights of its events from settings."""
+    def of(cls, log: Interactions, event_weights: EventWeights | None = None) -> Self:
+        """Take both views from a log, and compute the weights of its events."""
         by_user, by_item = log.by_user, log.by_item
         views = (by_user.indptr, by_user.indices, by_item.indptr, by_item.indices)
-        if settings is None:
+        if event_weights is None:
             return cls(*views)
-        found = EventWeights.of(log, settings)
+        found = InteractionWeights.of(log, event_weights)
         users = found.of_users if found.between_users else np.empty(0)
         return cls(*views, weights=found.within_users, users=users)
 

@@ -22,6 +22,7 @@ from transcf.io.description import NAME
 from transcf.models.fitted import FittedScorer
 from transcf.models.recommender import Recommender
 from transcf.models.registry import load_version
+from transcf.models.settings import values_of
 from transcf.serving.item_metadata import NOTHING, ItemMetadata
 from transcf.serving.sharing import share_vectors
 
@@ -165,7 +166,7 @@ class LoadedModel:
             "model": self.model.name,
             "class": type(self.model).__name__,
             "library": about["library"],
-            "parameters": self.model.get_params(),
+            "parameters": values_of(self.model.settings),
             "report": self.model.report_,
             "files": about["files"],
             "card": card.read_text(encoding="utf-8") if card.is_file() else "",

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from transcf.errors import ParameterError, is_word, shown
 from transcf.models.registry import create
+from transcf.models.settings import values_of
 from transcf.tuning.spaces import SPACES, free_space, grid_of
 
 #: Settings to try by name of the budget; the first is the default.
@@ -97,6 +98,6 @@ def settings_to_try(
     """
     budget = Budget.of(budget)
     space = free_space(model, fixed, timed, budget.space)
-    usual = create(model, **(start or {})).get_params()
+    usual = values_of(create(model, **(start or {})).settings)
     others = (one for one in grid_of(space, seed) if any(usual[name] != one[name] for name in one))
     return [{}, *islice(others, budget.trials - 1)]

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from transcf.errors import MissingExtraError
 from transcf.models.registry import create
+from transcf.models.settings import values_of
 from transcf.tuning.budgets import Budget
 from transcf.tuning.spaces import free_space, grid_of
 
@@ -69,7 +70,7 @@ class Search:
     ) -> None:
         self.budget = Budget.of(budget)
         self.space = free_space(model, fixed or (), timed, self.budget.space)
-        params = create(model, **{**(start or {}), **(fixed or {})}).get_params()
+        params = values_of(create(model, **{**(start or {}), **(fixed or {})}).settings)
         #: Values of the searched parameters in the trial with the defaults.
         self.usual = {name: params[name] for name in self.space}
         self.history: list[Trial] = []

@@ -18,7 +18,7 @@ import numpy as np
 from transcf.errors import ParameterError, shown
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.models.rules import Text
-from transcf.models.settings import values_of
+from transcf.models.settings import params_of
 
 if TYPE_CHECKING:
     from transcf.models.recommender import Recommender
@@ -48,7 +48,7 @@ class Part:
     @classmethod
     def of(cls, model: Recommender[Any]) -> Part:
         """Return the part that a fitted model is, by the settings that it was fitted with."""
-        fitted = type(model)(**values_of(model.settings_))
+        fitted = type(model)(**params_of(model.settings_))
         name, params = name_and_params(fitted)
         plain = {
             key: value.item() if isinstance(value, np.generic) else value

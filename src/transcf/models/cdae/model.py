@@ -11,7 +11,7 @@ from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
 from transcf.models.cdae.settings import CDAESettings
 from transcf.models.contributions import LEFT_OUT
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_bias, stored_factors
 from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit
@@ -70,7 +70,7 @@ class CDAE(Recommender[CDAESettings]):
         device = find_device(self.name, self.settings.device)
         from transcf.models.cdae.training import CDAETraining
 
-        counts = EventWeights.of(fit.train, self.settings).overall
+        counts = InteractionWeights.of(fit.train, self.settings.event_weights).overall
         training = CDAETraining(fit.train.by_user, self.settings, device, counts)
         return fit.run(training, self.settings, self._snapshot)
 

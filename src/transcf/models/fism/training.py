@@ -13,7 +13,7 @@ from transcf.kernels.fism_places import choose_places
 from transcf.kernels.fism_visits import People, Scratch, Vectors, VisitRates, Visits, run_visits
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.fism.settings import FISMSettings
 from transcf.models.init_vectors import first_vectors
 from transcf.models.trainable import EpochStats
@@ -181,7 +181,7 @@ class Chances(NamedTuple):
     @classmethod
     def of(cls, train: Interactions, settings: FISMSettings) -> Chances | None:
         """Weigh the events of a log; None where all weigh the same."""
-        events = EventWeights.of(train, settings)
+        events = InteractionWeights.of(train, settings.event_weights)
         return None if events.is_even else cls(events.within_users, events.of_users)
 
     def positives(self, users: Array, usual: Array, rng: np.random.Generator) -> Array:

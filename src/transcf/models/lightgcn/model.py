@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transcf.io.tensors import Arrays, checked
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_factors
 from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit
@@ -61,7 +61,7 @@ class LightGCN(Recommender[LightGCNSettings]):
         device = find_device(self.name, self.settings.device)
         from transcf.models.lightgcn.training import LightGCNTraining
 
-        counts = EventWeights.of(fit.train, self.settings).overall
+        counts = InteractionWeights.of(fit.train, self.settings.event_weights).overall
         training = LightGCNTraining(fit.train.by_user, self.settings, device, counts)
         return fit.run(training, self.settings, self._snapshot)
 

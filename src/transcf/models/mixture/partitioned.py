@@ -32,7 +32,7 @@ class PartedEvents(Events):
         Raises:
             UnsupportedError: Events are to count differently, which goes by the mean of all.
         """
-        if settings.recency and log.timed:
+        if settings.event_weights.recency and log.timed:
             raise UnsupportedError(
                 "recency weighs events by the mean of all in the mixture, and nobody holds all "
                 "events of a log in parts: leave recency out, or fit without a cluster."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transcf.io.tensors import Arrays, checked
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import stored_factors
 from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit
@@ -71,7 +71,7 @@ class NeuMF(Recommender[NeuMFSettings]):
         device = find_device(self.name, self.settings.device)
         from transcf.models.neumf.training import NeuMFTraining
 
-        counts = EventWeights.of(fit.train, self.settings).overall
+        counts = InteractionWeights.of(fit.train, self.settings.event_weights).overall
         training = NeuMFTraining(fit.train.by_user, self.settings, device, counts)
         return fit.run(training, self.settings, self._snapshot)
 

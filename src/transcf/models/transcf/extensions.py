@@ -30,7 +30,7 @@ from transcf.data.ids import Rows
 from transcf.errors import DataError
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.models.event_weights import weights_in_order
+from transcf.models.event_weights import EventWeights, weights_in_order
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit
@@ -46,7 +46,7 @@ from transcf.retrieval.views import BlockView, FormView
 Extension: TypeAlias = Literal["attention", "map", "friends", "categories", "swapped"]
 
 
-@settings(epochs=10, learning_rate=0.01, init_scale=0.01, recency=4.0)
+@settings(epochs=10, learning_rate=0.01, init_scale=0.01, event_weights=EventWeights(recency=4.0))
 class ExtensionSettings(NeuralSettings, ObjectiveSettings):
     """Hyper-parameters of the extensions of TransCF."""
 
@@ -307,7 +307,7 @@ class Extended(FittedScorer):
     def fold_in(self, histories: Histories) -> Scorer:
         """Return a scorer of all items for users who are known by their items alone."""
         b, n = self._exact["item_vectors"], self._exact["item_neighborhoods"]
-        recency = self.settings.recency if self.known.timed else 0.0
+        recency = self.settings.event_weights.recency if self.known.timed else 0.0
         weights = weights_in_order(histories, recency).astype(np.float64)
         sign = 1 if self.settings.extension == "swapped" else -1
         mean = self.known.average_item(self._arrays["item_vectors"]).astype(np.float64)

@@ -192,7 +192,7 @@ class Translated(FittedScorer):
     @property
     def recency(self) -> float:
         """How much later items of a history count: as in training, where times were known."""
-        return self.settings.recency if self.known.timed else 0.0
+        return self.settings.event_weights.recency if self.known.timed else 0.0
 
     @property
     def item_side(self) -> ItemSide:

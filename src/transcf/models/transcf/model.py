@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,7 +10,7 @@ import polars as pl
 from transcf.data.logs import as_interactions
 from transcf.io.tensors import Arrays
 from transcf.models import tables
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
@@ -132,10 +131,8 @@ class TransCF(Recommender[TransCFSettings]):
         """
         self._check_growing()
         log, learned = as_interactions(log), self._translated()
-        by_place = replace(
-            self.settings_, recency=learned.recency, half_life=None, confidence="none"
-        )
-        weights = EventWeights.of(log, by_place).within_users
+        by_place = EventWeights(recency=learned.recency)
+        weights = InteractionWeights.of(log, by_place).within_users
         if not len(weights):
             weights = np.ones(len(log), np.float32)
         return self._add(grow(learned, log, weights))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from transcf.kernels import Array
+from transcf.models.event_weights import EventWeights
 from transcf.models.families import TripleSettings
 from transcf.models.norm_constraint import NormConstraint
 from transcf.models.settings import setting, settings
@@ -30,7 +31,7 @@ class ObjectiveSettings:
     )
 
 
-@settings(init_scale=0.01, recency=4.0)
+@settings(init_scale=0.01, event_weights=EventWeights(recency=4.0))
 class TransCFSettings(TripleSettings, ObjectiveSettings):
     """Hyper-parameters of TransCF; learning rate and regularizers are per triple."""
 
