@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from transcf.models.ease import EASE as EASE
     from transcf.models.event_weights import EventWeights as EventWeights
     from transcf.models.fism import FISM as FISM
-    from transcf.models.fit_options import FitOptions as FitOptions
     from transcf.models.ials import IALS as IALS
     from transcf.models.itemknn import ItemKNN as ItemKNN
     from transcf.models.lightgcn import LightGCN as LightGCN
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from transcf.models.registry import create as create
     from transcf.models.registry import load as load
     from transcf.models.slim import SLIM as SLIM
+    from transcf.models.training import FitOptions as FitOptions
     from transcf.models.transcf import TransCF as TransCF
     from transcf.models.transcf.extensions import TransCFExtended as TransCFExtended
     from transcf.parallel import use_threads as use_threads

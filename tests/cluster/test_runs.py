@@ -28,7 +28,7 @@ from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.experiment import Experiment
 from transcf.experiments.store import Store
 from transcf.experiments.study_workers import candidate_workers
-from transcf.models.fit_options import FitOptions
+from transcf.models.training import FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
 

@@ -28,7 +28,7 @@ FITTED: dict[str, Recommender] = {}
 
 def few_epochs(name: str, number: int) -> dict[str, int]:
     """Enough where answers are looked at, not accuracy."""
-    return {"epochs": number} if model_class(name).has_epochs() else {}
+    return {"epochs": number} if model_class(name)._has_epochs() else {}
 
 
 def fitted(name: str) -> Recommender:

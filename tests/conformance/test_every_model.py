@@ -18,12 +18,12 @@ import transcf
 from transcf.data import synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, NotFittedError, ParameterError, UnknownIdError
-from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, model_class
 from transcf.models.rules import Choice, Flag, Number, Rule, Text
 from transcf.models.settings import values_of
+from transcf.models.training import FitOptions
 from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
 
@@ -64,7 +64,7 @@ FLOOR = {"popularity", "recent-popularity", "inverse-popularity", "random"}
 
 
 def has(name: str, parameter: str) -> bool:
-    return parameter in model_class(name).rules()
+    return parameter in model_class(name)._rules()
 
 
 EVERY_MODEL = pytest.mark.parametrize("name", available())
@@ -87,7 +87,7 @@ def test_the_model_is_covered_and_well_made(name: str) -> None:
     assert name in QUICK, f"give {name!r} an entry in QUICK, so that this suite covers it"
     kind = model_class(name)
     assert create(name).name.lower() == name
-    assert set(kind.rules()) == set(values_of(kind().settings)), "every hyper-parameter has a rule"
+    assert set(kind._rules()) == set(values_of(kind().settings)), "every hyper-parameter has a rule"
     for parameter in inspect.signature(kind).parameters.values():
         assert parameter.kind is parameter.KEYWORD_ONLY
         assert parameter.default is not parameter.empty
@@ -346,7 +346,7 @@ def not_allowed(rule: Rule) -> list[object]:
 @EVERY_MODEL
 def test_bad_parameters_are_named(name: str, make_log: Callable) -> None:
     log = make_log([(1, 1), (2, 1), (2, 2)])
-    for parameter, rule in model_class(name).rules().items():
+    for parameter, rule in model_class(name)._rules().items():
         for value in not_allowed(rule):
             model = make(name, **{parameter: value})
             with pytest.raises(ParameterError, match=rf"{parameter}=.*must be"):
@@ -362,7 +362,7 @@ def test_numbers_of_numpy_are_numbers(name: str, make_log: Callable, tmp_path: P
     short = {"epochs": 2} if has(name, "epochs") else {}
     plain = values_of(make(name, **short).settings)
     typed = dict(plain)
-    for parameter, rule in model_class(name).rules().items():
+    for parameter, rule in model_class(name)._rules().items():
         if isinstance(rule, Number) and plain[parameter] is not None:
             typed[parameter] = (np.int64 if rule.whole else np.float32)(plain[parameter])
             plain[parameter] = typed[parameter].item()  # what a float32 can hold

@@ -55,7 +55,7 @@ def told_by(model: Recommender) -> dict[str, list[str]]:
 
 
 def quick(name: str) -> Recommender:
-    return make(name, **({"epochs": 1} if model_class(name).has_epochs() else {}))
+    return make(name, **({"epochs": 1} if model_class(name)._has_epochs() else {}))
 
 
 @pytest.fixture(params=["with times", "without times"])

@@ -23,7 +23,7 @@ from transcf.models.triples import Problem
 
 WEIGHTS = {"recency": 3.0, "half_life": 0.2, "confidence": "ratings"}
 OFF = {"recency": 0.0, "half_life": None, "confidence": "none"}
-WEIGHING = [name for name in available() if "recency" in model_class(name).rules()]
+WEIGHING = [name for name in available() if "recency" in model_class(name)._rules()]
 EVERY_WEIGHING_MODEL = pytest.mark.parametrize("name", WEIGHING)
 #: Those that learn from triples, or that draw events in some other way.
 BY_TRIPLES = [name for name in WEIGHING if name in ("bpr", "aobpr", "cml") or "transcf" in name]
@@ -44,7 +44,7 @@ def log() -> Interactions:
 
 
 def fit(name: str, log: Interactions, **settings: object) -> Recommender:
-    short = {"epochs": 2} if model_class(name).has_epochs() else {}
+    short = {"epochs": 2} if model_class(name)._has_epochs() else {}
     return make(name, **(short | OFF | settings)).fit(log)
 
 
@@ -57,7 +57,7 @@ def test_who_weighs_events() -> None:
     others = {"random", "blend"}
     learning = [name for name in available() if "popularity" not in name and name not in others]
     for name in learning:
-        assert set(WEIGHTS) <= set(model_class(name).rules()), name
+        assert set(WEIGHTS) <= set(model_class(name)._rules()), name
 
 
 @EVERY_WEIGHING_MODEL

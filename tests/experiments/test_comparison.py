@@ -222,7 +222,7 @@ def test_compare_splits_logs_and_tables_as_the_command_line_does(tmp_path: Path)
     sampled = compare("popularity", leave_one_out(log), protocol="paper")
     assert sampled.runs[0].full_ranking is not None
     every = [c.model for c in candidates_of("all")]
-    left_out = {name for name in available() if name in model_class(name).not_in_all}
+    left_out = {name for name in available() if name in model_class(name)._not_in_all}
     assert {"transcf-emb", "transcf-attention", "transcf-friends"} <= left_out
     assert every == [name for name in available() if name not in left_out]
 

@@ -20,8 +20,8 @@ from transcf.kernels.rng import advance, below, mix, stream
 from transcf.kernels.sampling import TRAINING
 from transcf.models.fism import FISM, FISMSettings
 from transcf.models.fism.training import Training
-from transcf.models.fit_options import FitOptions
 from transcf.models.settings import nested_params
+from transcf.models.training import FitOptions
 
 LOSSES = ["auc", "rmse"]
 NAMES = ("history_vectors", "item_vectors", "item_bias")

@@ -16,13 +16,12 @@ from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.models.event_weights import EVEN
-from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer
 from transcf.models.registry import available, create, model_class
 from transcf.models.torch.draws import SampledInteractions, UnseenItems, generator
 from transcf.models.torch.products import pair_products
 from transcf.models.torch.rows import DenseParameters, RowTable, distinct, pull
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 
 CPU = torch.device("cpu")
 NEURAL = {

@@ -18,10 +18,9 @@ from transcf.kernels.lanes import LANES
 from transcf.models.aobpr import AdaptiveSolver, AoBPR, AoBPRSettings
 from transcf.models.bpr import BPR, BPRSettings, LogisticSolver
 from transcf.models.cml import CML, CMLSettings, HingeSolver, covariance_slope
-from transcf.models.fit_options import FitOptions
 from transcf.models.pairwise import PairwiseSolver
 from transcf.models.recommender import Recommender
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 from transcf.models.triples import Problem
 from transcf.parallel import use_threads
 

@@ -42,7 +42,7 @@ def test_create_passes_parameters_on() -> None:
 def test_every_variant_can_be_made_as_a_preset_says(name: str) -> None:
     params = preset_of(name, "paper")
     model = create(name, **params)
-    model.check_params()
+    model._check_params()
     assert values_of(model.settings).items() >= params.items()
 
 

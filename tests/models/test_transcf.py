@@ -20,10 +20,9 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ModelFileError, ParameterError
 from transcf.evaluation import evaluate
 from transcf.models.event_weights import EventWeights, InteractionWeights
-from transcf.models.fit_options import FitOptions
 from transcf.models.presets import available_presets, preset
 from transcf.models.registry import create, load
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 from transcf.models.transcf import TransCF, TransCFSettings, exact
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.parameters import Parameters
@@ -50,15 +49,15 @@ def test_the_saved_tensors_are_the_same_for_one_two_and_three_threads(
     tmp_path: Path, settings: dict
 ) -> None:
     log = synthesize(users=400, items=700, interactions=8000, seed=3)
-    solver = FastSolver(Problem.of(log), TransCFSettings(**(settings | {"dim": 24})))
+    solver = FastSolver(Problem.of(log), create("transcf", **(settings | {"dim": 24})).settings)
     assert len(solver._strata.groups) - 1 >= 6
     sums = set()
     for threads in (1, 2, 3):
-        model = TransCF(**(settings | {"dim": 24, "epochs": 3}))
+        model = create("transcf", **(settings | {"dim": 24, "epochs": 3}))
         model.fit(log, options=FitOptions(threads=threads))
         sums.add(checksum(model.save(tmp_path / str(threads))))
     assert len(sums) == 1
-    other = TransCF(**(settings | {"dim": 24, "epochs": 3, "random_state": 1}))
+    other = create("transcf", **(settings | {"dim": 24, "epochs": 3, "random_state": 1}))
     assert checksum(other.fit(log).save(tmp_path / "other")) not in sums
 
 
@@ -67,7 +66,7 @@ import sys
 from pathlib import Path
 from transcf.data import leave_one_out, synthesize
 from transcf.models.transcf import TransCF
-from transcf.models.fit_options import FitOptions
+from transcf.models.training import FitOptions
 
 split = leave_one_out(synthesize(users=300, items=150, interactions=5000, seed=3))
 model = TransCF(dim=24, epochs=40, random_state=5)

@@ -14,11 +14,11 @@ import pytest
 from transcf import EALS, EASE, load
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError, TransCFError
-from transcf.models.fit_options import FitOptions
 from transcf.models.mixture import TransCFMixture
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create
 from transcf.models.settings import values_of
+from transcf.models.training import FitOptions
 
 EVERY_MODEL = pytest.mark.parametrize("name", available())
 

@@ -13,9 +13,9 @@ import polars as pl
 from transcf.data.report import counted
 from transcf.data.split import Split
 from transcf.evaluation import Evaluation, evaluate
-from transcf.models.fit_options import FitOptions
 from transcf.models.popularity import Popularity, RecentPopularity
 from transcf.models.recommender import Recommender
+from transcf.models.training import FitOptions
 
 #: Length of the lists, and what is compared.
 LENGTH = 10

@@ -311,7 +311,7 @@ def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, A
         texts[key.strip()] = text.strip()
     name, texts = current(name, texts)
     kind = model_class(name)
-    rules = kind.rules()
+    rules = kind._rules()
     return name, {key: parse(kind.__name__, key, text, rules) for key, text in texts.items()}
 
 

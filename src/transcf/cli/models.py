@@ -49,11 +49,11 @@ def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
     from transcf.models.settings import flat_fields, values_of
 
     kind, values = model_class(name), values_of(create(name).settings)
-    own, first = kind.variants[name], next(iter(kind.variants))
+    own, first = kind._variants[name], next(iter(kind._variants))
     summary = (kind.__doc__ or "").strip().split("\n")[0]
     if name != first:
         changed = ", ".join(f"{key}={value}" for key, value in own.items())
-        why = kind.not_in_all.get(name)
+        why = kind._not_in_all.get(name)
         summary = f"As {first}, with {changed}" + (f" (not part of all: {why})." if why else ".")
     return {
         "name": name,
@@ -65,7 +65,7 @@ def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
                 "allowed": str(field.metadata["rule"]),
                 "meaning": field.metadata["meaning"],
             }
-            for field in flat_fields(kind.settings_class)
+            for field in flat_fields(kind._settings_class)
             if whole or name == first or field.name in own
         },
     }

@@ -74,7 +74,7 @@ def refit(
     130.
     """
     from transcf.data.sources import open_data
-    from transcf.models.fit_options import FitOptions
+    from transcf.models.training import FitOptions
 
     target = _target(folder, out, overwrite)
     model = open_model(folder)

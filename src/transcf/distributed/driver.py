@@ -22,7 +22,7 @@ from transcf.errors import ParameterError, TransCFError
 from transcf.io.tensors import Arrays
 from transcf.models.checkpoint import PART, PartFile
 from transcf.models.communicator import DistributedSolver, Shardable, ShardLayout
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 from transcf.parallel import thread_count
 
 if TYPE_CHECKING:

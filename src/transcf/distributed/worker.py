@@ -25,7 +25,7 @@ from transcf.models.communicator import (
     Shardable,
     ShardLayout,
 )
-from transcf.models.trainable import Trainable
+from transcf.models.training import Trainable
 from transcf.parallel import use_threads
 
 

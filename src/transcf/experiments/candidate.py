@@ -57,12 +57,12 @@ class Candidate:
     @property
     def takes_seed(self) -> bool:
         """Whether the seed of a run changes anything."""
-        has_seed = "random_state" in model_class(self.model).rules()
+        has_seed = "random_state" in model_class(self.model)._rules()
         return has_seed and "random_state" not in self.params
 
     def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender[Any]:
         """Make the model; a seed that is set by name wins over the general one."""
-        has_seed = "random_state" in model_class(self.model).rules()
+        has_seed = "random_state" in model_class(self.model)._rules()
         general = {"random_state": seed} if has_seed else {}
         return create(self.model, **{**general, **flat_params(self.params), **(choice or {})})
 
@@ -93,7 +93,7 @@ class Candidate:
     def check(self) -> None:
         """Raise a `ParameterError` for a model or a setting that there cannot be."""
         for choice in self.choices:
-            self.make(0, choice).check_params()
+            self.make(0, choice)._check_params()
 
 
 def _name_and_params(spec: ModelSpec) -> tuple[str, dict[str, Any]]:

@@ -102,7 +102,7 @@ class EvalConfig:
 
     def recorder(self, model: Recommender[Any], split: Split) -> EpochRecorder | None:
         """Return a recorder of the metrics of all epochs, where the protocol picks the best."""
-        if not (self.picks_epochs_on_test and model.has_epochs()):
+        if not (self.picks_epochs_on_test and model._has_epochs()):
             return None
         return EpochRecorder(split, ties=self.ties, at=self.at, beyond=self.beyond)
 

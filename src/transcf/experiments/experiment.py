@@ -17,10 +17,9 @@ from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.run import fit_and_evaluate, fit_and_validate
 from transcf.experiments.run_result import CandidateResult, RunResult
 from transcf.experiments.store import RunLockedError, Store
-from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
 from transcf.models.registry import canonical_name
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 from transcf.tuning import Search, Trial
 
 #: Called with one line of text that names the current step.

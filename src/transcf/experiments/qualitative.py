@@ -27,10 +27,9 @@ from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
 from transcf.errors import ParameterError, shown
 from transcf.evaluation import Validation
-from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
 from transcf.models.registry import create, preset_of
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 
 #: What is run on each dataset.
 PLANS: dict[str, tuple[str, ...]] = {

@@ -28,10 +28,9 @@ from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.run_key import RunKey
 from transcf.experiments.run_result import RunResult, curve_of
 from transcf.experiments.store import Store, cached_run
-from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
 from transcf.models.settings import values_of
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.
 StartFit: TypeAlias = Callable[[str], FitOptions]
@@ -89,7 +88,7 @@ def fit_and_evaluate(
             return run.result
         started, validation, recorder = perf_counter(), config.validation(split), None
         try:
-            if not is_fitted and (config.with_validation or model.chooses() or not config.refits):
+            if not is_fitted and (config.with_validation or model._chooses() or not config.refits):
                 options = start_fit("fit")
                 if (recorder := config.recorder(model, split)) is not None:
                     options = _recorded(options, recorder)
@@ -98,7 +97,7 @@ def fit_and_evaluate(
             metric = validation(model) if config.with_validation else None
             reports, curve = [], curve_of(model) if model.is_fitted else []
             if config.refits:
-                reports += [dict(model.report_)] if model.chooses() else []
+                reports += [dict(model.report_)] if model._chooses() else []
                 _refit(model, split, start_fit("refit"))
             run.result = _result(
                 model,

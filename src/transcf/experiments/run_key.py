@@ -90,7 +90,7 @@ class RunKey:
 
 def _about(model: Recommender[Any]) -> tuple[str, dict[str, Any], str, int]:
     """Return the parts of a key that depend on the model and the library."""
-    return type(model).__name__, values_of(model.settings), __version__, model.revision
+    return type(model).__name__, values_of(model.settings), __version__, model._revision
 
 
 def _plain(value: Any) -> Any:

@@ -73,8 +73,8 @@ class RunResult:
         about = {
             "parameters": values_of(settings),
             "best_epoch": model.best_epoch_,
-            "n_bytes": model.nbytes,
-            "chooses": model.chooses(),
+            "n_bytes": sum(array.nbytes for array in model.learned_.arrays().values()),
+            "chooses": model._chooses(),
             "times": settings.uses_times if can_use_times else None,
         }
         return cls(type(model).__name__, **{**about, **found})

@@ -97,7 +97,7 @@ def _candidate(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Candidate:
     model, params = current(plan.name, dict(plan.params))
     named = {} if plan.preset is None else preset_of(model, plan.preset, dataset.name)
     named |= {} if plan.config is None else Config.read(plan.config, model).params
-    rules = model_class(model).rules()
+    rules = model_class(model)._rules()
     budget = budget if plan.budget is None else plan.budget
     if budget is not None and not plan.grid:
         # Some models use times unless told otherwise.

@@ -30,7 +30,7 @@ from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.models.communicator import Communicator, Progress
 from transcf.models.event_weights import EVEN, weights_in_order
 from transcf.models.gram import gram_cuts, grams_of, sum_grams, weighted_gram
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 
 #: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
 RowSolver: TypeAlias = Callable[[Side, Array, int, Array, Array, Array], None]

@@ -12,9 +12,9 @@ from transcf.io.tensors import Arrays
 from transcf.kernels.ranked_draws import RankedRates, Rankings, rank_by_factors
 from transcf.models.bpr import BPRSettings, LogisticSolver, logistic_factors
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.triples import Problem
 
@@ -60,22 +60,18 @@ class AoBPR(Recommender[AoBPRSettings]):
 
     name = "AoBPR"
     # The decay of the learning rate depends on the number of epochs.
-    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = init_from_params(AoBPRSettings)
 
-    @property
-    def revision(self) -> int:
-        """The learning rate decays, and defaults depend on the data."""
-        return 2
+    #: The learning rate decays, and defaults depend on the data.
+    _revision: ClassVar[int] = 2
 
-    def supports_distributed(self) -> bool:
-        """It trains in rounds."""
-        return True
+    _supports_distributed: ClassVar[bool] = True
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings = fit.resolved(self.settings)
-        problem = fit.problem(settings)
-        return fit.run_distributed(AdaptiveSolver, problem, settings, self._restore)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings = run.resolved(self.settings)
+        problem = run.problem(settings)
+        return run.run(run.solver(AdaptiveSolver, problem, settings), settings, self._restore)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: AoBPRSettings

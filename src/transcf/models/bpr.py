@@ -14,12 +14,12 @@ from transcf.kernels.ranked_draws import RankedRates, Rankings
 from transcf.models.factors import Factors, stored_bias, stored_factors
 from transcf.models.families import TripleSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.fold_in import HistoryMap
 from transcf.models.log_sizes import EpochRule, LogSizes
 from transcf.models.pairwise import PairwiseSolver
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 
 #: The default of `bias_regularization` for items that are all equally popular.
@@ -85,22 +85,18 @@ class BPR(Recommender[BPRSettings]):
 
     name = "BPR"
     # The decay of the learning rate depends on the number of epochs.
-    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = init_from_params(BPRSettings)
 
-    @property
-    def revision(self) -> int:
-        """The learning rate decays, and defaults depend on the data."""
-        return 2
+    #: The learning rate decays, and defaults depend on the data.
+    _revision: ClassVar[int] = 2
 
-    def supports_distributed(self) -> bool:
-        """It trains in rounds."""
-        return True
+    _supports_distributed: ClassVar[bool] = True
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings = fit.resolved(self.settings)
-        problem = fit.problem(settings)
-        return fit.run_distributed(LogisticSolver, problem, settings, self._restore)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings = run.resolved(self.settings)
+        problem = run.problem(settings)
+        return run.run(run.solver(LogisticSolver, problem, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: BPRSettings) -> FittedScorer:
         return logistic_factors(self.name, settings, arrays, known)

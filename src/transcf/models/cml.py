@@ -16,13 +16,13 @@ from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
 from transcf.models.factors import Factors, stored_factors
 from transcf.models.families import TripleSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.fold_in import HistoryMap
 from transcf.models.gram import weighted_gram
 from transcf.models.log_sizes import EpochRule, LogSizes
 from transcf.models.pairwise import PairwiseSolver
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.triples import rank_weights
 
@@ -89,24 +89,20 @@ class CML(Recommender[CMLSettings]):
     """
 
     name = "CML"
-    divergence_hint: ClassVar[str] = "learning_rate (or covariance)"
+    _divergence_hint: ClassVar[str] = "learning_rate (or covariance)"
     # The decay of the learning rate depends on the number of epochs.
-    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = init_from_params(CMLSettings)
 
-    @property
-    def revision(self) -> int:
-        """The learning rate decays, and defaults depend on the data."""
-        return 2
+    #: The learning rate decays, and defaults depend on the data.
+    _revision: ClassVar[int] = 2
 
-    def supports_distributed(self) -> bool:
-        """It trains in rounds."""
-        return True
+    _supports_distributed: ClassVar[bool] = True
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings = fit.resolved(self.settings)
-        problem = fit.problem(settings)
-        return fit.run_distributed(HingeSolver, problem, settings, self._restore)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings = run.resolved(self.settings)
+        problem = run.problem(settings)
+        return run.run(run.solver(HingeSolver, problem, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: CMLSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)

@@ -24,7 +24,6 @@ from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_factors
 from transcf.models.families import LeastSquaresSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.growth import Growth
 from transcf.models.ials import UNOBSERVED_RATIO
 from transcf.models.init_vectors import first_vectors
@@ -32,6 +31,7 @@ from transcf.models.log_sizes import LogSizes
 from transcf.models.online import OnlineRule, OnlineState, learn_log
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 
 #: Standard deviation of the first vectors, as in the paper.
@@ -129,35 +129,31 @@ class EALS(Recommender[EALSSettings]):
     """
 
     name = "eALS"
-    divergence_hint: ClassVar[str] = "dim, or raise regularization"
-    resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience", "online_steps", "w_new")
-    runtime_params: ClassVar[tuple[str, ...]] = ("online_steps", "w_new")
+    _divergence_hint: ClassVar[str] = "dim, or raise regularization"
+    _resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience", "online_steps", "w_new")
+    _runtime_params: ClassVar[tuple[str, ...]] = ("online_steps", "w_new")
     __init__ = init_from_params(EALSSettings)
 
-    @property
-    def revision(self) -> int:
-        """Defaults of `unobserved_weight` and `regularization` depend on the data."""
-        return 2
+    #: Defaults of `unobserved_weight` and `regularization` depend on the data.
+    _revision: ClassVar[int] = 2
 
     # -- learning ----------------------------------------------------------------------------
 
-    def supports_distributed(self) -> bool:
-        """Rows need the other side alone."""
-        return True
+    _supports_distributed: ClassVar[bool] = True
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings, by_user = fit.resolved(self.settings), fit.train.by_user
-        by_item = fit.train.by_item
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings, by_user = run.resolved(self.settings), run.train.by_user
+        by_item = run.train.by_item
         weights = weights_of_items(settings, by_item.counts)
         goal = objective(settings.ridge, weights, by_user.counts)
-        events = InteractionWeights.of(fit.train, settings.event_weights)
+        events = InteractionWeights.of(run.train, settings.event_weights)
         pairs = Pairs(by_user, by_item, goal, (events.overall, events.of_item_entries))
         extras = {"item_weights": weights, "interaction_weights": events.overall}
 
         def restore(arrays: Arrays, known: TrainingData, settings: EALSSettings) -> FittedScorer:
             return self._restore(arrays | extras, known, settings)
 
-        return fit.run_distributed(EALSTraining, pairs, settings, restore)
+        return run.run(run.solver(EALSTraining, pairs, settings), settings, restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: EALSSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)

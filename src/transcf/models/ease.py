@@ -14,11 +14,11 @@ from transcf.io.tensors import Arrays
 from transcf.kernels.lapack import invert_lower
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.item_weights import ItemWeights, ItemWeightSettings, stored_dense
 from transcf.models.memory import MemoryEstimate
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scores, block_length
 
@@ -79,8 +79,8 @@ class EASE(Recommender[EASESettings]):
     name = "ease"
     __init__ = init_from_params(EASESettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        train, dtype = fit.train, np.dtype(self.settings.precision)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        train, dtype = run.train, np.dtype(self.settings.precision)
         events = InteractionWeights.of(train, self.settings.event_weights)
         gram = _gram(train, dtype)
         gram.flat[:: train.n_items + 1] += self.settings.regularization
@@ -94,7 +94,7 @@ class EASE(Recommender[EASESettings]):
                 f"(the matrix has no inverse in {self.settings.precision}): choose a value nearer "
                 "to the default, or precision='float64'."
             )
-        return ItemWeights(fit.known, self.name, weights, self.settings.scored_recency)
+        return ItemWeights(run.known, self.name, weights, self.settings.scored_recency)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: EASESettings) -> FittedScorer:
         return ItemWeights(known, self.name, stored_dense(arrays, known), settings.scored_recency)

@@ -13,7 +13,7 @@ from transcf.evaluation.validation import Validation, as_validation
 from transcf.kernels import Array
 from transcf.models.families import IterationSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.views import BlockView
 
@@ -21,16 +21,18 @@ from transcf.retrieval.views import BlockView
 _SMALLEST_NORM, _SMALLEST_SHARE = 1e-3, 1e-2
 
 
-def warn_of_poor_fit(learned: FittedScorer, fit: Fit, settings: object, stacklevel: int) -> None:
+def warn_of_poor_fit(
+    learned: FittedScorer, run: TrainingRun, settings: object, stacklevel: int
+) -> None:
     """Warn of collapsed vectors, and of a model that ranks below popularity on validation data.
 
     Args:
         learned: What was learned, as it ranks.
-        fit: The fit that it comes from.
+        run: The fit that it comes from.
         settings: The model's settings.
         stacklevel: As for `warnings.warn`, counted from the caller.
     """
-    for problem in (_collapse(learned), _below_popularity(learned, fit, settings)):
+    for problem in (_collapse(learned), _below_popularity(learned, run, settings)):
         if problem:
             warnings.warn(problem, FitWarning, stacklevel=stacklevel + 1)
 
@@ -54,15 +56,15 @@ def _collapse(learned: FittedScorer) -> str:
     return ""
 
 
-def _below_popularity(learned: FittedScorer, fit: Fit, settings: object) -> str:
+def _below_popularity(learned: FittedScorer, run: TrainingRun, settings: object) -> str:
     """Describe a model that validation data rank below popularity."""
-    if not isinstance(fit.validation, Interactions | PartitionedLog | Validation):
+    if not isinstance(run.validation, Interactions | PartitionedLog | Validation):
         return ""
     users = settings.validation_users if isinstance(settings, IterationSettings) else 1000
     try:
-        judge = fit.judge or as_validation(fit.log, fit.validation, users).sampled(users)
+        judge = run.judge or as_validation(run.log, run.validation, users).sampled(users)
         floor = judge(_popularity(learned.known))
-        figure = judge(learned) if fit.outcome is None else fit.outcome.best_metric
+        figure = judge(learned) if run.ending is None else run.best_metric
     except EvaluationError:  # nobody to evaluate
         return ""
     if figure is None or figure >= floor:

@@ -24,11 +24,11 @@ from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_factors
 from transcf.models.families import LeastSquaresSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.init_vectors import first_vectors
 from transcf.models.log_sizes import LogSizes
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 
 #: By default all pairs together weigh this many times as much as all events.
@@ -105,25 +105,21 @@ class IALS(Recommender[IALSSettings]):
     """
 
     name = "iALS"
-    divergence_hint: ClassVar[str] = "dim, or raise regularization"
+    _divergence_hint: ClassVar[str] = "dim, or raise regularization"
     __init__ = init_from_params(IALSSettings)
 
-    @property
-    def revision(self) -> int:
-        """The default of `unobserved_weight` depends on the data."""
-        return 2
+    #: The default of `unobserved_weight` depends on the data.
+    _revision: ClassVar[int] = 2
 
-    def supports_distributed(self) -> bool:
-        """Rows need the other side alone."""
-        return True
+    _supports_distributed: ClassVar[bool] = True
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings, log = fit.resolved(self.settings), fit.train
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings, log = run.resolved(self.settings), run.train
         events = InteractionWeights.of(log, settings.event_weights)
         goal = objective(settings, events.sums_of_items, events.sums_of_users)
         weights = events.overall, events.of_item_entries
         pairs = Pairs(log.by_user, log.by_item, goal, weights)
-        return fit.run_distributed(IALSTraining, pairs, settings, self._restore)
+        return run.run(run.solver(IALSTraining, pairs, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: IALSSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)

@@ -26,7 +26,7 @@ from transcf.kernels.rows import padded_width, unpadded
 from transcf.models.communicator import Communicator, sums_of
 from transcf.models.families import TripleSettings
 from transcf.models.init_vectors import first_vectors
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 from transcf.models.triples import BLOCK_BYTES, Dealer, Outline, Problem
 
 S = TypeVar("S", bound=TripleSettings)

@@ -26,10 +26,10 @@ def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P]
         if args:
             raise ParameterError(
                 f"{type(self).__name__} takes its parameters by name: "
-                f"{', '.join(self.rules()) or 'it has none'}."
+                f"{', '.join(self._rules()) or 'it has none'}."
             )
         params = self._current(params)
-        self.check_names(params)
+        self._check_names(params)
         self.settings = settings(*args, **params)
 
     __init__.settings = settings  # type: ignore[attr-defined]
@@ -38,12 +38,12 @@ def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P]
 
 def follow_settings(kind: type[Recommender[Any]]) -> None:
     """Give a class its signature, the `Args` of its documentation, and an attribute for each."""
-    kind.settings_class = vars(kind)["__init__"].settings
-    setattr(kind, "__signature__", signature_of(kind.settings_class))  # noqa: B010
-    if kind.__doc__ and fields_of(kind.settings_class):
+    kind._settings_class = vars(kind)["__init__"].settings
+    setattr(kind, "__signature__", signature_of(kind._settings_class))  # noqa: B010
+    if kind.__doc__ and fields_of(kind._settings_class):
         before, mark, after = inspect.cleandoc(kind.__doc__).partition(_ATTRIBUTES)
-        kind.__doc__ = f"{before}{describe(kind.settings_class)}\n\n{mark}{after}\n"
-    for entry in fields_of(kind.settings_class):
+        kind.__doc__ = f"{before}{describe(kind._settings_class)}\n\n{mark}{after}\n"
+    for entry in fields_of(kind._settings_class):
         setattr(kind, entry.name, _parameter(entry.name, entry.metadata["meaning"]))
 
 

@@ -13,9 +13,9 @@ from transcf.io.tensors import Arrays, stored
 from transcf.models.ages import UNITS, AgeUnit
 from transcf.models.contributions import Contributions
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.trend import recent_events
 from transcf.retrieval.scorer import Scorer, Scores
@@ -80,12 +80,12 @@ class Popularity(Recommender[NoSettings]):
     """
 
     name = "popularity"
-    is_floor: ClassVar[bool] = True
+    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(NoSettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        scores = fit.known.item_counts.astype(np.float32)
-        return self._restore({"item_scores": scores}, fit.known, self.settings)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        scores = run.known.item_counts.astype(np.float32)
+        return self._restore({"item_scores": scores}, run.known, self.settings)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: NoSettings) -> FittedScorer:
         return ItemScores(known, self.name, arrays)
@@ -127,13 +127,13 @@ class RecentPopularity(Recommender[RecentPopularitySettings]):
     """
 
     name = "recent-popularity"
-    is_floor: ClassVar[bool] = True
+    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(RecentPopularitySettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        recent = recent_events(fit.train, self.settings.half_life, self.settings.age_in)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        recent = recent_events(run.train, self.settings.half_life, self.settings.age_in)
         scores = recent.astype(np.float32)
-        return self._restore({"item_scores": scores}, fit.known, self.settings)
+        return self._restore({"item_scores": scores}, run.known, self.settings)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: RecentPopularitySettings
@@ -163,12 +163,12 @@ class InversePopularity(Recommender[NoSettings]):
     """
 
     name = "inverse-popularity"
-    is_floor: ClassVar[bool] = True
+    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(NoSettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        scores = -fit.known.item_counts.astype(np.float32)
-        return self._restore({"item_scores": scores}, fit.known, self.settings)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        scores = -run.known.item_counts.astype(np.float32)
+        return self._restore({"item_scores": scores}, run.known, self.settings)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: NoSettings) -> FittedScorer:
         return ItemScores(known, self.name, arrays)

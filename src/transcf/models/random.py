@@ -13,9 +13,9 @@ from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays, stored
 from transcf.models.contributions import Contributions
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
@@ -59,12 +59,12 @@ class Random(Recommender[RandomSettings]):
     """
 
     name = "random"
-    is_floor: ClassVar[bool] = True
+    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(RandomSettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        keys = _keys(self.settings.random_state, 0, fit.train.n_users)
-        return self._restore({"user_keys": keys}, fit.known, self.settings)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        keys = _keys(self.settings.random_state, 0, run.train.n_users)
+        return self._restore({"user_keys": keys}, run.known, self.settings)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: RandomSettings

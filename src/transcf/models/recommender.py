@@ -32,15 +32,12 @@ from transcf.models.aliases import current_params, warn_of_group
 from transcf.models.event_weights import WeightSettings
 from transcf.models.families import IterationSettings, divergence_hint_of
 from transcf.models.fit_checks import warn_of_poor_fit
-from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit, Held
 from transcf.models.item_offsets import WithItemOffsets, restored
 from transcf.models.log_sizes import LogSizes
 from transcf.models.memory import check_memory
 from transcf.models.notebook import model_html
 from transcf.models.params import follow_settings, init_from_params, read_only
-from transcf.models.partitioned import check_weights
 from transcf.models.presets import preset
 from transcf.models.queries import Answers
 from transcf.models.rules import Rule
@@ -53,14 +50,14 @@ from transcf.models.settings import (
     rules_of,
 )
 from transcf.models.state import from_state, read_stored, to_state
-from transcf.models.training import DivergedRunError
+from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.training_data import PartitionedTrainingData, TrainingData
 from transcf.models.trend import Trend
 from transcf.parallel import use_threads
-from transcf.retrieval.scorer import LinearForm, Scorer, Scores
+from transcf.retrieval.scorer import LinearForm, Scores
 
 if TYPE_CHECKING:
-    from transcf.retrieval.sums import SumForm
+    pass
 
 __all__ = ["Recommender", "init_from_params"]
 
@@ -85,20 +82,20 @@ class Recommender(Answers, ABC, Generic[S]):
     """
 
     #: Parameters to lower when training diverges.
-    divergence_hint: ClassVar[str] = "learning_rate"
+    _divergence_hint: ClassVar[str] = "learning_rate"
     #: Whether other models are compared with it, so that it may rank as badly as it does.
-    is_floor: ClassVar[bool] = False
+    _is_floor: ClassVar[bool] = False
     #: Parameters that may differ between a run and its resumption.
-    resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience")
+    _resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience")
     #: Parameters that `fit` does not use: what is fitted follows them when they are changed.
-    runtime_params: ClassVar[tuple[str, ...]] = ()
+    _runtime_params: ClassVar[tuple[str, ...]] = ()
 
     #: Names on the command line, and the parameters that each stands for.
-    variants: ClassVar[dict[str, dict[str, Any]]]
+    _variants: ClassVar[dict[str, dict[str, Any]]]
     #: Those of these names that "all" leaves out, and why.
-    not_in_all: ClassVar[dict[str, str]] = {}
+    _not_in_all: ClassVar[dict[str, str]] = {}
     #: The class of the settings.
-    settings_class: ClassVar[type]
+    _settings_class: ClassVar[type]
     #: What the next `fit` goes by.
     settings: S
     if TYPE_CHECKING:
@@ -108,14 +105,16 @@ class Recommender(Answers, ABC, Generic[S]):
     best_epoch_: int | None
     additions_: int
     settings_: S
+    histories_: Histories
+    item_counts_: npt.NDArray[np.int64]
 
     def __init_subclass__(cls) -> None:
         """Derive signature, documentation and attributes from the settings."""
         super().__init_subclass__()
         if "__init__" in vars(cls):
             follow_settings(cls)
-            if "variants" not in vars(cls):
-                cls.variants = {str(cls.name).lower(): {}}
+            if "_variants" not in vars(cls):
+                cls._variants = {str(cls.name).lower(): {}}
 
     @property
     @abstractmethod
@@ -125,26 +124,29 @@ class Recommender(Answers, ABC, Generic[S]):
     # -- parameters --------------------------------------------------------------------------
 
     @classmethod
-    def rules(cls) -> dict[str, Rule]:
+    def _rules(cls) -> dict[str, Rule]:
         """Return what each hyper-parameter allows."""
-        return rules_of(cls.settings_class)
+        return rules_of(cls._settings_class)
 
     @classmethod
-    def has_epochs(cls) -> bool:
+    def _has_epochs(cls) -> bool:
         """Whether the model is trained epoch by epoch."""
-        return issubclass(cls.settings_class, IterationSettings)
+        return issubclass(cls._settings_class, IterationSettings)
 
     @classmethod
-    def chooses(cls) -> bool:
+    def _chooses(cls) -> bool:
         """Whether `fit` chooses something on validation data: the epoch, or what is its own."""
-        return cls.has_epochs()
+        return cls._has_epochs()
+
+    #: Raised by every change that moves what such a model learns: its stored runs are old.
+    _revision: ClassVar[int] = 1
 
     @property
-    def revision(self) -> int:
-        """Raised by every change that moves what such a model learns: its stored runs are old."""
-        return 1
+    def _supports_distributed(self) -> bool:
+        """Whether training can be distributed over the processes of a cluster."""
+        return False
 
-    def check_params(self) -> None:
+    def _check_params(self) -> None:
         """Raise a `ParameterError` for the first parameter with a value that is not allowed."""
         check(type(self).__name__, self.settings)
 
@@ -165,7 +167,7 @@ class Recommender(Answers, ABC, Generic[S]):
             1
         """
         params = preset(cls.__name__, "paper", dataset) | flat_params(changes)
-        made: Self = cls(**nested_params(cls.settings_class, params))
+        made: Self = cls(**nested_params(cls._settings_class, params))
         return made
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -193,12 +195,12 @@ class Recommender(Answers, ABC, Generic[S]):
             (8, 2.0)
         """
         values = self._current(values, self.settings)
-        self.check_names(values)
+        self._check_names(values)
         changed = replace(self.settings, **values)  # type: ignore[type-var]
         check(type(self).__name__, changed, values)
         self.settings = changed
         if self.is_fitted:
-            late = {name: value for name, value in values.items() if name in self.runtime_params}
+            late = {name: value for name, value in values.items() if name in self._runtime_params}
             self.settings_ = replace(self.settings_, **late)  # type: ignore[type-var]
         return self
 
@@ -208,15 +210,15 @@ class Recommender(Answers, ABC, Generic[S]):
         kind, found = current_params(cls.__name__, params)
         if kind != cls.__name__:
             raise ParameterError(f"This is another model now: use {kind}.")
-        nested = nested_params(cls.settings_class, found, base)
+        nested = nested_params(cls._settings_class, found, base)
         warn_of_group(cls.__name__, "event_weights", found.keys() - nested.keys())
         return nested
 
     @classmethod
-    def check_names(cls, names: Iterable[str]) -> None:
+    def _check_names(cls, names: Iterable[str]) -> None:
         """Raise a `ParameterError` for the first name that is no hyper-parameter's."""
-        known = cls.rules()
-        allowed = {*known, *(entry.name for entry in fields_of(cls.settings_class))}
+        known = cls._rules()
+        allowed = {*known, *(entry.name for entry in fields_of(cls._settings_class))}
         for name in names:
             if name not in allowed:
                 raise ParameterError(
@@ -237,29 +239,28 @@ class Recommender(Answers, ABC, Generic[S]):
     # -- learning ----------------------------------------------------------------------------
 
     def fit(self, train: Any, validation: Any = None, options: FitOptions | None = None) -> Self:
-        """Learn from interactions, anew: nothing of an earlier fit is used.
+        """Learn from interactions; nothing of an earlier fit is used.
 
         Args:
             train: What to learn from: interactions, a table, a matrix, a path or a name, as
-                `as_interactions` takes them. A log in parts (`prepare_parts`) that is fitted on a
-                cluster stays on disk, and each worker reads its own users.
+                `as_interactions` takes them. A partitioned log (`prepare_parts`) that is fitted on
+                a cluster stays on disk, and each worker reads its own users.
             validation: Held-out interactions with the same ids (or a `Validation`), for models
-                that choose their epoch (or weights) by it; others leave it alone.
-            options: How to run it (checkpoints, progress, threads); nothing that changes what is
-                learned.
+                that choose their epoch (or weights) by it; others do not use it.
+            options: Checkpoints, progress, threads; nothing that changes what is learned.
 
         Raises:
-            OutOfMemoryError: It would need more memory than is free; said before it starts.
+            OutOfMemoryError: It would need more memory than is free; raised before it starts.
         """
         options = options or FitOptions()
         return self._fit(_log_of(train, options), validation, options)
 
     def refit(self, log: Any, options: FitOptions | None = None) -> Self:
-        """Learn anew from all there is, as long as was found best before.
+        """Fit again on all interactions, with the number of epochs that was found best.
 
-        The model that people deploy: `fit` on a part of the events chose the epoch on others that
-        were held out; now that it is chosen, nothing has to be held out any more. The steps are
-        those of the first `best_epoch_` epochs of a fit on `log`.
+        `fit` on a part of the events chose the epoch on others that were held out. Once it is
+        chosen, nothing has to be held out. The steps are those of the first `best_epoch_` epochs
+        of a fit on `log`.
 
         Args:
             log: All interactions, in any form that `fit` takes.
@@ -276,10 +277,6 @@ class Recommender(Answers, ABC, Generic[S]):
         before, options = self._own(), options or FitOptions()
         return self._fit(_log_of(log, options), None, options, self.best_epoch_, before)
 
-    def supports_distributed(self) -> bool:
-        """Whether training can be spread over the processes of a cluster."""
-        return False
-
     def _fit(
         self,
         train: Interactions | PartitionedLog,
@@ -288,61 +285,66 @@ class Recommender(Answers, ABC, Generic[S]):
         last_epoch: int | None = None,
         before: FittedScorer | None = None,
     ) -> Self:
-        self.check_params()
+        self._check_params()
+        self._check_log(train, options)
+        started, trend = clock(), None
+        if isinstance(train, Interactions):
+            known = TrainingData.of(train)
+            trend = Trend.of(train, self.settings)
+        else:
+            from transcf.models.partitioned import check_weights
+
+            check_weights(train, self.settings)
+            known = PartitionedTrainingData(train)
+        run = TrainingRun(
+            self.name,
+            train,
+            known,
+            validation,
+            options,
+            last_epoch=last_epoch,
+            before=before,
+            previous=None if before is None else self.settings_,
+            trend=trend,
+            divergence_hint=divergence_hint_of(self.settings, self._divergence_hint),
+            resumable=self._resumable_params,
+        )
+        try:
+            enough = check_memory(self.name, self.settings, train.n_users, train.n_items)
+            with enough, use_threads(options.threads):
+                learned = self._learn(run)
+                if run.ending is None:  # snapshots of epochs have it already
+                    learned = run.with_trend(learned)
+        except DivergedRunError as error:
+            if error.learned is not None:  # its best finite state is better than nothing
+                self._take_over(error.learned, run, started)
+            raise
+        self._take_over(learned, run, started)
+        if not self._is_floor:
+            warn_of_poor_fit(learned, run, self.settings, stacklevel=3)
+        return self
+
+    def _check_log(self, train: Interactions | PartitionedLog, options: FitOptions) -> None:
         if not len(train):
             raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
-        if options.cluster is not None and not self.supports_distributed():
+        if options.cluster is not None and not self._supports_distributed:
             from transcf.models.registry import distributable
 
             raise UnsupportedError(
                 f"{self.name} cannot be trained on a cluster with these settings: leave the "
                 f"cluster out, or take one of {', '.join(distributable())}."
             )
-        started, trend = clock(), None
-        if isinstance(train, Interactions):
-            trend = Trend.of(train, self.settings)
-        else:
-            check_weights(train, self.settings)
-        fit = Fit(
-            name=self.name,
-            log=train,
-            known=TrainingData.of(train)
-            if isinstance(train, Interactions)
-            else PartitionedTrainingData(train),
-            validation=validation,
-            options=options,
-            last_epoch=last_epoch,
-            before=before,
-            previous=None if before is None else self.settings_,
-            trend=trend,
-            divergence_hint=divergence_hint_of(self.settings, self.divergence_hint),
-            free=self.resumable_params,
-        )
-        try:
-            room = check_memory(self.name, self.settings, train.n_users, train.n_items)
-            with room, use_threads(fit.options.threads):
-                learned = self._learn(fit)
-                if fit.outcome is None:  # snapshots of epochs have it already
-                    learned = fit.with_trend(learned)
-        except DivergedRunError as error:
-            if error.learned is not None:  # its best finite state is better than nothing
-                self._take_over(error.learned, fit, started)
-            raise
-        self._take_over(learned, fit, started)
-        if not self.is_floor:
-            warn_of_poor_fit(learned, fit, self.settings, stacklevel=3)
-        return self
 
-    def _take_over(self, learned: FittedScorer, fit: Fit, started: float) -> None:
-        """Be what was learned; nothing is left of an earlier fit, which a failed one has kept."""
+    def _take_over(self, learned: FittedScorer, run: TrainingRun, started: float) -> None:
+        """Set the fitted attributes; those of an earlier fit are removed."""
         for attribute in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, attribute)
-        self.learned_, self.settings_ = learned, fit.chosen or self.settings
-        self.report_ = fit.known.facts() | fit.report
+        self.learned_, self.settings_ = learned, run.chosen or self.settings
+        self.report_ = run.known.facts() | run.report
         self.report_["seconds"] = round(clock() - started, 3)
         self.best_epoch_, self.additions_ = None, 0
-        if fit.outcome is not None:
-            self.history_, self.best_epoch_ = fit.outcome.history, fit.outcome.best_epoch
+        if run.ending is not None:
+            self.history_, self.best_epoch_ = run.history, run.best_epoch
 
     def _own(self) -> FittedScorer:
         """Return what the model itself has learned, without a trend beside it."""
@@ -364,8 +366,8 @@ class Recommender(Answers, ABC, Generic[S]):
         return self
 
     @abstractmethod
-    def _learn(self, fit: Fit) -> FittedScorer:
-        """Learn from `fit.train`; models with epochs hand a trainable to `fit.run`."""
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        """Learn from `run.train`; models with epochs pass a trainable to `run.run`."""
 
     @abstractmethod
     def _restore(self, arrays: Arrays, known: TrainingData, settings: S) -> FittedScorer:
@@ -375,7 +377,7 @@ class Recommender(Answers, ABC, Generic[S]):
             ValueError: An array is missing or not what the model needs.
         """
 
-    def restore(self, arrays: Arrays, known: TrainingData) -> FittedScorer:
+    def _restore_with_offsets(self, arrays: Arrays, known: TrainingData) -> FittedScorer:
         """Return what was learned with the present settings, from its arrays."""
         settings = self._settings_for(known)
         return restored(arrays, known, lambda own: self._restore(own, known, settings))
@@ -405,16 +407,6 @@ class Recommender(Answers, ABC, Generic[S]):
         return self._fitted().known.seen
 
     @property
-    def histories_(self) -> Histories:
-        """The same in the order of time, or of the log where there were no times."""
-        return self._fitted().known.histories
-
-    @property
-    def item_counts_(self) -> npt.NDArray[np.int64]:
-        """(n_items,) training interactions of each item; without any it is never recommended."""
-        return self._fitted().known.item_counts
-
-    @property
     def rankable(self) -> npt.NDArray[np.bool_]:
         """(n_items,) items with training interactions."""
         return self._fitted().rankable
@@ -423,35 +415,24 @@ class Recommender(Answers, ABC, Generic[S]):
         """Return the score as inner products, if it is one."""
         return self._fitted().linear_form()
 
-    def sum_form(self) -> SumForm | None:
-        """Return the score as a logarithm of a sum over inner products, if it is one."""
-        return self._fitted().sum_form()
-
     def score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
         return self._fitted().score_block(users)
 
-    def for_many(self, users: Rows) -> Scorer:
-        """Return what scores these users fastest."""
-        return self._fitted().for_many(users)
-
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
         return self._fitted().score_pairs(users, items)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the learned arrays."""
-        return sum(array.nbytes for array in self._fitted().arrays().values())
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """Show learned arrays as attributes that end in an underscore."""
             if name.endswith("_") and not name.startswith("_") and "learned_" in vars(self):
-                attributes = self.learned_.attributes()
-                if name[:-1] in attributes:
-                    return read_only(attributes[name[:-1]])
+                known = self.learned_.known
+                shown = {"histories": known.histories, "item_counts": known.item_counts}
+                shown |= self.learned_.attributes()
+                if name[:-1] in shown:
+                    return read_only(shown[name[:-1]])
             is_learned = name.endswith("_") and not name.startswith("_")
             if is_learned or hasattr(type(self), name):  # such as a property that needs a fit
                 self._fitted()

@@ -60,7 +60,7 @@ def distinct() -> tuple[str, ...]:
         >>> "transcf-emb" in available(), "transcf-emb" in distinct()
         (True, False)
     """
-    return tuple(name for name in available() if name not in model_class(name).not_in_all)
+    return tuple(name for name in available() if name not in model_class(name)._not_in_all)
 
 
 def distributable() -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def distributable() -> tuple[str, ...]:
         >>> "bpr" in distributable(), "ease" in distributable()
         (True, False)
     """
-    return tuple(name for name in available() if create(name).supports_distributed())
+    return tuple(name for name in available() if create(name)._supports_distributed)
 
 
 def model_class(name: str) -> type[Recommender[Any]]:
@@ -99,8 +99,8 @@ def create(name: str, **params: Any) -> Recommender[Any]:
     name, params = current(name, params)
     class_name, variant = _find(name)
     kind = _import(class_name)
-    kind.check_names(params)
-    given = nested_params(kind.settings_class, {**kind.variants[variant], **params})
+    kind._check_names(params)
+    given = nested_params(kind._settings_class, {**kind._variants[variant], **params})
     model: Recommender[Any] = kind(**given)
     return model
 
@@ -149,7 +149,7 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
     """
     from transcf.models.settings import values_of
 
-    given, variants = values_of(model.settings), type(model).variants
+    given, variants = values_of(model.settings), type(model)._variants
     fitting = [name for name, own in variants.items() if own.items() <= given.items()]
     # The plain name stands for nothing in particular: others say more of what fits them.
     name = max(fitting, key=lambda name: len(variants[name]), default=next(iter(variants)))
@@ -228,7 +228,7 @@ def _find(name: str) -> tuple[str, str]:
 
 def _variants(class_name: str) -> dict[str, dict[str, Any]]:
     """Return the names of a class, and the parameters that each stands for."""
-    return _import(class_name).variants
+    return _import(class_name)._variants
 
 
 def _import(class_name: str) -> type[Recommender[Any]]:

@@ -77,16 +77,16 @@ def from_state(kind: type[M], stored: StoredModel, folder: str | Path) -> M:
             "transcf.load."
         )
     try:
-        kind.check_names(stored.params)
-        model: M = kind(**nested_params(kind.settings_class, stored.params))
-        model.check_params()
+        kind._check_names(stored.params)
+        model: M = kind(**nested_params(kind._settings_class, stored.params))
+        model._check_params()
     except ParameterError as error:
         raise ModelFileError(
             f"{folder} holds a model that this version of transcf cannot make: {error}"
         ) from error
     known = TrainingData(stored.users, stored.items, stored.seen, stored.histories, stored.timed)
     try:
-        model.learned_ = model.restore(stored.arrays, known)
+        model.learned_ = model._restore_with_offsets(stored.arrays, known)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ModelFileError(
             f"{folder} does not hold the arrays of a {kind.__name__}: {error}."

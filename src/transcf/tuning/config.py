@@ -58,12 +58,12 @@ class Config:
             raise ParameterError(
                 f"{path} has settings of {name}, not of {canonical_name(model)}: name one model."
             )
-        rules = model_class(name).rules()
+        rules = model_class(name)._rules()
         params = {
             key: None if value == "none" and isinstance(rules.get(key), Number) else value
             for key, value in params.items()
         }
-        create(name, **params).check_params()
+        create(name, **params)._check_params()
         return cls(name, params, content.get("found", {}))
 
     def to_toml(self) -> str:

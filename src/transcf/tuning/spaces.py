@@ -95,15 +95,15 @@ def space_of(model: str, timed: bool = False, space: str = "default") -> Space:
     if space == "paper":
         return _paper_space(model)
     found = spaces.get(canonical_name(model), spaces.get(kind.__name__, {}))
-    if timed and "trend" in kind.rules():
+    if timed and "trend" in kind._rules():
         by_age = spaces["with times"].items()
-        found = found | {name: values for name, values in by_age if name in kind.rules()}
+        found = found | {name: values for name, values in by_age if name in kind._rules()}
     return found
 
 
 def _paper_space(model: str) -> Space:
     """Return the paper's grid of the parameters that a model has."""
-    rules = model_class(model).rules()
+    rules = model_class(model)._rules()
     return {
         name: [value for value in _grid_values(values) if rules[name].allows(value)]
         for name, values in _all_spaces()["paper"].items()

@@ -209,7 +209,7 @@ def test_effects_of_the_tower_by_scoring_placed_people(log: Interactions) -> Non
     users = np.zeros_like(model.user_vectors_)
     users[: len(places)] = places
     arrays = {**learned.arrays(), "user_vectors": users}
-    moved = model.restore(arrays, learned.known)
+    moved = model._restore_with_offsets(arrays, learned.known)
     typical = learned.known.typical_items(64).astype(np.int32)
     rows = np.arange(len(places), dtype=np.int32)
     of_item = moved.score_pairs(rows, np.full(len(rows), ITEM, np.int32))

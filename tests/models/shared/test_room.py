@@ -33,7 +33,7 @@ def test_every_model_with_vectors_is_asked(
 ) -> None:
     model = create(name)
     if not isinstance(model.settings, memory.EstimatesMemory):
-        assert "dim" not in model_class(name).rules()
+        assert "dim" not in model_class(name)._rules()
         return
     needed = model.settings.room(40, 30).size
     monkeypatch.setattr(memory, "free_memory", lambda: needed - 1)

@@ -16,9 +16,8 @@ from transcf.experiments.candidate import Candidate
 from transcf.experiments.experiment import POLL_SECONDS, as_trial
 from transcf.experiments.run import fit_and_validate
 from transcf.experiments.store import RunLockedError, Store
-from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 from transcf.tuning.search import Trial
 from transcf.tuning.tpe import memory_study, to_frozen
 
@@ -71,7 +70,7 @@ class Objective:
         """
         model = self.make(setting)
         curve: dict[int, float] = {}
-        on_epoch = _follow(curve, completed) if model.has_epochs() else None
+        on_epoch = _follow(curve, completed) if model._has_epochs() else None
         started = time.perf_counter()
         while True:
             try:

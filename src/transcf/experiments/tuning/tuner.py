@@ -122,7 +122,7 @@ def tune(
         store=None if store is None else Store(store).absolute(),
         dataset=dataset or (str(data) if isinstance(data, str | Path) else "data"),
     )
-    objective.make({}).check_params()
+    objective.make({})._check_params()
     objective.validation  # noqa: B018 - checks the metric before the first fit
     timed = split.train.timestamps is not None
     search = Search(model, budget, fixed=params, start=start, seed=seed, timed=timed)
@@ -138,7 +138,7 @@ def tune(
     recorded = TrialStudy(search, about, None if storage is None else str(storage), study, report)
     report()
     end = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    is_pruned = prune and objective.make({}).has_epochs()
+    is_pruned = prune and objective.make({})._has_epochs()
     interrupted = False
     try:
         with (

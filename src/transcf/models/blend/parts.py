@@ -58,7 +58,7 @@ class Part:
 
     def make(self, random_state: int) -> Recommender[Any]:
         """Make the model, with a general seed unless it has one of its own."""
-        has_seed = _SEED in model_class(self.name).rules()
+        has_seed = _SEED in model_class(self.name)._rules()
         general = {_SEED: random_state} if has_seed else {}
         return create(self.name, **{**general, **self.params})
 
@@ -112,7 +112,7 @@ def _part(name: str, values: str) -> Part:
         raise ParameterError("a blend cannot be part of a blend: name its parts instead.")
     part = Part(name, _params(name, values))
     made = part.make(0)
-    made.check_params()
+    made._check_params()
     return part
 
 

@@ -14,9 +14,9 @@ from transcf.models.contributions import LEFT_OUT
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_bias, stored_factors
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.torch.library import find_device
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scores
 
@@ -66,13 +66,13 @@ class CDAE(Recommender[CDAESettings]):
     name = "CDAE"
     __init__ = init_from_params(CDAESettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
+    def _learn(self, run: TrainingRun) -> FittedScorer:
         device = find_device(self.name, self.settings.device)
         from transcf.models.cdae.training import CDAETraining
 
-        counts = InteractionWeights.of(fit.train, self.settings.event_weights).overall
-        training = CDAETraining(fit.train.by_user, self.settings, device, counts)
-        return fit.run(training, self.settings, self._snapshot)
+        counts = InteractionWeights.of(run.train, self.settings.event_weights).overall
+        training = CDAETraining(run.train.by_user, self.settings, device, counts)
+        return run.run(training, self.settings, self._snapshot)
 
     def _snapshot(
         self, tensors: Arrays, known: TrainingData, settings: CDAESettings

@@ -27,7 +27,7 @@ from transcf.models.torch.draws import (
 from transcf.models.torch.library import one_thread
 from transcf.models.torch.products import pair_products
 from transcf.models.torch.rows import DenseParameters, RowTable, Taken, distinct, pull, put
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 
 
 class Batch(NamedTuple):

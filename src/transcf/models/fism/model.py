@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,8 +16,8 @@ from transcf.models.factors import Factors, stored_bias
 from transcf.models.fism.settings import FISMSettings
 from transcf.models.fism.training import Training
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, Scores, StoredForm
 from transcf.retrieval.views import FormView
@@ -73,14 +75,12 @@ class FISM(Recommender[FISMSettings]):
     name = "FISM"
     __init__ = init_from_params(FISMSettings)
 
-    @property
-    def revision(self) -> int:
-        """The default number of epochs depends on the data."""
-        return 2
+    #: The default number of epochs depends on the data.
+    _revision: ClassVar[int] = 2
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings = fit.resolved(self.settings)
-        return fit.run(Training(fit.train, settings), settings, self._restore)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings = run.resolved(self.settings)
+        return run.run(Training(run.train, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: FISMSettings) -> FittedScorer:
         shape = (len(known.items), settings.dim)

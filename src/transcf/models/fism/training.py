@@ -16,7 +16,7 @@ from transcf.kernels.sampling import deal_items
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.fism.settings import FISMSettings
 from transcf.models.init_vectors import first_vectors
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 
 #: Most users at once: enough for several threads, few enough for their rows to stay in a cache.
 MOST_AT_ONCE = 256

@@ -8,12 +8,12 @@ from transcf.io.tensors import Arrays, checked
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_factors
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.fold_in import HistoryMap
 from transcf.models.lightgcn.settings import LightGCNSettings
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.torch.graph import normalized, smooth
 from transcf.models.torch.library import find_device
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 
 
@@ -57,13 +57,13 @@ class LightGCN(Recommender[LightGCNSettings]):
     name = "LightGCN"
     __init__ = init_from_params(LightGCNSettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
+    def _learn(self, run: TrainingRun) -> FittedScorer:
         device = find_device(self.name, self.settings.device)
         from transcf.models.lightgcn.training import LightGCNTraining
 
-        counts = InteractionWeights.of(fit.train, self.settings.event_weights).overall
-        training = LightGCNTraining(fit.train.by_user, self.settings, device, counts)
-        return fit.run(training, self.settings, self._snapshot)
+        counts = InteractionWeights.of(run.train, self.settings.event_weights).overall
+        training = LightGCNTraining(run.train.by_user, self.settings, device, counts)
+        return run.run(training, self.settings, self._snapshot)
 
     def _snapshot(
         self, tensors: Arrays, known: TrainingData, settings: LightGCNSettings

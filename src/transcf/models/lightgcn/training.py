@@ -19,7 +19,7 @@ from transcf.models.torch.draws import INIT, SampledInteractions, generator
 from transcf.models.torch.graph import normalized
 from transcf.models.torch.library import one_thread
 from transcf.models.torch.rows import DenseParameters, put
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 
 
 class Graph:

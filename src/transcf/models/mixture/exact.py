@@ -19,7 +19,7 @@ from transcf.kernels.mixture import ScoreConfig
 from transcf.models.mixture.batches import users_of
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.norm_constraint import NormConstraint, constrain_norms
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 
 
 class Vectors(NamedTuple):

@@ -23,7 +23,7 @@ from transcf.models.mixture.buffers import Buffers
 from transcf.models.mixture.distributed import run_together
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.norm_constraint import NORM_POWERS
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 from transcf.parallel import one_blas_thread
 
 #: Batches before Python is asked whether somebody wants to stop.

@@ -8,12 +8,12 @@ from transcf.io.tensors import Arrays, checked
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import stored_factors
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.neumf.scores import GMF, Tower
 from transcf.models.neumf.settings import NeuMFSettings
 from transcf.models.neumf.weights import served
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.torch.library import find_device
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 
 
@@ -67,13 +67,13 @@ class NeuMF(Recommender[NeuMFSettings]):
         arrays = self._fitted().arrays()
         return {name: array for name, array in arrays.items() if name not in vectors}
 
-    def _learn(self, fit: Fit) -> FittedScorer:
+    def _learn(self, run: TrainingRun) -> FittedScorer:
         device = find_device(self.name, self.settings.device)
         from transcf.models.neumf.training import NeuMFTraining
 
-        counts = InteractionWeights.of(fit.train, self.settings.event_weights).overall
-        training = NeuMFTraining(fit.train.by_user, self.settings, device, counts)
-        return fit.run(training, self.settings, self._snapshot)
+        counts = InteractionWeights.of(run.train, self.settings.event_weights).overall
+        training = NeuMFTraining(run.train.by_user, self.settings, device, counts)
+        return run.run(training, self.settings, self._snapshot)
 
     def _snapshot(
         self, tensors: Arrays, known: TrainingData, settings: NeuMFSettings

@@ -18,7 +18,7 @@ from transcf.models.neumf.weights import initial_weights, mixed
 from transcf.models.torch.draws import INIT, SampledInteractions, generator
 from transcf.models.torch.library import one_thread
 from transcf.models.torch.rows import DenseParameters, RowTable, Taken, distinct, pull, put
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 
 Weights: TypeAlias = dict[str, torch.Tensor]
 

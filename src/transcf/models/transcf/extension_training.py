@@ -15,7 +15,7 @@ from transcf.kernels import Array
 from transcf.models.init_vectors import first_vectors
 from transcf.models.torch.draws import INIT, NEGATIVES, NOISE, ORDER, UnseenItems, generator
 from transcf.models.torch.library import one_thread
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 from transcf.models.transcf.exact import sample_positives
 from transcf.models.transcf.extensions import ExtensionSettings, NeighborMeans
 from transcf.models.transcf.settings import BIAS_DECAY, BIAS_RATE

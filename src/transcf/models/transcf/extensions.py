@@ -33,10 +33,10 @@ from transcf.kernels import Array
 from transcf.models.event_weights import EventWeights, weights_in_order
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
 from transcf.models.torch.library import find_device
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.settings import ObjectiveSettings
 from transcf.retrieval.forms import nearness_form
@@ -109,14 +109,14 @@ class TransCFExtended(Recommender[ExtensionSettings]):
         (3, 4)
     """
 
-    divergence_hint: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
-    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
-    variants: ClassVar[dict[str, dict[str, Any]]] = {
+    _divergence_hint: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
+    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _variants: ClassVar[dict[str, dict[str, Any]]] = {
         f"transcf-{name}": {"extension": name}
         for name in ("attention", "map", "friends", "categories", "swapped")
     }
-    not_in_all: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(variants, "an extension without a measured gain"),
+    _not_in_all: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(_variants, "an extension without a measured gain"),
         "transcf-friends": "it needs links between users",
         "transcf-categories": "it needs categories of items",
     }
@@ -127,12 +127,12 @@ class TransCFExtended(Recommender[ExtensionSettings]):
         """Name in tables: that of the extension."""
         return _name(self.settings_ if self.is_fitted else self.settings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
+    def _learn(self, run: TrainingRun) -> FittedScorer:
         device = find_device(self.name, self.settings.device)
         from transcf.models.transcf.extension_training import ExtensionTraining
 
-        problem = fit.problem(self.settings)
-        means = NeighborMeans.of_log(fit, self.settings)
+        problem = run.problem(self.settings)
+        means = NeighborMeans.of_log(run, self.settings)
         training = ExtensionTraining(problem, self.settings, means, device)
 
         def snapshot(arrays: Arrays, known: TrainingData, settings: ExtensionSettings) -> Extended:
@@ -141,7 +141,7 @@ class TransCFExtended(Recommender[ExtensionSettings]):
             near = {"user_neighborhoods": q, "item_neighborhoods": n}
             return self._restore(own | near, known, settings)
 
-        return fit.run(training, self.settings, snapshot)
+        return run.run(training, self.settings, snapshot)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: ExtensionSettings
@@ -210,13 +210,13 @@ class NeighborMeans:
         self.item_users = sp.csr_array(sp.diags_array(kept_items) @ _averaging(by_item))
 
     @classmethod
-    def of_log(cls, fit: Fit, settings: ExtensionSettings) -> NeighborMeans:
+    def of_log(cls, run: TrainingRun, settings: ExtensionSettings) -> NeighborMeans:
         """Take interactions and side data from a log.
 
         Raises:
             DataError: The log has no links, or no categories, and the extension needs them.
         """
-        log, friends, categories = fit.train, None, None
+        log, friends, categories = run.train, None, None
         side = {"friends": ("links", log.links), "categories": ("categories", log.categories)}
         what, table = side.get(settings.extension, ("", ()))
         if table is None:

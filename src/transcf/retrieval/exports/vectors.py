@@ -40,8 +40,9 @@ class Fitted(Scorer, KnowsIds, Protocol):
     def is_fitted(self) -> bool:
         """Whether `fit` or `load` has run."""
 
-    def sum_form(self) -> SumForm | None:
-        """Return the score as a logarithm of a sum, if it is one."""
+    @property
+    def learned_(self) -> Any:
+        """The fitted scorer, with a method `sum_form`."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Vectors:
         """
         if not model.is_fitted:
             raise NotFittedError(f"This {type(model).__name__} is not fitted yet: call fit first.")
-        form = model.linear_form() or model.sum_form()
+        form = model.linear_form() or model.learned_.sum_form()
         if form is None:
             raise ParameterError(
                 f"{model.name} has no vectors to export: its score is not an inner product; "
