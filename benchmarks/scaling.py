@@ -37,9 +37,8 @@ from transcf.distributed.driver import share_out
 from transcf.distributed.session import LOOPBACK, Session
 from transcf.distributed.transport import MessageQueue, Transport
 from transcf.kernels import Array
-from transcf.models.pairwise import PairwiseSolver
 from transcf.models.training import FitOptions
-from transcf.models.triples import BLOCK_BYTES, Outline, Problem
+from transcf.models.triples import BLOCK_BYTES, Outline, PairwiseSolver, Problem
 from transcf.parallel import use_threads
 
 WORKERS = (1, 2, 4)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from transcf.experiments.tuning import Tuning as Tuning
     from transcf.experiments.tuning import tune as tune
     from transcf.models.aobpr import AoBPR as AoBPR
+    from transcf.models.base import Recommender as Recommender
     from transcf.models.blend import Blend as Blend
     from transcf.models.bpr import BPR as BPR
     from transcf.models.cdae import CDAE as CDAE
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from transcf.models.popularity import Popularity as Popularity
     from transcf.models.popularity import RecentPopularity as RecentPopularity
     from transcf.models.random import Random as Random
-    from transcf.models.recommender import Recommender as Recommender
     from transcf.models.registry import available as available
     from transcf.models.registry import create as create
     from transcf.models.registry import load as load
@@ -69,9 +69,9 @@ _HOMES = {
     "Comparison": "experiments.comparison",
     "Evaluation": "evaluation",
     "EventWeights": "models.event_weights",
-    "FitOptions": "models.fit_options",
+    "FitOptions": "models.training",
     "Interactions": "data.interactions",
-    "Recommender": "models.recommender",
+    "Recommender": "models.base",
     "Split": "data.split",
     "TransCFError": "errors",
     "Tuning": "experiments.tuning",

@@ -25,8 +25,8 @@ from transcf.models.bpr import LogisticSolver
 from transcf.models.cml import HingeSolver
 from transcf.models.eals import EALSTraining
 from transcf.models.event_weights import InteractionWeights
+from transcf.models.families import LogSizes
 from transcf.models.ials import IALSSettings, IALSTraining
-from transcf.models.log_sizes import LogSizes
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training import FitOptions

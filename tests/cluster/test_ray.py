@@ -20,7 +20,7 @@ from transcf import Interactions, create, load, synthesize
 from transcf.distributed import Cluster
 from transcf.distributed.scoring import recommend_all
 from transcf.errors import DataError, UnsupportedError
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.training import Epoch, FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")

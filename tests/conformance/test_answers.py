@@ -17,8 +17,8 @@ from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, make
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError, UnknownIdError, UnsupportedError
+from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
 from transcf.models.training_data import TrainingData
 

@@ -18,11 +18,10 @@ import transcf
 from transcf.data import synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, NotFittedError, ParameterError, UnknownIdError
+from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender
+from transcf.models.params import Choice, Flag, Number, Rule, Text, values_of
 from transcf.models.registry import available, create, model_class
-from transcf.models.rules import Choice, Flag, Number, Rule, Text
-from transcf.models.settings import values_of
 from transcf.models.training import FitOptions
 from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads

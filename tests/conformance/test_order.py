@@ -15,8 +15,8 @@ import transcf
 from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
+from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
 from transcf.retrieval.scorer import Scorer
 from transcf.retrieval.views import BlockView

@@ -19,9 +19,9 @@ import transcf
 from transcf.cli.app import app
 from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
+from transcf.models.params import fields_of, flat_fields, values_of
 from transcf.models.registry import available, create, model_class
-from transcf.models.settings import fields_of, flat_fields, values_of
 
 SOURCE = Path(transcf.__file__).parent
 

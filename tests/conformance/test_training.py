@@ -20,11 +20,11 @@ from transcf.evaluation import Validation, evaluate
 from transcf.experiments.candidate import Candidate
 from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.experiment import Experiment
+from transcf.models.base import Recommender
 from transcf.models.ease import EASE
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender
+from transcf.models.params import values_of
 from transcf.models.registry import available, model_class
-from transcf.models.settings import values_of
 from transcf.models.training import Epoch, FitOptions, Held, TrainingRun
 
 ITERATIVE = [name for name in available() if model_class(name)._has_epochs()]

@@ -15,10 +15,10 @@ import transcf
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError
+from transcf.models.base import Recommender
 from transcf.models.event_weights import EventWeights, InteractionWeights
-from transcf.models.recommender import Recommender
+from transcf.models.params import params_of
 from transcf.models.registry import available, model_class
-from transcf.models.settings import params_of
 from transcf.models.triples import Problem
 
 WEIGHTS = {"recency": 3.0, "half_life": 0.2, "confidence": "ratings"}

@@ -27,10 +27,10 @@ from transcf.experiments.report import table_of, write_report
 from transcf.experiments.run_result import CandidateResult
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
+from transcf.models.params import values_of
 from transcf.models.popularity import Popularity
 from transcf.models.random import Random
 from transcf.models.registry import available, model_class
-from transcf.models.settings import values_of
 
 STRENGTHS = (1.0, 30.0, 1000.0)
 
@@ -349,11 +349,6 @@ def test_sampled_figures_stand_beside_the_full_ranking(split: Split) -> None:
     assert done.full_ranking is not None
     assert done.full_ranking.metrics["N@10"].mean == pytest.approx(direct.metrics["N@10"].mean)
     assert any("rank rare items first" in note for note in done.notes())
-
-
-def test_a_model_that_is_not_fitted_has_no_size() -> None:
-    with pytest.raises(NotFittedError, match="call fit first"):
-        _ = EASE().nbytes
 
 
 def test_an_interruption_ends_it_with_what_is_there(

@@ -35,9 +35,9 @@ from transcf.experiments.locks import locked
 from transcf.experiments.run import fit_and_validate
 from transcf.experiments.run_key import RunKey
 from transcf.experiments.store import RunLockedError, Store
+from transcf.models.base import Recommender
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
-from transcf.models.recommender import Recommender
 
 CHOICES = [{"regularization": value} for value in (1.0, 30.0, 1000.0)]
 

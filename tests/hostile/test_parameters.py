@@ -31,7 +31,7 @@ from transcf import (
 )
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import available, model_class
 
 EVENTS = [("ann", 1, 1), ("ann", 2, 2), ("ann", 3, 3), ("ann", 7, 3), ("bob", 1, 4), ("bob", 2, 5),

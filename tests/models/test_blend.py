@@ -31,10 +31,10 @@ from transcf.errors import (
     UnsupportedError,
 )
 from transcf.experiments.deploy import fit_for_use
+from transcf.models.base import Recommender
 from transcf.models.blend.learned import Blended
 from transcf.models.blend.parts import Part, read_parts, written
 from transcf.models.blend.weights import Remembered, search
-from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, name_and_params
 from transcf.models.training import Epoch, FitOptions
 from transcf.retrieval import top_k

@@ -20,7 +20,7 @@ from transcf.kernels.rng import advance, below, mix, stream
 from transcf.kernels.sampling import TRAINING
 from transcf.models.fism import FISM, FISMSettings
 from transcf.models.fism.training import Training
-from transcf.models.settings import nested_params
+from transcf.models.params import nested_params
 from transcf.models.training import FitOptions
 
 LOSSES = ["auc", "rmse"]

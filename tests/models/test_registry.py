@@ -6,15 +6,15 @@ import pytest
 
 from transcf import TransCF
 from transcf.errors import ParameterError
-from transcf.models.presets import available_presets
+from transcf.models.params import values_of
 from transcf.models.registry import (
     available,
+    available_presets,
     create,
     model_class,
     name_and_params,
     preset_of,
 )
-from transcf.models.settings import values_of
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,9 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ModelFileError, ParameterError
 from transcf.evaluation import evaluate
 from transcf.models.event_weights import EventWeights, InteractionWeights
-from transcf.models.presets import available_presets, preset
-from transcf.models.registry import create, load
+from transcf.models.registry import available_presets, create, load, preset
 from transcf.models.training import Epoch, FitOptions
-from transcf.models.transcf import TransCF, TransCFSettings, exact
+from transcf.models.transcf import TransCF, exact
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.parameters import Parameters
 from transcf.models.triples import Problem

@@ -22,10 +22,10 @@ from transcf.errors import (
     ParameterError,
 )
 from transcf.io.tensors import Arrays
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.fitted import FittedScorer
+from transcf.models.params import setting, settings
 from transcf.models.popularity import Popularity
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.exports import (

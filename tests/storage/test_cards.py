@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from transcf import load
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, UnsupportedError
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 
 About = dict[str, Any]
 

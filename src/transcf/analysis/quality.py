@@ -13,8 +13,8 @@ import polars as pl
 from transcf.data.report import counted
 from transcf.data.split import Split
 from transcf.evaluation import Evaluation, evaluate
+from transcf.models.base import Recommender
 from transcf.models.popularity import Popularity, RecentPopularity
-from transcf.models.recommender import Recommender
 from transcf.models.training import FitOptions
 
 #: Length of the lists, and what is compared.

@@ -16,9 +16,9 @@ from transcf.data.interactions import Interactions
 from transcf.data.report import counted
 from transcf.errors import TransCFError
 from transcf.legend import legend
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
+from transcf.models.params import values_of
 from transcf.models.registry import name_and_params
-from transcf.models.settings import values_of
 from transcf.pages import Drawing, Page, Section, Table
 from transcf.pages.figures import bars
 

@@ -18,12 +18,12 @@ import numpy.typing as npt
 from transcf.data.ids import Rows
 from transcf.errors import NotFittedError, UnsupportedError
 from transcf.kernels import Array
+from transcf.models.base import Recommender
 from transcf.models.factors import Factors
-from transcf.models.item_offsets import WithItemOffsets
 from transcf.models.mixture.learned import Mixture
-from transcf.models.recommender import Recommender
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.learned import Translated
+from transcf.models.trend import WithItemOffsets
 
 #: Translations of pairs of rows, (n, dim).
 Translate: TypeAlias = Callable[[Rows, Rows], Array]

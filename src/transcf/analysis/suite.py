@@ -28,7 +28,7 @@ from transcf.errors import (
     is_word,
     shown,
 )
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.training_data import TrainingData
 
 #: Called with one line of text that tells what is being done.

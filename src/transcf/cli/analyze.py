@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from transcf.analysis import Analysis
     from transcf.data.interactions import Interactions
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 #: Below the options in `--help`; a test compares it with what there is.
 EPILOG = (

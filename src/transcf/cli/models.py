@@ -45,8 +45,8 @@ def _print_one(described: dict[str, Any]) -> None:
 
 def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
     """Describe a model; in a list, a variant has only what makes it one."""
+    from transcf.models.params import flat_fields, values_of
     from transcf.models.registry import create, model_class
-    from transcf.models.settings import flat_fields, values_of
 
     kind, values = model_class(name), values_of(create(name).settings)
     own, first = kind._variants[name], next(iter(kind._variants))

@@ -22,7 +22,7 @@ from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 Model: TypeAlias = Annotated[
     Path,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transcf.analysis.quality import Quality
     from transcf.analysis.report import Findings
     from transcf.data.interactions import Interactions
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 
 def report(

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, Self, TypeAlias
 
 from transcf.errors import ParameterError, shown
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
+from transcf.models.params import flat_params
 from transcf.models.registry import canonical_name, create, current, model_class, name_and_params
-from transcf.models.settings import flat_params
 from transcf.tuning import Budget, Search, settings_to_try
 
 #: A model by its name, by its name and parameters, or as an object whose settings are taken.

@@ -10,7 +10,7 @@ from transcf.data.partitioned.log import PartitionedLog
 from transcf.data.split import Split
 from transcf.errors import EvaluationError
 from transcf.evaluation import Validation
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.training import FitOptions
 
 

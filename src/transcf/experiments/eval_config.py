@@ -12,7 +12,7 @@ from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
 from transcf.evaluation.metrics import check_lengths, metric_names
 from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties, check_ties
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.protocols import Protocol, protocol_named
 
 

@@ -17,7 +17,7 @@ from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.run import fit_and_evaluate, fit_and_validate
 from transcf.experiments.run_result import CandidateResult, RunResult
 from transcf.experiments.store import RunLockedError, Store
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import canonical_name
 from transcf.models.training import Epoch, FitOptions
 from transcf.tuning import Search, Trial

@@ -27,7 +27,7 @@ from transcf.data.split import Split
 from transcf.data.splits import leave_one_out
 from transcf.errors import ParameterError, shown
 from transcf.evaluation import Validation
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import create, preset_of
 from transcf.models.training import Epoch, FitOptions
 

@@ -28,8 +28,8 @@ from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.run_key import RunKey
 from transcf.experiments.run_result import RunResult, curve_of
 from transcf.experiments.store import Store, cached_run
-from transcf.models.recommender import Recommender
-from transcf.models.settings import values_of
+from transcf.models.base import Recommender
+from transcf.models.params import values_of
 from transcf.models.training import Epoch, FitOptions
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.

@@ -16,8 +16,8 @@ from transcf.data.interactions import Interactions
 from transcf.data.split import Split
 from transcf.evaluation import Validation
 from transcf.experiments.eval_config import EvalConfig
-from transcf.models.recommender import Recommender
-from transcf.models.settings import values_of
+from transcf.models.base import Recommender
+from transcf.models.params import values_of
 
 #: A trial chooses parameters on the validation part; a judged run is evaluated for a table.
 Kind: TypeAlias = Literal["trial", "judged"]

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from transcf.errors import TransCFError
 from transcf.evaluation import Evaluation, average_seeds, summarize_seeds
+from transcf.models.base import Recommender
 from transcf.models.event_weights import WeightSettings
-from transcf.models.recommender import Recommender
-from transcf.models.settings import values_of
+from transcf.models.params import values_of
 
 #: The floor that is in every table of data with times.
 TIMED_BASELINE = "recent-popularity"

@@ -16,8 +16,8 @@ from transcf.experiments.eval_config import EvalConfig
 from transcf.experiments.experiment import Experiment, OnProgress
 from transcf.experiments.store import Store
 from transcf.experiments.study import DatasetPlan, ModelPlan, Study
+from transcf.models.params import Number, Rule
 from transcf.models.registry import current, model_class, preset_of
-from transcf.models.rules import Number, Rule
 from transcf.protocols import protocol_named
 from transcf.tuning.config import Config
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from transcf.io.tensors import Arrays
 from transcf.kernels.ranked_draws import RankedRates, Rankings, rank_by_factors
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.bpr import BPRSettings, LogisticSolver, logistic_factors
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.triples import Problem

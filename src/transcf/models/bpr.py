@@ -11,16 +11,14 @@ import numpy.typing as npt
 from transcf.io.tensors import Arrays
 from transcf.kernels.pairwise import LogisticRates, NoExtra
 from transcf.kernels.ranked_draws import RankedRates, Rankings
-from transcf.models.factors import Factors, stored_bias, stored_factors
-from transcf.models.families import TripleSettings
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.factors import Factors, HistoryMap, stored_bias, stored_factors
+from transcf.models.families import EpochRule, LogSizes, TripleSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fold_in import HistoryMap
-from transcf.models.log_sizes import EpochRule, LogSizes
-from transcf.models.pairwise import PairwiseSolver
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
+from transcf.models.triples import PairwiseSolver
 
 #: The default of `bias_regularization` for items that are all equally popular.
 _BIAS_REGULARIZATION = 0.1

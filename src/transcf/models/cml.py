@@ -13,18 +13,15 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import bound_rows
 from transcf.kernels.pairwise import HingeExtra, HingeRates
 from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
-from transcf.models.factors import Factors, stored_factors
-from transcf.models.families import TripleSettings
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.factors import Factors, HistoryMap, stored_factors
+from transcf.models.families import EpochRule, LogSizes, TripleSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fold_in import HistoryMap
-from transcf.models.gram import weighted_gram
-from transcf.models.log_sizes import EpochRule, LogSizes
-from transcf.models.pairwise import PairwiseSolver
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
-from transcf.models.triples import rank_weights
+from transcf.models.triples import PairwiseSolver, rank_weights
+from transcf.models.vectors import weighted_gram
 
 
 @settings(learning_rate=0.1)

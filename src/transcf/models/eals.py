@@ -19,20 +19,18 @@ from transcf.models.alternation import (
     UserParts,
     elementwise,
 )
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.communicator import Communicator
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_factors
-from transcf.models.families import LeastSquaresSettings
+from transcf.models.families import LeastSquaresSettings, LogSizes
 from transcf.models.fitted import FittedScorer
-from transcf.models.growth import Growth
 from transcf.models.ials import UNOBSERVED_RATIO
-from transcf.models.init_vectors import first_vectors
-from transcf.models.log_sizes import LogSizes
 from transcf.models.online import OnlineRule, OnlineState, learn_log
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
+from transcf.models.training_data import Growth, TrainingData
+from transcf.models.vectors import first_vectors
 
 #: Standard deviation of the first vectors, as in the paper.
 _START = 0.01

@@ -12,12 +12,12 @@ from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
 from transcf.io.tensors import Arrays
 from transcf.kernels.lapack import invert_lower
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
+from transcf.models.fit_checks import MemoryEstimate
 from transcf.models.fitted import FittedScorer
 from transcf.models.item_weights import ItemWeights, ItemWeightSettings, stored_dense
-from transcf.models.memory import MemoryEstimate
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scores, block_length
@@ -40,10 +40,11 @@ class EASESettings(ItemWeightSettings):
     )
 
     def room(self, users: int, items: int) -> MemoryEstimate:
-        """Return what the matrix and the weights take, a cell of each for two items."""
+        """Return the memory of the matrix and of the weights."""
         size = items**2 * (np.dtype(self.precision).itemsize + 4)
-        divergence_hint = "filter rare items, or use ItemKNN"
-        return MemoryEstimate(size, f"precision={self.precision!r}", divergence_hint)
+        return MemoryEstimate(
+            size, f"precision={self.precision!r}", "filter rare items, or use ItemKNN"
+        )
 
 
 class EASE(Recommender[EASESettings]):

@@ -12,7 +12,9 @@ import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
+from transcf.models.families import LogSizes
 from transcf.models.fitted import FittedScorer
 from transcf.models.item_weights import (
     ItemWeights,
@@ -20,9 +22,7 @@ from transcf.models.item_weights import (
     by_history,
     stored_sparse,
 )
-from transcf.models.log_sizes import LogSizes
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 

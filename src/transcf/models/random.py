@@ -11,10 +11,10 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays, stored
-from transcf.models.contributions import Contributions
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.explain import Contributions
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, Scores

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from transcf.io.tensors import Arrays
 from transcf.kernels.elastic import elastic_weights
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.fitted import FittedScorer
 from transcf.models.item_weights import (
@@ -18,9 +19,8 @@ from transcf.models.item_weights import (
     by_history,
     stored_sparse,
 )
+from transcf.models.params import setting, settings
 from transcf.models.progress import ProgressBar
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import block_length

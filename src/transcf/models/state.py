@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from transcf.errors import ModelFileError, ParameterError
 from transcf.io.model_dir import StoredModel, read_model
 from transcf.models.aliases import from_format_2
+from transcf.models.params import nested_params, values_of
 from transcf.models.registry import HOMES
-from transcf.models.settings import nested_params, values_of
 from transcf.models.training_data import TrainingData
 
 if TYPE_CHECKING:
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 M = TypeVar("M", bound="Recommender[Any]")
 

@@ -31,25 +31,23 @@ import polars as pl
 
 from transcf import __version__
 from transcf.data.interactions import Interactions
-from transcf.data.partitioned.log import PartitionedLog
 from transcf.data.paths import path_of
 from transcf.errors import DivergenceError, ParameterError, UnsupportedError
-from transcf.interrupts import stop_on_interrupt
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock, on_compile
-from transcf.models.checkpoint import Checkpoint, CheckpointFile, RemoteState
-from transcf.models.families import IterationSettings
+from transcf.models.families import IterationSettings, LogSizes
 from transcf.models.fitted import FittedScorer
-from transcf.models.log_sizes import LogSizes
-from transcf.models.progress import ProgressBar
-from transcf.models.settings import values_of
+from transcf.models.params import values_of
 from transcf.models.training_data import TrainingData
 from transcf.models.trend import Trend
 from transcf.retrieval.scorer import Scorer
 
 if TYPE_CHECKING:
+    from transcf.data.partitioned.log import PartitionedLog
     from transcf.evaluation.validation import Validation
+    from transcf.models.checkpoint import RemoteState
     from transcf.models.event_weights import WeightSettings
+    from transcf.models.progress import ProgressBar
     from transcf.models.triples import Problem
 
 S = TypeVar("S", bound=Scorer)
@@ -293,7 +291,7 @@ class TrainingRun:
         Raises:
             UnsupportedError: The log is partitioned, and the model needs all events at once.
         """
-        if isinstance(self.log, PartitionedLog):
+        if not isinstance(self.log, Interactions):
             raise UnsupportedError(
                 f"{self.name} cannot be fitted on a log in parts, as it looks at all events at "
                 "once: fit it without a cluster, or take TransCF, TransCFMixture, BPR, AoBPR or "
@@ -319,7 +317,7 @@ class TrainingRun:
 
     def problem(self, settings: WeightSettings) -> Problem:
         """Return the interactions that triples are drawn from."""
-        if isinstance(self.log, PartitionedLog):
+        if not isinstance(self.log, Interactions):
             from transcf.models.partitioned import PartitionedProblem
 
             return PartitionedProblem.of_log(self.log, settings)
@@ -421,6 +419,10 @@ class TrainingRun:
             DivergedRunError: The loss became NaN, infinite or exploded; `trainable` then holds
                 the best tensors before that.
         """
+        from transcf.interrupts import stop_on_interrupt
+        from transcf.models.checkpoint import Checkpoint, CheckpointFile
+        from transcf.models.progress import ProgressBar
+
         options, store = self.options, None
         if options.checkpoint is not None:
             store = CheckpointFile(options.checkpoint, self.fingerprint, options.checkpoint_seconds)
@@ -523,7 +525,7 @@ class TrainingRun:
         # NumPy numbers are allowed, and mean the same as Python's.
         text = json.dumps([__version__, values, judge], sort_keys=True, default=np.generic.item)
         digest = hashlib.sha256(text.encode())
-        if isinstance(self.log, PartitionedLog):
+        if not isinstance(self.log, Interactions):
             digest.update(self.log.digest.encode())
         else:
             digest.update(self.log.by_user.indptr.tobytes())

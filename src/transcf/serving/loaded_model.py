@@ -19,10 +19,10 @@ from transcf.data.interactions import Mask
 from transcf.data.json_text import to_json
 from transcf.errors import UnsupportedError
 from transcf.io.description import NAME
+from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender
+from transcf.models.params import values_of
 from transcf.models.registry import load_version
-from transcf.models.settings import values_of
 from transcf.serving.item_metadata import NOTHING, ItemMetadata
 from transcf.serving.sharing import share_vectors
 

@@ -11,7 +11,7 @@ import numpy as np
 from transcf.data.ids import Id
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.evaluation.metrics import METRICS, Ranks
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import load_version
 from transcf.serving.events.store import Event, EventStore, Stored
 from transcf.serving.loaded_model import EVENTS_AFTER, LoadedModel

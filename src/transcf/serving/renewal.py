@@ -13,7 +13,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.logs import open_data
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.training_data import TrainingData
 from transcf.serving.events.store import Stored
 

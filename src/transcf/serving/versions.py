@@ -20,7 +20,7 @@ from transcf.io.versions import (
     version_folder,
     versions_folder,
 )
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any, Self
 
 from transcf.errors import ParameterError, is_word, shown
+from transcf.models.params import values_of
 from transcf.models.registry import create
-from transcf.models.settings import values_of
 from transcf.tuning.spaces import SPACES, free_space, grid_of
 
 #: Settings to try by name of the budget; the first is the default.

@@ -12,8 +12,8 @@ from typing import Any, Self
 from transcf.data.atomic import atomic_write
 from transcf.data.paths import path_of
 from transcf.errors import ParameterError, shown
+from transcf.models.params import Number
 from transcf.models.registry import canonical_name, create, current, model_class
-from transcf.models.rules import Number
 
 
 @dataclass(frozen=True)

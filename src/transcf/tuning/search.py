@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from transcf.errors import MissingExtraError
+from transcf.models.params import values_of
 from transcf.models.registry import create
-from transcf.models.settings import values_of
 from transcf.tuning.budgets import Budget
 from transcf.tuning.spaces import free_space, grid_of
 

@@ -14,11 +14,11 @@ from transcf.data.split import Split
 from transcf.errors import DivergenceError, ModelFileError, NotFittedError, ParameterError
 from transcf.evaluation import Validation
 from transcf.models import training
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.families import IterationSettings
 from transcf.models.fism import FISM
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.training import Epoch, EpochStats, FitOptions, TrainingRun
 from transcf.models.training_data import TrainingData
 

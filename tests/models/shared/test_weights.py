@@ -14,8 +14,7 @@ from transcf import create, read_interactions
 from transcf.data import synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError
-from transcf.models.ages import by_age
-from transcf.models.event_weights import EventWeights, InteractionWeights
+from transcf.models.event_weights import EventWeights, InteractionWeights, by_age
 from transcf.models.registry import load
 from transcf.models.trend import recent_events
 from transcf.models.triples import Problem

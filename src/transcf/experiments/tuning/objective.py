@@ -16,7 +16,7 @@ from transcf.experiments.candidate import Candidate
 from transcf.experiments.experiment import POLL_SECONDS, as_trial
 from transcf.experiments.run import fit_and_validate
 from transcf.experiments.store import RunLockedError, Store
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.training import Epoch, FitOptions
 from transcf.tuning.search import Trial
 from transcf.tuning.tpe import memory_study, to_frozen

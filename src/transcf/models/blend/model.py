@@ -12,12 +12,12 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DataError, DivergenceError, ParameterError, shown
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.blend.learned import Blended, Floats
 from transcf.models.blend.parts import BLEND, PARTS, Part, read_parts, written
 from transcf.models.blend.weights import best_weights, equal_weights
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.training import DivergedRunError, Held, TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.trend import typical_spread

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transcf.errors import ParameterError, shown
+from transcf.models.params import Text, params_of
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
-from transcf.models.rules import Text
-from transcf.models.settings import params_of
 
 if TYPE_CHECKING:
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 #: What a blend is called in the registry; it cannot be a part.
 BLEND = "blend"

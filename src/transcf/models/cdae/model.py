@@ -9,12 +9,12 @@ from scipy.special import expit
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.cdae.settings import CDAESettings
-from transcf.models.contributions import LEFT_OUT
 from transcf.models.event_weights import InteractionWeights
+from transcf.models.explain import LEFT_OUT
 from transcf.models.factors import Factors, stored_bias, stored_factors
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.torch.library import find_device
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from transcf.models.families import NeuralSettings
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 
 Loss: TypeAlias = Literal["logistic", "square"]
 

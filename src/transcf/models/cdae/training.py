@@ -15,7 +15,6 @@ from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.models.cdae.settings import CDAESettings, Loss
 from transcf.models.event_weights import EVEN
-from transcf.models.init_vectors import first_vectors
 from transcf.models.torch.draws import (
     INIT,
     NEGATIVES,
@@ -28,6 +27,7 @@ from transcf.models.torch.library import one_thread
 from transcf.models.torch.products import pair_products
 from transcf.models.torch.rows import DenseParameters, RowTable, Taken, distinct, pull, put
 from transcf.models.training import EpochStats
+from transcf.models.vectors import first_vectors
 
 
 class Batch(NamedTuple):

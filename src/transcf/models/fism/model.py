@@ -12,11 +12,11 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels.neighborhood import row_means
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.factors import Factors, stored_bias
 from transcf.models.fism.settings import FISMSettings
 from transcf.models.fism.training import Training
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, Scores, StoredForm

@@ -6,9 +6,14 @@ from dataclasses import replace
 from typing import Literal, Self
 
 from transcf.models.event_weights import WeightSettings
-from transcf.models.families import MOST_SAMPLES, FactorSettings, IterationSettings
-from transcf.models.log_sizes import EpochRule, LogSizes
-from transcf.models.settings import setting, settings
+from transcf.models.families import (
+    MOST_SAMPLES,
+    EpochRule,
+    FactorSettings,
+    IterationSettings,
+    LogSizes,
+)
+from transcf.models.params import setting, settings
 
 
 @settings(learning_rate=0.02, init_scale=0.03)

@@ -15,8 +15,8 @@ from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.fism.settings import FISMSettings
-from transcf.models.init_vectors import first_vectors
 from transcf.models.training import EpochStats
+from transcf.models.vectors import first_vectors
 
 #: Most users at once: enough for several threads, few enough for their rows to stay in a cache.
 MOST_AT_ONCE = 256

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from transcf.io.tensors import Arrays, checked
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
-from transcf.models.factors import Factors, stored_factors
+from transcf.models.factors import Factors, HistoryMap, stored_factors
 from transcf.models.fitted import FittedScorer
-from transcf.models.fold_in import HistoryMap
 from transcf.models.lightgcn.settings import LightGCNSettings
-from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.torch.graph import normalized, smooth
 from transcf.models.torch.library import find_device
 from transcf.models.training import TrainingRun

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from transcf.models.families import NeuralSettings
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 
 
 @settings(epochs=40, learning_rate=0.005)

@@ -10,6 +10,7 @@ from transcf.data.logs import as_interactions
 from transcf.data.partitioned.log import PartitionedLog
 from transcf.io.tensors import Arrays
 from transcf.models import tables
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.fitted import FittedScorer
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.exact import ExactMixtureTraining
@@ -17,7 +18,6 @@ from transcf.models.mixture.learned import Mixture
 from transcf.models.mixture.partitioned import PartedEvents
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.training import MixtureTraining, popularity
-from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from transcf.io.tensors import Arrays, checked
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import stored_factors
 from transcf.models.fitted import FittedScorer
 from transcf.models.neumf.scores import GMF, Tower
 from transcf.models.neumf.settings import NeuMFSettings
 from transcf.models.neumf.weights import served
-from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.torch.library import find_device
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData

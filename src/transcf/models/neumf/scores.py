@@ -10,10 +10,9 @@ import numpy.typing as npt
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays
-from transcf.models.contributions import Contributions
-from transcf.models.factors import Factors, in_pieces
+from transcf.models.explain import Contributions
+from transcf.models.factors import Factors, HistoryMap, in_pieces
 from transcf.models.fitted import FittedScorer
-from transcf.models.fold_in import HistoryMap
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.forms import cosine_form
 from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores

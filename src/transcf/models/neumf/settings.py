@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from transcf.models.families import NeuralSettings
-from transcf.models.memory import MemoryEstimate, vectors
-from transcf.models.settings import setting, settings
+from transcf.models.fit_checks import MemoryEstimate, vectors
+from transcf.models.params import setting, settings
 
 
 @settings(epochs=10, learning_rate=0.002, init_scale=0.01)

@@ -12,13 +12,13 @@ from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.models.event_weights import EVEN
-from transcf.models.init_vectors import first_vectors
 from transcf.models.neumf.settings import NeuMFSettings
 from transcf.models.neumf.weights import initial_weights, mixed
 from transcf.models.torch.draws import INIT, SampledInteractions, generator
 from transcf.models.torch.library import one_thread
 from transcf.models.torch.rows import DenseParameters, RowTable, Taken, distinct, pull, put
 from transcf.models.training import EpochStats
+from transcf.models.vectors import first_vectors
 
 Weights: TypeAlias = dict[str, torch.Tensor]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from transcf.errors import MissingExtraError, ParameterError
-
-Device: TypeAlias = Literal["auto", "cpu", "cuda"]
+from transcf.models.families import Device
 
 
 def torch_library(model: str) -> ModuleType:

@@ -30,11 +30,11 @@ from transcf.data.ids import Rows
 from transcf.errors import DataError
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import EventWeights, weights_in_order
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.torch.library import find_device
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData

@@ -10,9 +10,9 @@ import polars as pl
 from transcf.data.logs import as_interactions
 from transcf.io.tensors import Arrays
 from transcf.models import tables
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.exact import ExactSolver

@@ -1,8 +1,8 @@
-"""`Recommender`: what every model does, whatever it learns.
+"""`Recommender`, the base class of all models.
 
-A model class names its settings (`__init__ = init_from_params(BPRSettings)`), learns in `_learn`,
-and turns stored arrays into a fitted scorer in `_restore`. Parameters, fitting and files are
-handled here; ids, filters and tables in `answers`.
+A model class names its parameters (`__init__ = init_from_params(BPRSettings)`), learns in `_learn`
+and makes a fitted scorer from stored arrays in `_restore`. This module handles parameters, fitting
+and files; `queries` answers questions about users and items by id.
 """
 
 from __future__ import annotations
@@ -21,82 +21,78 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.logs import as_interactions, as_partitioned
-from transcf.data.partitioned.log import PartitionedLog
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
-from transcf.io.model_dir import write_model
 from transcf.io.tensors import Arrays
-from transcf.io.versions import current_folder
 from transcf.kernels.compiling import clock
 from transcf.models.aliases import current_params, warn_of_group
 from transcf.models.event_weights import WeightSettings
-from transcf.models.families import IterationSettings, divergence_hint_of
-from transcf.models.fit_checks import warn_of_poor_fit
+from transcf.models.families import IterationSettings, LogSizes, divergence_hint_of
+from transcf.models.fit_checks import check_memory, warn_of_poor_fit
 from transcf.models.fitted import FittedScorer
-from transcf.models.item_offsets import WithItemOffsets, restored
-from transcf.models.log_sizes import LogSizes
-from transcf.models.memory import check_memory
-from transcf.models.notebook import model_html
-from transcf.models.params import follow_settings, init_from_params, read_only
-from transcf.models.presets import preset
-from transcf.models.queries import Answers
-from transcf.models.rules import Rule
-from transcf.models.settings import (
+from transcf.models.params import (
+    Rule,
     check,
     fields_of,
     flat_params,
+    follow_settings,
+    init_from_params,
     nested_params,
     params_of,
     rules_of,
 )
-from transcf.models.state import from_state, read_stored, to_state
+from transcf.models.queries import Answers
+from transcf.models.registry import preset
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.training_data import PartitionedTrainingData, TrainingData
-from transcf.models.trend import Trend
+from transcf.models.trend import Trend, WithItemOffsets, restored
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import LinearForm, Scores
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["Recommender", "init_from_params"]
+
+if TYPE_CHECKING:
+    from transcf.data.partitioned.log import PartitionedLog
 
 S = TypeVar("S")
 
 
 class Recommender(Answers, ABC, Generic[S]):
-    """The parent of all models; see the module for how to write one.
+    """The base class of all models.
 
-    A fitted model keeps the settings that it was fitted with: `set_params` is about the next
-    `fit`, as in scikit-learn, and changes neither answers nor what `save` writes. Settings that
-    matter only after `fit` (`runtime_params`) count from the moment they are set.
+    A fitted model keeps the settings that it was fitted with: as in scikit-learn, `set_params`
+    changes the next `fit`, not the fitted model. Parameters that are used only after `fit`
+    (`_runtime_params`) take effect at once.
 
     Attributes (after `fit`):
-        learned_: What was learned: arrays that score.
-        settings_: The settings that it was learned with.
+        learned_: The fitted scorer.
+        settings_: The settings that it was fitted with.
         history_: Table of the epochs, for models that have some.
         best_epoch_: The epoch that was kept; None for models without epochs.
         additions_: How often interactions were added since (`partial_fit`).
-        report_: Facts about the training (sizes, seconds, what a model adds), JSON values only;
-            saved with the model.
+        report_: Facts about the training (sizes, seconds and those of the model), JSON values
+            only; saved with the model.
+        histories_: Items of each user in training, in the order of time, or of the log without
+            times.
+        item_counts_: (n_items,) training interactions of each item; items without any are never
+            recommended.
     """
 
     #: Parameters to lower when training diverges.
     _divergence_hint: ClassVar[str] = "learning_rate"
-    #: Whether other models are compared with it, so that it may rank as badly as it does.
+    #: Whether it is a trivial baseline, which may rank badly without a warning.
     _is_floor: ClassVar[bool] = False
     #: Parameters that may differ between a run and its resumption.
     _resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience")
-    #: Parameters that `fit` does not use: what is fitted follows them when they are changed.
+    #: Parameters that `fit` does not use: a fitted model follows them when they are changed.
     _runtime_params: ClassVar[tuple[str, ...]] = ()
-
-    #: Names on the command line, and the parameters that each stands for.
+    #: Raised by every change that changes what the model learns, so that stored runs are redone.
+    _revision: ClassVar[int] = 1
+    #: Registry names, and the parameters of each.
     _variants: ClassVar[dict[str, dict[str, Any]]]
     #: Those of these names that "all" leaves out, and why.
     _not_in_all: ClassVar[dict[str, str]] = {}
-    #: The class of the settings.
     _settings_class: ClassVar[type]
-    #: What the next `fit` goes by.
+    #: Parameters of the next `fit`.
     settings: S
     if TYPE_CHECKING:
         __init__: Callable[..., None]
@@ -119,44 +115,22 @@ class Recommender(Answers, ABC, Generic[S]):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Short name in tables and on the command line; mostly a plain class attribute."""
-
-    # -- parameters --------------------------------------------------------------------------
-
-    @classmethod
-    def _rules(cls) -> dict[str, Rule]:
-        """Return what each hyper-parameter allows."""
-        return rules_of(cls._settings_class)
-
-    @classmethod
-    def _has_epochs(cls) -> bool:
-        """Whether the model is trained epoch by epoch."""
-        return issubclass(cls._settings_class, IterationSettings)
-
-    @classmethod
-    def _chooses(cls) -> bool:
-        """Whether `fit` chooses something on validation data: the epoch, or what is its own."""
-        return cls._has_epochs()
-
-    #: Raised by every change that moves what such a model learns: its stored runs are old.
-    _revision: ClassVar[int] = 1
+        """Name in tables and on the command line; mostly a plain class attribute."""
 
     @property
     def _supports_distributed(self) -> bool:
         """Whether training can be distributed over the processes of a cluster."""
         return False
 
-    def _check_params(self) -> None:
-        """Raise a `ParameterError` for the first parameter with a value that is not allowed."""
-        check(type(self).__name__, self.settings)
+    # -- parameters --------------------------------------------------------------------------
 
     @classmethod
     def paper(cls, dataset: str | None = None, **changes: Any) -> Self:
-        """Return the model with the preset `paper`: settings for the protocol of TransCF's paper.
+        """Return the model with the preset `paper`: parameters for the protocol of TransCF's paper.
 
         Args:
-            dataset: Catalog name of the data, where the preset has settings of its own for it.
-            changes: Hyper-parameters to set otherwise.
+            dataset: Catalog name of the data, where the preset has parameters of its own for it.
+            changes: Hyper-parameters that replace those of the preset.
 
         Raises:
             ParameterError: The model has no such preset.
@@ -174,14 +148,14 @@ class Recommender(Answers, ABC, Generic[S]):
         """Return the hyper-parameters by name, as they were given.
 
         Args:
-            deep: For scikit-learn, which asks for the parameters of parts; models have none.
+            deep: For scikit-learn; models have no nested estimators.
         """
         return params_of(self.settings)
 
     def set_params(self, **values: Any) -> Self:
-        """Set hyper-parameters for the next `fit`; what is fitted stays as it is.
+        """Set hyper-parameters for the next `fit`; a fitted model does not change.
 
-        Those that matter only after `fit`, such as eALS's `online_steps`, count at once.
+        Those that are used only after `fit`, such as eALS's `online_steps`, take effect at once.
 
         Raises:
             ParameterError: A name or a value is not allowed; nothing is changed then.
@@ -205,6 +179,21 @@ class Recommender(Answers, ABC, Generic[S]):
         return self
 
     @classmethod
+    def _rules(cls) -> dict[str, Rule]:
+        """Return what each hyper-parameter allows."""
+        return rules_of(cls._settings_class)
+
+    @classmethod
+    def _has_epochs(cls) -> bool:
+        """Whether the model is trained epoch by epoch."""
+        return issubclass(cls._settings_class, IterationSettings)
+
+    @classmethod
+    def _chooses(cls) -> bool:
+        """Whether `fit` chooses something on validation data, such as the epoch."""
+        return cls._has_epochs()
+
+    @classmethod
     def _current(cls, params: dict[str, Any], base: S | None = None) -> dict[str, Any]:
         """Replace old names of parameters; `base` has the other values of a group."""
         kind, found = current_params(cls.__name__, params)
@@ -216,7 +205,7 @@ class Recommender(Answers, ABC, Generic[S]):
 
     @classmethod
     def _check_names(cls, names: Iterable[str]) -> None:
-        """Raise a `ParameterError` for the first name that is no hyper-parameter's."""
+        """Raise a `ParameterError` for the first unknown hyper-parameter."""
         known = cls._rules()
         allowed = {*known, *(entry.name for entry in fields_of(cls._settings_class))}
         for name in names:
@@ -226,15 +215,30 @@ class Recommender(Answers, ABC, Generic[S]):
                     f"it has: {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
                 )
 
+    def _check_params(self) -> None:
+        """Raise a `ParameterError` for the first parameter with a value that is not allowed."""
+        check(type(self).__name__, self.settings)
+
     def __repr__(self) -> str:
         """Show the class with its hyper-parameters."""
         values = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({values})"
 
     def _repr_html_(self) -> str:
-        """Show the class with its hyper-parameters and their meanings, in notebooks."""
-        known = self.learned_.known if self.is_fitted else None
-        return model_html(type(self).__name__, self.settings, known)
+        """Show the hyper-parameters and their meanings in notebooks."""
+        from transcf.data.report import counted
+        from transcf.pages.tables import Table
+
+        note = "not fitted"
+        if self.is_fitted:
+            sizes = counted(len(self.users_), "user"), counted(len(self.items_), "item")
+            note = f"fitted on {' and '.join(sizes)}"
+        rows = [
+            (entry.name, repr(getattr(self.settings, entry.name)), entry.metadata["meaning"])
+            for entry in fields_of(self._settings_class)
+        ]
+        title = f"{type(self).__name__}: {note}"
+        return Table(title, ("parameter", "value", "meaning"), rows)._repr_html_()
 
     # -- learning ----------------------------------------------------------------------------
 
@@ -321,7 +325,7 @@ class Recommender(Answers, ABC, Generic[S]):
             raise
         self._take_over(learned, run, started)
         if not self._is_floor:
-            warn_of_poor_fit(learned, run, self.settings, stacklevel=3)
+            warn_of_poor_fit(learned, run, stacklevel=3)
         return self
 
     def _check_log(self, train: Interactions | PartitionedLog, options: FitOptions) -> None:
@@ -347,12 +351,12 @@ class Recommender(Answers, ABC, Generic[S]):
             self.history_, self.best_epoch_ = run.history, run.best_epoch
 
     def _own(self) -> FittedScorer:
-        """Return what the model itself has learned, without a trend beside it."""
+        """Return what the model itself has learned, without the trend."""
         learned = self._fitted()
         return learned.inner if isinstance(learned, WithItemOffsets) else learned
 
     def _check_growing(self) -> None:
-        """Raise an `UnsupportedError` where scores carry a trend: additions would let it age."""
+        """Raise an `UnsupportedError` where scores have a trend: additions do not renew it."""
         self._fitted()
         if isinstance(self.settings_, WeightSettings) and self.settings_.event_weights.trend:
             raise UnsupportedError(
@@ -360,7 +364,7 @@ class Recommender(Answers, ABC, Generic[S]):
             )
 
     def _add(self, learned: FittedScorer) -> Self:
-        """Take over what was learned with new interactions added."""
+        """Replace the fitted scorer by one with new interactions added."""
         self.learned_, self.additions_ = learned, self.additions_ + 1
         self.report_ |= learned.known.facts() | {"additions": self.additions_}
         return self
@@ -371,14 +375,14 @@ class Recommender(Answers, ABC, Generic[S]):
 
     @abstractmethod
     def _restore(self, arrays: Arrays, known: TrainingData, settings: S) -> FittedScorer:
-        """Return what was learned with some settings, from its arrays.
+        """Make the fitted scorer from its arrays.
 
         Raises:
             ValueError: An array is missing or not what the model needs.
         """
 
     def _restore_with_offsets(self, arrays: Arrays, known: TrainingData) -> FittedScorer:
-        """Return what was learned with the present settings, from its arrays."""
+        """Make the fitted scorer from the arrays of a folder, which may have item offsets."""
         settings = self._settings_for(known)
         return restored(arrays, known, lambda own: self._restore(own, known, settings))
 
@@ -389,7 +393,7 @@ class Recommender(Answers, ABC, Generic[S]):
             settings = settings.for_log(LogSizes.of_counts(known.seen.counts, known.item_counts))
         return cast("S", settings)
 
-    # -- what a fitted model knows, and its scores by row --------------------------------------
+    # -- the fitted model, and its scores by row -----------------------------------------------
 
     @property
     def users_(self) -> IdMap:
@@ -426,14 +430,14 @@ class Recommender(Answers, ABC, Generic[S]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Show learned arrays as attributes that end in an underscore."""
-            if name.endswith("_") and not name.startswith("_") and "learned_" in vars(self):
+            """Return learned arrays as attributes that end in an underscore."""
+            is_learned = name.endswith("_") and not name.startswith("_")
+            if is_learned and "learned_" in vars(self):
                 known = self.learned_.known
                 shown = {"histories": known.histories, "item_counts": known.item_counts}
                 shown |= self.learned_.attributes()
                 if name[:-1] in shown:
-                    return read_only(shown[name[:-1]])
-            is_learned = name.endswith("_") and not name.startswith("_")
+                    return _read_only(shown[name[:-1]])
             if is_learned or hasattr(type(self), name):  # such as a property that needs a fit
                 self._fitted()
             hint = ""
@@ -456,24 +460,41 @@ class Recommender(Answers, ABC, Generic[S]):
 
         Args:
             folder: Where it goes; a free name or an empty folder.
-            overwrite: Whether a model that is there is replaced, in one step when the new one is
-                whole.
+            overwrite: Whether an existing model is replaced, in one step once the new one is
+                complete.
 
         Raises:
             ModelFileError: Something is there that is not replaced.
             WriteError: The system refuses to write it, as on a full disk.
         """
+        from transcf.io.model_dir import write_model
+        from transcf.models.state import to_state
+
         self._fitted()
         return write_model(to_state(self), folder, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
+        from transcf.io.versions import current_folder
+        from transcf.models.state import from_state, read_stored
+
         current = current_folder(folder)
         return from_state(cls, read_stored(current, mapped=mapped), current)
 
 
 def _log_of(data: Any, options: FitOptions) -> Interactions | PartitionedLog:
-    """Return what to learn from; a log in parts stays so where it is spread over processes."""
+    """Return the interactions; a partitioned log stays one if training is distributed."""
+    from transcf.data.logs import as_interactions, as_partitioned
+
     parted = None if options.cluster is None else as_partitioned(data)
     return as_interactions(data) if parted is None else parted
+
+
+def _read_only(value: Any) -> Any:
+    """Return a read-only view of an array, so that scores are not changed by accident."""
+    if not isinstance(value, np.ndarray):
+        return value
+    shown = value.view()
+    shown.flags.writeable = False
+    return shown
