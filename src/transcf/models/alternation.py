@@ -338,9 +338,9 @@ class LeastSquaresFoldIn:
     def _weights(self, histories: Histories) -> Array:
         """Return the weights of events of histories, in their order, (n_events,)."""
         weights = weights_in_order(histories, self._recency)
-        people = np.repeat(np.arange(len(histories)), histories.counts)
-        sums = np.bincount(people, weights, len(histories))
-        scaled: Array = weights * (histories.counts / np.maximum(1, sums))[people]
+        owners = np.repeat(np.arange(len(histories)), histories.counts)
+        sums = np.bincount(owners, weights, len(histories))
+        scaled: Array = weights * (histories.counts / np.maximum(1, sums))[owners]
         return scaled
 
     def terms(self, history: Rows, vector: Array) -> npt.NDArray[np.float64]:

@@ -32,9 +32,10 @@ class AoBPRSettings(BPRSettings):
 
 
 class AoBPR(Recommender[AoBPRSettings]):
-    """BPR with negatives that the model ranks high: most triples of BPR teach it nothing.
+    """BPR with negatives that the model ranks high.
 
-    Score and loss are those of `BPR`. The item j of a triple is drawn in three steps: a factor f
+    Most triples of BPR have no gradient. Score and loss are those of `BPR`; the item j of a triple
+    is drawn in three steps: a factor f
     with probability ~ |x_uf| sd_f, sd_f being the standard deviation of y_if over the items; a
     rank r with probability ~ exp(-r / (rank_share I)) among I items; and j is the r-th item by
     y_jf, from the largest if x_uf is positive and from the smallest otherwise. Where the user
@@ -80,15 +81,14 @@ class AoBPR(Recommender[AoBPRSettings]):
 
 
 class AdaptiveSolver(LogisticSolver):
-    """The same with negatives from the top of rankings by single factors.
+    """The solver of BPR with negatives from the top of rankings by single factors.
 
-    A block has its own rankings. Its items are a random part of all, so that a rank in the block
-    stands for the same share of all items. The rankings are renewed once in I log I triples (I
-    items), as in the paper, but at least once per epoch and at most once per round.
+    A block has its own rankings. Its items are a random part of all, so a rank in the block stands
+    for the same share of all items. The rankings are updated once in I log I triples (I items), as
+    in the paper, but at least once per epoch and at most once per round.
     """
 
     def __init__(self, problem: Problem, settings: AoBPRSettings, **layout: Any) -> None:
-        """Prepare; `layout` are the other arguments of `PairwiseSolver`."""
         super().__init__(problem, settings, **layout)
         self._rank_share = settings.rank_share
         self._rankings = np.zeros((settings.dim, len(problem.active_items)), np.int32)

@@ -1,4 +1,4 @@
-"""BPR: matrix factorization that ranks what a user took above what they did not."""
+"""BPR: Bayesian personalized ranking."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class BPRSettings(TripleSettings):
     item_bias: bool = setting(True, "Whether items have a bias.")
     bias_regularization: float | None = setting(
         None,
-        f"L2 weight of the biases; None takes {_BIAS_REGULARIZATION} divided by how much more "
-        "events the item of a mean event has than a mean item.",
+        f"L2 weight of the biases; None takes {_BIAS_REGULARIZATION} divided by the ratio of the "
+        "events of the item of a mean event to those of a mean item.",
         low=0,
     )
 
@@ -49,14 +49,14 @@ class BPRSettings(TripleSettings):
 
 
 class BPR(Recommender[BPRSettings]):
-    """Matrix factors learned from pairs of items: each user's own should come before others.
+    """Bayesian personalized ranking: matrix factorization that ranks positive items first.
 
     With user vectors x_u, item vectors y_i and item biases c_i, the score is
 
         s(u, i) = x_u . y_i + c_i
 
-    (c_i only with `item_bias`). Learned by stochastic gradient descent on triples of a user u, an
-    item i of theirs and an item j that is not, drawn evenly:
+    (c_i only with `item_bias`). It is trained by stochastic gradient descent on triples of a user
+    u, a positive item i and a negative item j, drawn uniformly:
 
         -ln sigma(s(u, i) - s(u, j)) + regularization / 2 (|x_u|^2 + |y_i|^2 + |y_j|^2)
             + bias_regularization / 2 (c_i^2 + c_j^2)
@@ -103,14 +103,14 @@ class BPR(Recommender[BPRSettings]):
 def logistic_factors(
     name: str, settings: BPRSettings, arrays: Arrays, known: TrainingData
 ) -> Factors:
-    """What BPR and AoBPR have learned; newcomers get the vector that their history suggests."""
+    """Return the fitted scorer of BPR and AoBPR."""
     vectors = stored_factors(arrays, known, settings.dim)
     bias = stored_bias(arrays, known) if settings.item_bias else None
     return Factors(known, name, *vectors, HistoryMap(known, *vectors), bias=bias)
 
 
 class LogisticSolver(PairwiseSolver[BPRSettings]):
-    """Takes steps on `-ln sigma(s(u, i) - s(u, j))` and L2 of all numbers involved."""
+    """Steps on `-ln sigma(s(u, i) - s(u, j))` with L2 regularization."""
 
     def _rates(self, number: type[np.floating[Any]], rate: float) -> LogisticRates | RankedRates:
         settings = self._settings

@@ -37,12 +37,12 @@ class CMLSettings(TripleSettings):
         True, "Whether violations by many of the drawn items weigh more."
     )
     covariance: float = setting(
-        0.0, "Weight of the regularizer that keeps the dimensions from saying the same.", low=0
+        0.0, "Weight of the regularizer against correlated dimensions.", low=0
     )
     bound_after: Literal["step", "epoch"] = setting(
         "step",
-        "When vectors are brought back into the unit ball: after every step, or after every "
-        "epoch, which lets them travel further (TransCF's paper does so).",
+        "When vectors are projected into the unit ball: after every step, or after every epoch "
+        "(as in TransCF's paper).",
     )
 
     def for_log(self, sizes: LogSizes) -> Self:
@@ -51,14 +51,14 @@ class CMLSettings(TripleSettings):
 
 
 class CML(Recommender[CMLSettings]):
-    """Users and items as points of the unit ball: users come to lie near their items.
+    """Collaborative metric learning: users and items as points in the unit ball.
 
     With user vectors x_u and item vectors y_i the score is
 
         s(u, i) = -|x_u - y_i|^2
 
-    Learned by stochastic gradient descent on triples of a user u, an item i of theirs and an item
-    j that is not; vectors that leave the unit ball are brought back. The mean loss of a triple is
+    It is trained by stochastic gradient descent on triples of a user u, a positive item i and a
+    negative item j; vectors are projected into the unit ball. The mean loss of a triple is
 
         w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+ + covariance (|C|_F^2 - |diag C|_2^2) / N
             + regularization / 2 (|x_u|^2 + |y_i|^2 + |y_j|^2)
@@ -103,15 +103,15 @@ class CML(Recommender[CMLSettings]):
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: CMLSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)
-        guests = HistoryMap(known, *vectors, in_ball=True)
-        return Factors(known, self.name, *vectors, guests, geometry="distance")
+        fold = HistoryMap(known, *vectors, in_ball=True)
+        return Factors(known, self.name, *vectors, fold, geometry="distance")
 
 
 class HingeSolver(PairwiseSolver[CMLSettings]):
-    """Takes steps on `w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+` and L2 of the vectors involved.
+    """Steps on `w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+` with L2 regularization.
 
-    The covariance of all vectors hardly moves during an epoch: its gradient is taken once at the
-    end, for all triples of the epoch together. After that all vectors are in the unit ball.
+    The covariance of all vectors changes slowly: its gradient is taken once at the end of an epoch,
+    for all triples together. After that all vectors are projected into the unit ball.
     """
 
     def _rates(self, number: type[np.floating[Any]], rate: float) -> HingeRates:
@@ -131,18 +131,18 @@ class HingeSolver(PairwiseSolver[CMLSettings]):
     def _finish(self, users: Array, items: Array, triples: int, rate: float) -> None:
         if self._settings.covariance:
             known = np.diff(self._problem.user_indptr) > 0
-            everybody, own = self._crew.all_of(users[known])
-            vectors = np.concatenate([everybody, items])
+            active, own = self._crew.all_of(users[known])
+            vectors = np.concatenate([active, items])
             step = rate * self._settings.covariance * triples
             vectors -= (step * covariance_slope(vectors)).astype(vectors.dtype)
-            moved, items[:] = np.split(vectors, [len(everybody)])
+            moved, items[:] = np.split(vectors, [len(active)])
             users[known] = moved[own]
         for matrix in (users, items):
             bound_rows(matrix, 1.0)
 
 
 def covariance_slope(vectors: Array) -> Array:
-    """Gradient of `(|C|_F^2 - |diag C|_2^2) / N`, C the covariance of N vectors (N, dim)."""
+    """Return the gradient of `(|C|_F^2 - |diag C|_2^2) / N`, C the covariance of N vectors."""
     n = len(vectors)
     centered = vectors - vectors.mean(axis=0, dtype=np.float64)
     # Not by BLAS: its bits depend on the number of its threads.

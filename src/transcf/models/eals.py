@@ -84,7 +84,7 @@ class EALSSettings(LeastSquaresSettings):
 
 
 class EALS(Recommender[EALSSettings]):
-    """Scores near 1 for what was observed, near 0 for what was not, popular items above all.
+    """Element-wise least squares: scores near 1 for observed pairs, near 0 for all others.
 
     Formula: `score(u, i) = x_u . y_i`. With S the observed pairs and f_i the interactions of item
     i, minimise
@@ -100,8 +100,8 @@ class EALS(Recommender[EALSSettings]):
     An epoch goes once through the numbers of every x_u and then of every y_i, each set to its
     minimum while all others stay: O(dim^2) per row and O(dim) per interaction, where an exact
     solution takes O(dim^3) per row. `partial_fit` takes in new interactions as they arrive.
-    People the model was not fitted on get the exact solution for their history; if it was fitted on
-    timed data, `recency` weighs their events, 1 on average over each history.
+    New users get the exact solution for their history; if the model was fitted on timed data,
+    `recency` weights their events, 1 on average over each history.
 
     Reference: He, Zhang, Kan and Chua, "Fast matrix factorization for online recommendation with
     implicit feedback" (SIGIR 2016).
@@ -161,9 +161,9 @@ class EALS(Recommender[EALSSettings]):
         own = checked(arrays, "interaction_weights", np.float32, (size,))
         goal = partial(objective, settings.ridge, weights)
         recency = settings.event_weights.recency if known.timed else 0.0
-        guests = LeastSquaresFoldIn(vectors[1], goal, recency)
+        fold = LeastSquaresFoldIn(vectors[1], goal, recency)
         extras = {"item_weights": weights, "interaction_weights": own}
-        return Factors(known, self.name, *vectors, guests, extras=extras)
+        return Factors(known, self.name, *vectors, fold, extras=extras)
 
     # -- new interactions --------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class EASESettings(ItemWeightSettings):
 
 
 class EASE(Recommender[EASESettings]):
-    """The item-to-item weights that best rebuild the interactions, without self-similarity.
+    """Linear item-to-item weights that best reconstruct the interactions, in closed form.
 
     Formula: with X (n_users, n_items) the binary training matrix, minimise
     `|X - X B|^2 + regularization |B|^2` subject to `diag(B) = 0`. With

@@ -115,14 +115,14 @@ class ChangingFoldIn(Protocol):
 
 
 def by_leaving_out(
-    guests: Callable[[Histories], Scorer], known: TrainingData, history: Rows, item: int
+    fold: Callable[[Histories], Scorer], known: TrainingData, history: Rows, item: int
 ) -> Contributions:
     """Return effects by scoring the history without each item.
 
     Of long histories only the latest `MOST_LEFT_OUT` items are used, which bounds the cost.
 
     Args:
-        guests: Folds in histories.
+        fold: Folds in histories.
         known: The training data.
         history: Item rows, oldest first.
         item: Row of the scored item.
@@ -133,8 +133,8 @@ def by_leaving_out(
     for first in range(0, len(leads), step):
         places = range(first, min(first + step, len(leads)))
         lists = [np.delete(history, place - 1) if place else history for place in places]
-        people = np.arange(len(lists), dtype=np.int32)
-        block = guests(Histories.of(lists, n_items)).score_block(people)
+        rows = np.arange(len(lists), dtype=np.int32)
+        block = fold(Histories.of(lists, n_items)).score_block(rows)
         leads[places] = block[:, item] - known.average_item(block.T)
     return Contributions.of_leads(history, leads, LEFT_OUT)
 

@@ -44,7 +44,7 @@ class Factors(FittedScorer):
         name: Name of the model.
         users: x, (n_users, dim).
         items: y, (n_items, dim).
-        guests: Folds in new users.
+        fold: Folds in new users.
         bias: c, (n_items,), or None.
         geometry: "dot" or "distance".
         extras: Further arrays of the model folder.
@@ -57,7 +57,7 @@ class Factors(FittedScorer):
         name: str,
         users: Scores,
         items: Scores,
-        guests: FoldIn,
+        fold: FoldIn,
         *,
         bias: Scores | None = None,
         geometry: Geometry = "dot",
@@ -67,7 +67,7 @@ class Factors(FittedScorer):
         super().__init__(known, name)
         self.users, self.items, self.bias, self.geometry = users, items, bias, geometry
         self.extras: Mapping[str, Scores] = extras or {}
-        self._guests, self._stores_users = guests, stores_users
+        self._fold, self._stores_users = fold, stores_users
 
     def arrays(self) -> Arrays:
         """Return `user_vectors`, `item_vectors`, `item_bias` where there is one, and the rest."""
@@ -113,21 +113,21 @@ class Factors(FittedScorer):
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score all items for new users, given by their items."""
-        people = user_side(self.geometry, self._guests(histories), self.bias is not None)
-        return FormView(self.name, self.rankable, self._form.for_users(*people))
+        users = user_side(self.geometry, self._fold(histories), self.bias is not None)
+        return FormView(self.name, self.rankable, self._form.for_users(*users))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the effects of the items of a history on the position of a new user."""
-        guests, vector = self._guests, self._weighted_item(self.items[item].astype(np.float64))
+        fold, vector = self._fold, self._weighted_item(self.items[item].astype(np.float64))
         rest = 0.0 if self.bias is None else float(self.bias[item])
-        if isinstance(guests, SummingFoldIn) and self.geometry == "dot":
-            return Contributions.of_terms(history, guests.terms(history, vector), rest)
-        if not isinstance(guests, ChangingFoldIn):
+        if isinstance(fold, SummingFoldIn) and self.geometry == "dot":
+            return Contributions.of_terms(history, fold.terms(history, vector), rest)
+        if not isinstance(fold, ChangingFoldIn):
             return super().contributions(history, item)
         # By distance, too, a lead is linear in the user's vector x: |x|^2 is in both scores.
-        places, average = guests.changed(history), self._weighted_item(self._average_item)
+        places, average = fold.changed(history), self._weighted_item(self._average_item)
         leads = places @ (vector - average) * (1 if self.geometry == "dot" else 2)
-        return Contributions.of_leads(history, leads, guests.meaning)
+        return Contributions.of_leads(history, leads, fold.meaning)
 
     @cached_property
     def _average_item(self) -> npt.NDArray[np.float64]:
@@ -139,13 +139,12 @@ class Factors(FittedScorer):
 
     def stand(self, user: int | None, history: Rows) -> Scores | None:
         """Return the vector of a user, or that of a new user."""
-        guests = self._guests
-        place: Scores = (
-            guests(Histories.of([history], len(self.items)))[0]
-            if user is None
-            else self.users[user]
-        )
-        return place
+        if user is None:
+            users, row = self._fold(Histories.of([history], len(self.items))), 0
+        else:
+            users, row = self.users, user
+        vector: Scores = users[row]
+        return vector
 
     def item_similarity(self) -> Scorer:
         """Return the cosine or the nearness of item vectors."""
@@ -224,9 +223,9 @@ class HistoryMap:
 
         Shape (n + 1, dim) for a history of n items.
         """
-        said = self._items[history].astype(np.float64)
-        sums = said.sum(axis=0) + np.vstack([np.zeros_like(said[:1]), self._average - said])
-        inputs = np.hstack([sums / len(said) ** self._power, np.ones((len(sums), 1))])
+        own = self._items[history].astype(np.float64)
+        sums = own.sum(axis=0) + np.vstack([np.zeros_like(own[:1]), self._average - own])
+        inputs = np.hstack([sums / len(own) ** self._power, np.ones((len(sums), 1))])
         vectors: npt.NDArray[np.float64] = inputs @ self._map.astype(np.float64)
         if self._in_ball:
             vectors /= np.maximum(1.0, np.linalg.norm(vectors, axis=1, keepdims=True))

@@ -64,7 +64,7 @@ class IALSSettings(LeastSquaresSettings):
 
 
 class IALS(Recommender[IALSSettings]):
-    """Scores near 1 for what was observed, and near 0 for everything, in alternation.
+    """Implicit alternating least squares: scores near 1 for observed pairs, near 0 for all.
 
     Formula: `score(u, i) = x_u . y_i`. With S the observed pairs, N_u the items of u, N_i the
     users of i, and U and I the users and items with interactions, minimise
@@ -80,9 +80,9 @@ class IALS(Recommender[IALSSettings]):
 
     An epoch solves (or improves) all x_u with the y_i fixed, then all y_i. With "cholesky" every
     row is solved exactly in O(dim^3); with "cg" by steps of conjugate gradient that begin at the
-    row's last vector, O(dim^2) each, which is quicker and comes as far after a few epochs. People
-    the model was not fitted on get the exact solution for their history; if it was fitted on timed
-    data, `recency` weighs their events, 1 on average over each history.
+    row's last vector, O(dim^2) each, which is faster and as good after a few epochs. New users get
+    the exact solution for their history; if the model was fitted on timed data, `recency` weights
+    their events, 1 on average over each history.
 
     Reference: Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets"
     (ICDM 2008); Rendle, Krichene, Zhang and Koren, "Revisiting the performance of iALS on item
@@ -124,8 +124,8 @@ class IALS(Recommender[IALSSettings]):
         vectors = stored_factors(arrays, known, settings.dim)
         goal = partial(objective, settings, known.item_counts)
         recency = settings.event_weights.recency if known.timed else 0.0
-        guests = LeastSquaresFoldIn(vectors[1], goal, recency)
-        return Factors(known, self.name, *vectors, guests)
+        fold = LeastSquaresFoldIn(vectors[1], goal, recency)
+        return Factors(known, self.name, *vectors, fold)
 
 
 class IALSTraining(Alternation):
@@ -139,7 +139,6 @@ class IALSTraining(Alternation):
         outline: UserParts | None = None,
         crew: Communicator | None = None,
     ) -> None:
-        """Draw the first vectors."""
         sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)
         generator = np.random.default_rng(settings.random_state)
         scale = 0.1 / float(np.sqrt(settings.dim))
@@ -149,7 +148,7 @@ class IALSTraining(Alternation):
 
 
 def objective(settings: IALSSettings, item_counts: Array, user_counts: Array) -> Objective:
-    """What is minimised, given how much the interactions of each item and of each user count."""
+    """Return the objective, given the weights of the interactions of each item and user."""
     weight = settings.unobserved_weight
     assert weight is not None, "a fit resolves it"
     users, items = np.count_nonzero(user_counts), np.count_nonzero(item_counts)

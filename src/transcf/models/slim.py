@@ -47,7 +47,7 @@ class SLIMSettings(ItemWeightSettings):
 
 
 class SLIM(Recommender[SLIMSettings]):
-    """Few item-to-item weights that rebuild the interactions, none of them negative.
+    """Sparse, non-negative item-to-item weights that reconstruct the interactions.
 
     Formula: with X (n_users, n_items) the binary training matrix, minimise
     `|X - X W|^2 / 2 + l1 sum(W) + l2 |W|^2 / 2` subject to `W >= 0` and `diag(W) = 0`; then

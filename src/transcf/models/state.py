@@ -24,7 +24,7 @@ def to_state(model: Recommender[Any]) -> StoredModel:
     """Return what a folder holds of a fitted model.
 
     Raises:
-        ParameterError: Its class is not registered, so that nobody could load it.
+        ParameterError: Its class is not registered, so `load` could not read it.
     """
     kind, known = type(model), model.learned_.known
     if kind.__name__ not in HOMES:

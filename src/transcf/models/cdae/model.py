@@ -100,7 +100,7 @@ class CDAE(Recommender[CDAESettings]):
             self.name,
             users,
             items,
-            guests=Hidden(inputs, guest_bias),
+            fold=Hidden(inputs, guest_bias),
             bias=stored_bias(arrays, known),
             extras={"input_vectors": inputs, "guest_bias": guest_bias},
         )

@@ -122,7 +122,7 @@ class SimilarityFactors(Factors):
             name,
             users=history_sums(known.seen, history, alpha),
             items=items,
-            guests=HistorySums(history, alpha),
+            fold=HistorySums(history, alpha),
             bias=bias,
             extras={"history_vectors": history},
             stores_users=False,
