@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from transcf.data.readers import read_interactions
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.errors import DataError
 from transcf.models.cml import CML
 from transcf.paper.spaces import Pairs, item_labels, space_of

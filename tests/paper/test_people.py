@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transcf.data.logs import open_data
-from transcf.data.readers import read_interactions
+from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError, UnknownIdError
 from transcf.paper.closer import variety
 from transcf.paper.tastes import tastes, toy

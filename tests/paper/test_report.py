@@ -10,7 +10,7 @@ import pytest
 from tests.browser import visit
 
 from transcf import evaluate, read_interactions
-from transcf.data.splits import leave_one_out, temporal_cut
+from transcf.data.splitters import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.models.registry import create
 from transcf.paper.analysis import ABOUT_MODELS, Subject

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transcf.data.partitioned.executor import Run
     from transcf.data.partitioned.log import PartitionedLog
     from transcf.data.split import Split
-    from transcf.data.splits import Order
+    from transcf.data.splitters import Order
     from transcf.distributed import Cluster
     from transcf.evaluation import Validation
 
@@ -94,8 +94,8 @@ def open_for_fit(
 
     A log in parts stays on disk if the training is spread over processes.
     """
-    from transcf.data.logs import as_partitioned
-    from transcf.data.sources import open_log_and_split, usual_protocol
+    from transcf.data.readers import as_partitioned
+    from transcf.data.splitters import open_log_and_split, usual_protocol
     from transcf.evaluation import Validation
 
     parted = as_partitioned(data) if is_spread else None

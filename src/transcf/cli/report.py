@@ -58,7 +58,7 @@ def _report_of(
     model: Recommender[Any], data: str | None, pairs: int, seed: int, steps: Steps
 ) -> ModelReport:
     """Compute all parts that are available; the report says why others are missing."""
-    from transcf.data.sources import open_log_and_split
+    from transcf.data.splitters import open_log_and_split
     from transcf.paper.analysis import ABOUT_MODELS, Subject
     from transcf.paper.model_report import ModelReport, evaluate_quality
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from transcf import __version__
 from transcf.data.interactions import Interactions
-from transcf.data.sources import check_split, usual_protocol
 from transcf.data.split import Split
+from transcf.data.splitters import check_split, usual_protocol
 from transcf.errors import (
     DivergenceError,
     FitWarning,

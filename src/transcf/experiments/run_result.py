@@ -11,7 +11,7 @@ from typing import Any, Self, TypedDict, get_type_hints
 
 import polars as pl
 
-from transcf.data.parquet import damage_of
+from transcf.data.parquet_check import damage_of
 from transcf.errors import DivergenceError, TransCFError
 from transcf.evaluation import Evaluation, average_seeds, summarize_seeds
 from transcf.models.event_weights import WeightSettings

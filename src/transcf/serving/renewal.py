@@ -10,8 +10,7 @@ import polars as pl
 
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
-from transcf.data.logs import open_data
-from transcf.data.readers import read_interactions
+from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError
 from transcf.models.recommender import Recommender
 from transcf.models.training_data import TrainingData

@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from transcf.data.columns import ROLES, Column, Role, Roles, find_columns
 from transcf.data.files import (
     check_kinds,
     check_names,
@@ -22,7 +21,7 @@ from transcf.data.files import (
 )
 from transcf.data.paths import PARQUET, files_of
 from transcf.data.tables import by_role
-from transcf.data.values import Place
+from transcf.data.validate import ROLES, Column, Place, Role, Roles, find_columns
 from transcf.errors import DataError
 
 #: Rows that are read at once.

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from transcf.data.filters import has_ratings, meets_min_rating
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
 from transcf.data.ordering import order_by_user
 from transcf.data.partitioned.manifest import PARTS, Counts, digest_of
 from transcf.data.partitioned.shuffle import gather
-from transcf.data.rating_filter import has_ratings, meets_min_rating
-from transcf.data.splits import LEAST_EVENTS, Order
+from transcf.data.splitters import LEAST_EVENTS, Order
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 #: The place of an item that does not appear.

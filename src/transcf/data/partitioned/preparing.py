@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from transcf.data.atomic import atomic_write_dir
-from transcf.data.columns import Column, Role
-from transcf.data.filters import check_core
+from transcf.data.filters import check_core, check_min_rating, has_ratings
 from transcf.data.partitioned.chunks import PIECE_ROWS, find_chunks
 from transcf.data.partitioned.executor import Run, one_by_one
 from transcf.data.partitioned.filtering import by_k_core, by_paper
@@ -29,10 +28,8 @@ from transcf.data.partitioned.manifest import Manifest
 from transcf.data.partitioned.shuffle import forget_numbers
 from transcf.data.partitioned.steps import Steps
 from transcf.data.paths import user_path
-from transcf.data.rating_filter import check_min_rating, has_ratings
-from transcf.data.readers import check_rule
-from transcf.data.splits import Order, leaving_out
-from transcf.data.values import RatingRule
+from transcf.data.splitters import Order, leaving_out
+from transcf.data.validate import Column, RatingRule, Role, check_rule
 from transcf.errors import DataError, ParameterError, shown
 from transcf.parallel import check_unforked
 

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.columns import Role, Roles
 from transcf.data.ids import IdMap
 from transcf.data.partitioned.chunks import Chunk
 from transcf.data.partitioned.manifest import ITEMS, USERS
-from transcf.data.values import (
+from transcf.data.validate import (
     RatingRule,
+    Role,
+    Roles,
     check_blanks,
     plain_ids,
     to_categories,

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from transcf.data.columns import Roles
 from transcf.data.files import parquet_schema
-from transcf.data.notes import with_unused_columns
+from transcf.data.filters import drop_low_ratings
 from transcf.data.partitioned.chunks import Chunk
 from transcf.data.partitioned.executor import Run
 from transcf.data.partitioned.filtering import Remaining
@@ -40,10 +39,9 @@ from transcf.data.partitioned.shuffle import (
     record_type,
     scatter,
 )
-from transcf.data.rating_filter import drop_low_ratings
-from transcf.data.report import Report
-from transcf.data.splits import LEAST_EVENTS, Order
-from transcf.data.values import RatingRule
+from transcf.data.report import Report, with_unused_columns
+from transcf.data.splitters import LEAST_EVENTS, Order
+from transcf.data.validate import RatingRule, Roles
 from transcf.errors import DataError
 
 

@@ -1,7 +1,7 @@
-"""The catalog's datasets in the form in which they were published.
+"""Readers of the catalog's datasets in the format in which they were published.
 
-All events count, whatever their ratings: published counts and filters include them, and a 0 of
-Book-Crossing means that somebody read the book without rating it.
+All events are kept whatever their ratings: published counts and filters include them, and a 0 of
+Book-Crossing means that the book was read but not rated.
 """
 
 from __future__ import annotations
@@ -16,28 +16,25 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from transcf.data.files import unpack
+from transcf.data.filters import ANY_RATING
 from transcf.data.interactions import Interactions
-from transcf.data.rating_filter import ANY_RATING
 from transcf.data.readers import read_interactions, read_source
 from transcf.data.side import mutual_links
 from transcf.data.tables import frame_source
 from transcf.errors import DataError, MissingExtraError
 
 
-def find_file(folder: Path, name: str) -> Path | None:
-    """Return a file of a folder, plain or gzipped, or None."""
-    for candidate in (folder / name, folder / f"{name}.gz"):
-        if candidate.is_file():
-            return candidate
-    return None
+def find_file(folder: Path, *names: str) -> Path | None:
+    """Return the first of some files that exists in a folder, plain or gzipped, or None."""
+    candidates = (folder / f"{name}{ending}" for name in names for ending in ("", ".gz"))
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def require_file(folder: Path, *names: str) -> Path:
-    """Return the first of some files that is there, plain or gzipped."""
-    for name in names:
-        path = find_file(folder, name)
-        if path is not None:
-            return path
+    """Return the first of some files that exists in a folder, plain or gzipped."""
+    path = find_file(folder, *names)
+    if path is not None:
+        return path
     raise DataError(f"{folder} has none of {', '.join(names)} (plain or .gz).")
 
 
@@ -69,7 +66,7 @@ def parse_lines(path: Path, pattern: str, encoding: str = "utf-8") -> pl.DataFra
 
 @contextmanager
 def as_published(path: Path) -> Iterator[None]:
-    """Say which file is not in its published form if its content cannot be taken apart."""
+    """Name the file if polars cannot parse it in its published format."""
     try:
         yield
     except PolarsError as problem:
@@ -77,9 +74,10 @@ def as_published(path: Path) -> Iterator[None]:
         raise DataError(f"{path} is not as published: {reason}.") from problem
 
 
-def text_log(frame: pl.DataFrame, path: Path) -> Interactions:
+def text_log(frame: pl.DataFrame, path: Path, *, keep_blanks: bool = False) -> Interactions:
     """Make a log of untyped columns with usual names."""
-    return read_source(frame_source(frame, str(path), is_text=True), {})
+    source = frame_source(frame, str(path), is_text=True, keep_blanks=keep_blanks)
+    return read_source(source, {})
 
 
 def table_log(frame: pl.DataFrame) -> Interactions:
@@ -96,13 +94,13 @@ def with_genres(log: Interactions, genres: pl.DataFrame, path: Path) -> Interact
 
 
 def with_categories(log: Interactions, table: pl.DataFrame) -> Interactions:
-    """Add a table `item_id, category`, as far as it speaks of items of the log."""
+    """Add the rows of a table `item_id, category` whose items are in the log."""
     known = table.filter(pl.Series(log.items.rows_of_column(table["item_id"]) >= 0))
     return log.with_categories(known.unique().sort("item_id", "category"))
 
 
 def parse_delicious(folder: Path) -> Interactions:
-    """HetRec 2011: who bookmarked what, one line for each tag, or its pairs as `u.data`."""
+    """HetRec 2011: bookmarks of users, one line for each tag, or the pairs as `u.data`."""
     path = find_file(folder, "user_taggedbookmarks-timestamps.dat")
     if path is not None:
         pattern = r"^(?<user>\w+)\t(?<item>\w+)\t\w+\t(?<time>\w+)$"
@@ -160,7 +158,7 @@ def ciao_table(path: Path, names: Mapping[int, str]) -> pl.DataFrame:
 
 
 def category_names(folder: Path) -> dict[int, str]:
-    r"""Names of Ciao's categories; number and name are parted by a written-out `\t`."""
+    r"""Names of Ciao's categories; number and name are separated by a literal `\t`."""
     path = find_file(folder, "catalog_ciao.txt")
     if path is None:
         return {}
@@ -188,8 +186,8 @@ def _reviews(path: Path) -> Interactions:
 
 
 def parse_beauty(folder: Path) -> Interactions:
-    """Amazon, Beauty, the 5-core: user, item and time, as a list parted by tabs or as reviews."""
-    path = find_file(folder, "Beauty.txt") or find_file(folder, "events.csv")
+    """Amazon, Beauty, the 5-core: user, item and time, as a tab-separated list or as reviews."""
+    path = find_file(folder, "Beauty.txt", "events.csv")
     if path is not None:
         mark = "\t" if path.name.startswith("Beauty.txt") else ","
         pattern = rf"^(?<user>[^{mark}]+){mark}(?<item>[^{mark}]+){mark}(?<time>[^{mark}]+)$"
@@ -207,22 +205,26 @@ def parse_bookcrossing(folder: Path) -> Interactions:
     path = require_file(folder, "BX-Book-Ratings.csv")
     pattern = r'^"(?<user>[^"]*)";"(?<item>.*)";"(?<rating>[^"]*)"$'
     table = parse_lines(path, pattern, "latin-1")[1:]
-    return read_source(replace(frame_source(table, str(path), is_text=True), keep_blanks=True), {})
+    return text_log(table, path, keep_blanks=True)
 
 
 def parse_pinterest(folder: Path) -> Interactions:
     """Pinterest: rating files with one pair a line, or lists of items; both parts together."""
-    if find_file(folder, "pinterest-20.train.rating") is not None:
-        names = ("pinterest-20.train.rating", "pinterest-20.test.rating")
-        pattern = r"^(?<user>\d+)\t(?<item>\d+)"
-        paths = [require_file(folder, name) for name in names]
-        return text_log(pl.concat([parse_lines(path, pattern) for path in paths]), paths[0])
-    paths = [require_file(folder, f"hmgcn_{part}.txt") for part in ("train", "test")]
+    if find_file(folder, "pinterest-20.train.rating") is None:
+        return _both_lists(folder, "hmgcn_{}.txt")
+    names = ("pinterest-20.train.rating", "pinterest-20.test.rating")
+    pattern = r"^(?<user>\d+)\t(?<item>\d+)"
+    paths = [require_file(folder, name) for name in names]
+    return text_log(pl.concat([parse_lines(path, pattern) for path in paths]), paths[0])
+
+
+def _both_lists(folder: Path, name: str) -> Interactions:
+    paths = [require_file(folder, name.format(part)) for part in ("train", "test")]
     return text_log(pl.concat(map(item_lists, paths)), paths[0])
 
 
 def item_lists(path: Path) -> pl.DataFrame:
-    """Read lines of a user and their items with blanks between them: `user, item` as text."""
+    """Read lines of a user and its items, separated by blanks, as `user, item` text."""
     lists = parse_lines(path, r"^(?<user>\d+)(?<item>( \d+)*)\s*$")
     pairs = lists.select("user", pl.col("item").str.strip_chars().str.split(" "))
     return pairs.explode("item").filter(pl.col("item") != "")
@@ -230,14 +232,13 @@ def item_lists(path: Path) -> pl.DataFrame:
 
 def parse_gowalla(folder: Path) -> Interactions:
     """Gowalla: lists of items, both parts together."""
-    paths = [require_file(folder, f"{part}.txt") for part in ("train", "test")]
-    return text_log(pl.concat(map(item_lists, paths)), paths[0])
+    return _both_lists(folder, "{}.txt")
 
 
 def parse_flixster(folder: Path) -> Interactions:
     """Flixster, the 3,000 x 3,000 excerpt: ids are row and column numbers, counted from 0.
 
-    Its graph of users becomes links, as far as they have events.
+    Its graph of users becomes links between users that have events.
     """
     try:
         import h5py
@@ -268,7 +269,7 @@ def parse_movietweetings(folder: Path) -> Interactions:
     return with_genres(log, parse_lines(movies, r"^(?<item>\d+)::.*::(?<genres>[^:]*)$"), movies)
 
 
-def parse_movielens(folder: Path) -> Interactions:
+def parse_ml_latest_small(folder: Path) -> Interactions:
     """MovieLens in its CSV form."""
     log = read_interactions(require_file(folder, "ratings.csv"), min_rating=ANY_RATING)
     path = require_file(folder, "movies.csv")

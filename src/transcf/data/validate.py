@@ -1,9 +1,10 @@
-"""From columns of a table to ids, ratings and times, or to a sentence about the first bad row."""
+"""Columns of a table: their roles, and conversion of their values with clear errors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -12,32 +13,142 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.ids import IdMap, Rows
-from transcf.errors import DataError, shown
+from transcf.errors import DataError, ParameterError, is_word, shown
 
-#: What ratings have to be: anything, no NaN or missing ones, or finite and none below zero.
+Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category", "friend"]
+Roles: TypeAlias = dict[Role, str]
+#: A column as callers give it: its name, its number from 1, or None to find it.
+Column: TypeAlias = str | int | None
+#: "any": finite or missing; "present": none missing; "nonnegative": present, none below zero.
 RatingRule: TypeAlias = Literal["any", "present", "nonnegative"]
 
-#: Date, maybe time, maybe distance from UTC.
+#: Roles of an event log.
+ROLES: tuple[Role, ...] = ("user", "item", "rating", "timestamp", "category")
+_RATING_RULES = ("any", "present", "nonnegative")
+
+#: Usual names of the columns, without case, blanks and punctuation.
+_USUAL: Mapping[Role, str] = {
+    "user": "user userid uid username reviewerid customer customerid member memberid visitor "
+    "visitorid account accountid",
+    "item": "item itemid iid movie movieid isbn product productid asin book bookid artist artistid "
+    "track trackid song songid business businessid article articleid bookmarkid",
+    "rating": "rating ratings score stars overall bookrating preference",
+    "timestamp": "timestamp time date datetime ts unixtime unixtimestamp unixreviewtime createdat "
+    "eventtime",
+    "category": "category categories categoryid genre genres",
+    "friend": "friend friendid otheruser otheruserid followee followeeid trustee trusteeid",
+}
+#: Column numbers of a source without names.
+_UNNAMED: Mapping[Role, int] = {"user": 1, "item": 2}
+
+#: Date, optional time, optional offset from UTC.
 _ISO = (
     r"^(?<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[T ](?<clock>[0-9]{2}:[0-9]{2})(?<second>:[0-9]{2})?(?<part>\.[0-9]{1,9})?)?"
     r"(?<zone>Z|[+-](?:[01][0-9]|2[0-3]):?[0-5][0-9])?$"
 )
 _TIME = "a time is an integer or an ISO date"
-#: Length of the units in which polars keeps dates.
+#: Microseconds in the units of polars dates.
 _MICROSECONDS = {"ns": 0.001, "us": 1.0, "ms": 1e3, "days": 86_400e6}
-#: The first and the last moment that Python, and hence tables and messages, can show.
+#: The first and the last microsecond that `datetime` can represent.
 _YEARS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+
+
+def find_columns(
+    names: Sequence[str],
+    given: Mapping[Role, Column],
+    label: str,
+    roles: Sequence[Role],
+    *,
+    has_header: bool = True,
+) -> Roles:
+    """Choose a column for each role: the one given, else the one with a usual name.
+
+    Args:
+        names: Columns of the table.
+        given: Names or numbers from 1 that the caller gave; None searches the usual names.
+        label: What messages call the table.
+        roles: Roles to fill; user and item are required, others may be absent.
+        has_header: Whether the source names its columns; otherwise they are numbered.
+    """
+    chosen: Roles = {}
+    for role in roles:
+        wanted = given.get(role)
+        if wanted is None:
+            wanted = _usual_column(names, role, label) if has_header else _UNNAMED.get(role)
+        if wanted is not None:
+            column = _column(names, wanted, label, has_header)
+            for other, taken in chosen.items():
+                if taken == column:
+                    raise DataError(
+                        f"{label}: column {column!r} cannot be both the {other} and the {role}."
+                    )
+            chosen[role] = column
+    return chosen
+
+
+def usual_role(name: str) -> Role | None:
+    """Return the role that columns of such a name usually have.
+
+    Example:
+        >>> usual_role("User ID"), usual_role("shelf")
+        ('user', None)
+    """
+    bare = re.sub(r"[^a-z0-9]", "", name.lower())
+    return next((role for role, usual in _USUAL.items() if bare in usual.split()), None)
+
+
+def looks_like_data(name: str) -> bool:
+    """Return whether a column name is a number, as in a file without a header."""
+    return re.fullmatch(r"-?[0-9.]+", name) is not None
+
+
+def naming(role: Role) -> str:
+    """Return the hint how to name a column, in Python and in a shell."""
+    return f"name one with read_interactions(..., {role}=...) (in a shell: --column {role}=NAME)"
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Return at most a dozen quoted names."""
+    shown = ", ".join(repr(name) for name in names[:12])
+    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def _column(names: Sequence[str], wanted: str | int, label: str, has_header: bool) -> str:
+    """Return the name of a column given by name or by number."""
+    if isinstance(wanted, str) and wanted in names:
+        return wanted
+    if isinstance(wanted, int) and not isinstance(wanted, bool) and 1 <= wanted <= len(names):
+        return names[wanted - 1]
+    if isinstance(wanted, str) and has_header:
+        raise DataError(f"{label} has no column {wanted!r}; its columns are {list_names(names)}.")
+    raise DataError(f"{label} has no column {wanted!r}; they are counted from 1 to {len(names)}.")
+
+
+def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
+    found = [name for name in names if usual_role(name) == role]
+    if len(found) > 1:
+        raise DataError(
+            f"{label} has several columns that could be the {role} ({list_names(found)}): "
+            f"{naming(role)}."
+        )
+    if not found and role in _UNNAMED:
+        no_header = ", or say header=False (--no-header) if the first line is data"
+        raise DataError(
+            f"{label} has no {role} column with a usual name such as '{role}_id'; its columns are "
+            f"{list_names(names)}: {naming(role)}{no_header * any(map(looks_like_data, names))}."
+        )
+    return found[0] if found else None
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a column stands, for messages.
+    """A column, for error messages.
 
     Attributes:
-        label: What the table is called.
+        label: What messages call the table.
         column: Name of the column.
-        locate: Names the place of a row, counted from 0 ("events.csv: line 7").
+        locate: Names a row, counted from 0, as in "events.csv: line 7".
     """
 
     label: str
@@ -49,8 +160,25 @@ class Place:
         return DataError(f"{self.locate(row)} of column {self.column!r} {what}; {remedy}.")
 
     def wrong_kind(self, kind: pl.DataType, remedy: str) -> DataError:
-        """Return the error about a column that holds another kind of values."""
+        """Return the error about a column of another type."""
         return DataError(f"{self.label}: column {self.column!r} holds {kind}; {remedy}.")
+
+
+def check_rule(ratings: RatingRule, roles: Roles, label: str) -> None:
+    """Raise unless the rule for ratings is known and the table has ratings where it needs them."""
+    if not is_word(ratings, _RATING_RULES):
+        raise ParameterError(f"ratings={shown(ratings)} is not one of {', '.join(_RATING_RULES)}.")
+    if ratings != "any" and "rating" not in roles:
+        raise DataError(
+            f"{label} has no ratings, but they have to be {ratings}: {naming('rating')}."
+        )
+
+
+def check_seed(seed: int) -> int:
+    """Return the seed if it is an integer from 0 to 2**63 - 1."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ParameterError(f"seed={shown(seed)} is not allowed; it must be an integer >= 0.")
+    return seed
 
 
 def to_ids(
@@ -58,9 +186,9 @@ def to_ids(
 ) -> tuple[IdMap, Rows]:
     """Number a column of ids, all integers or all text.
 
-    Floats are taken if all of them are whole numbers (tables turn integers into floats where
-    a value is missing). Text is never changed: surrounding blanks are an error, or part of
-    the id with `keep_blanks`.
+    Floats are accepted if all of them are whole numbers (tables turn integers into floats where
+    a value is missing). Text is never changed: surrounding blanks are an error, or part of the id
+    with `keep_blanks`.
     """
     values = plain_ids(values, place)
     ids, rows = IdMap.encode(values, parse_integers=parse_integers)
@@ -70,7 +198,7 @@ def to_ids(
 
 
 def plain_ids(values: pl.Series, place: Place) -> pl.Series:
-    """Return a column of ids as Int64 or String; works in a forked child (see `finding`)."""
+    """Return a column of ids as Int64 or String; works in a forked child (see `ids`)."""
     if values.null_count():
         raise place.wrong(_first(values.is_null()), "has no id", "fill it in or drop the row")
     if isinstance(values.dtype, pl.Categorical | pl.Enum):
@@ -84,12 +212,21 @@ def plain_ids(values: pl.Series, place: Place) -> pl.Series:
     return values
 
 
+def check_blanks(distinct: pl.Series, values: pl.Series, place: Place) -> None:
+    """Raise if a text id is empty or has blanks around it; `distinct` has each id once."""
+    if (distinct == "").any():
+        raise place.wrong(_first(values == ""), "is an empty id", "fill it in or drop the row")
+    if (distinct != distinct.str.strip_chars()).any():
+        row = _first(values != values.str.strip_chars())
+        raise place.wrong(row, f"is {values[row]!r}, with blanks around it", "strip the ids first")
+
+
 def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray[np.float32]:
-    """Turn a column into float32; a missing rating becomes NaN, an infinite one is an error."""
+    """Convert a column to float32; a missing rating becomes NaN, an infinite one is an error."""
     kind = values.dtype
     if isinstance(kind, pl.String | pl.Categorical | pl.Enum):
         values = values.cast(pl.String).str.strip_chars()
-    elif not (kind.is_numeric() or isinstance(kind, pl.String | pl.Boolean | pl.Null)):
+    elif not (kind.is_numeric() or isinstance(kind, pl.Boolean | pl.Null)):
         raise place.wrong_kind(kind, "a rating is a number")
     numbers = values.cast(pl.Float32, strict=False)
     unread = numbers.is_null() & values.is_not_null()
@@ -111,10 +248,10 @@ def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray
 
 
 def to_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64], bool]:
-    """Turn a column into int64, and say whether it held dates.
+    """Convert a column to int64, and return whether it held dates.
 
-    Integers stay as they are. Dates, and text in ISO form, become microseconds since 1970; a
-    time without a zone is taken as UTC.
+    Integers stay as they are. Dates, and text in ISO form, become microseconds since 1970; a time
+    without a zone is taken as UTC.
     """
     if values.null_count():
         raise place.wrong(_first(values.is_null()), "has no time", "fill it in or drop the row")
@@ -141,13 +278,6 @@ def category_lists(values: pl.Series, place: Place) -> pl.Series:
 
     Text holds one category or several that are separated by "|". A list holds one category per
     element. Blanks around a category and empty categories are dropped; null stays null.
-
-    Args:
-        values: Text, numbers, or lists of them.
-        place: Where the column stands.
-
-    Raises:
-        DataError: The column holds another type.
 
     Example:
         >>> place = Place("items.csv", "genres", str)
@@ -179,18 +309,17 @@ def _text_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64],
     stripped = values.str.strip_chars()
     if not stripped.equals(values):
         return _text_times(stripped, place)
-    # The kind of the first value is what the others are held against.
+    # The other values have to be of the same kind as the first.
     dated = dates.to_physical()[0] is not None
     row = _first(dates.is_null() if dated else numbers.is_null())
-    if dated and numbers[row] is not None:
-        raise place.wrong(row, f"is {values[row]!r}, a number among dates", _TIME)
-    raise place.wrong(row, f"is {values[row]!r}", _TIME)
+    among = ", a number among dates" if dated and numbers[row] is not None else ""
+    raise place.wrong(row, f"is {values[row]!r}{among}", _TIME)
 
 
 def _moments(values: pl.Series, place: Place) -> npt.NDArray[np.int64]:
-    """Turn dates into microseconds since 1970, UTC.
+    """Convert dates to microseconds since 1970, UTC.
 
-    By hand: polars panics, or wraps around, beyond the dates that it knows.
+    Done with integers, since polars panics or wraps around beyond the dates that it can represent.
     """
     numbers = values.to_physical().cast(pl.Int64).to_numpy()
     scale = _MICROSECONDS[getattr(values.dtype, "time_unit", "days")]
@@ -206,13 +335,8 @@ def _iso_dates(values: pl.Series) -> pl.Series:
     """Parse ISO dates to Datetime("us") in UTC, null where it cannot be done."""
     parts = pl.col("t").str.extract_groups(_ISO).struct
     clock, second, part = (parts.field(name) for name in ("clock", "second", "part"))
-    text = pl.concat_str(
-        parts.field("day"),
-        pl.lit("T"),
-        clock.fill_null("00:00"),
-        second.fill_null(":00"),
-        part.fill_null(".0"),
-    )
+    time = (clock.fill_null("00:00"), second.fill_null(":00"), part.fill_null(".0"))
+    text = pl.concat_str(parts.field("day"), pl.lit("T"), *time)
     zone = parts.field("zone").fill_null("Z").replace("Z", "+00:00").str.replace(":", "")
     minutes = 60 * zone.str.slice(1, 2).cast(pl.Int64) + zone.str.slice(3, 2).cast(pl.Int64)
     sign = pl.when(zone.str.starts_with("-")).then(-1).otherwise(1)
@@ -221,24 +345,9 @@ def _iso_dates(values: pl.Series) -> pl.Series:
     return frame.select(local - pl.duration(minutes=sign * minutes)).to_series()
 
 
-def check_blanks(distinct: pl.Series, values: pl.Series, place: Place) -> None:
-    """Refuse text ids that are empty or have blanks around them.
-
-    Args:
-        distinct: The ids, each once.
-        values: The column they come from.
-        place: Where it stands.
-    """
-    if (distinct == "").any():
-        raise place.wrong(_first(values == ""), "is an empty id", "fill it in or drop the row")
-    if (distinct != distinct.str.strip_chars()).any():
-        row = _first(values != values.str.strip_chars())
-        raise place.wrong(row, f"is {values[row]!r}, with blanks around it", "strip the ids first")
-
-
 def _whole_numbers(values: pl.Series, place: Place, remedy: str) -> pl.Series:
     numbers = values.to_numpy()
-    # From here on a float of this precision may stand for several integers.
+    # From here on a float of this precision may represent several integers.
     inexact = 2.0 ** (np.finfo(numbers.dtype).nmant + 1)
     whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < inexact)
     if not whole.all():

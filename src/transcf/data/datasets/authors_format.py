@@ -1,4 +1,4 @@
-"""Folders as the authors of TransCF prepared them, with their own split and candidates."""
+"""Published splits: the authors' prepared folders with candidates, and the parts of Gowalla."""
 
 from __future__ import annotations
 
@@ -8,29 +8,36 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.ids import UNKNOWN
-from transcf.data.interactions import Interactions, Mask
-from transcf.data.parsers import (
+from transcf.data.datasets.parsers import (
     as_published,
     category_names,
     ciao_table,
     find_file,
+    item_lists,
+    parse_gowalla,
     parse_lines,
     read_lines,
     require_file,
     table_log,
     with_categories,
 )
+from transcf.data.ids import UNKNOWN
+from transcf.data.interactions import Interactions, Mask
 from transcf.data.split import Candidates, Recipe, Split
+from transcf.data.validate import check_seed
 from transcf.errors import DataError
 
+#: The dataset with public parts, and its folder.
+PUBLIC = "gowalla"
+#: Share of its training events that are held out for validation.
+_VALIDATION = 0.1
 _PARTS = {"train": "LOOTrain.dat", "validation": "LOOVal.dat", "test": "LOOTest.dat"}
 _RECIPE: Recipe = {"rule": "authors' files", "how": "as the authors published it"}
 _PAIR = r"^(?<user>\w+)\t(?<item>\w+)$"
 
 
 def is_prepared(folder: Path) -> bool:
-    """Whether a folder holds the authors' three parts."""
+    """Return whether a folder holds the authors' three parts."""
     return all(find_file(folder, name) is not None for name in _PARTS.values())
 
 
@@ -77,7 +84,7 @@ def read_prepared_split(folder: Path) -> Split:
 
 
 def _read_pairs(path: Path) -> pl.DataFrame:
-    """Read tab-parted pairs under a header, ids as integers."""
+    """Read tab-separated pairs under a header, with integer ids."""
     pairs = parse_lines(path, _PAIR)[1:]
     try:
         return pairs.cast(pl.Int64)
@@ -100,7 +107,7 @@ def _with_details(pairs: pl.DataFrame, raw: pl.DataFrame, path: Path) -> Interac
         .with_columns(pl.col("number").cast(pl.Int64))
         for column in ("user", "item")
     }
-    # Items first: what is known of an item does not depend on who of the users was kept.
+    # Items first: their categories do not depend on which users were kept.
     raw = _renumber(raw, "item", numbers["item"])
     categories = raw.select(item_id="item", category="category")
     known = pairs.join(
@@ -111,15 +118,15 @@ def _with_details(pairs: pl.DataFrame, raw: pl.DataFrame, path: Path) -> Interac
     )
     if known["rating"].null_count():
         raise DataError(
-            f"{path} does not belong to the pairs beside it: {known['rating'].null_count():,} of "
-            f"{len(known):,} have no rating."
+            f"{path} does not belong to the pairs in its folder: "
+            f"{known['rating'].null_count():,} of {len(known):,} have no rating."
         )
     log = table_log(known.select("user", "item", "rating"))
     return with_categories(log, categories)
 
 
 def _renumber(table: pl.DataFrame, column: str, numbers: pl.DataFrame) -> pl.DataFrame:
-    """Put numbers in the place of ids; rows without a number go."""
+    """Replace ids by numbers; rows without a number are dropped."""
     joined = table.join(numbers, on=column, maintain_order="left")
     return joined.drop(column).rename({"number": column})
 
@@ -131,14 +138,14 @@ def _events_of(log: Interactions, pairs: pl.DataFrame, file: str) -> Mask:
     present = log.user_rows.astype(np.int64) * log.n_items + log.item_rows
     places = np.minimum(np.searchsorted(present, wanted), len(present) - 1)
     if ((users == UNKNOWN) | (items == UNKNOWN) | (present[places] != wanted)).any():
-        raise DataError(f"{file} holds pairs that ratings.dat beside it does not.")
+        raise DataError(f"{file} holds pairs that ratings.dat in its folder does not.")
     mask = np.zeros(len(log), dtype=bool)
     mask[places] = True
     return mask
 
 
 def _read_candidates(folder: Path, log: Interactions) -> tuple[Candidates | None, int]:
-    """Read `uid, item, item, ...` lines; return how many entries had unknown ids, too."""
+    """Read `uid, item, item, ...` lines; also return the number of entries with unknown ids."""
     path = find_file(folder, "LOONegatives.dat")
     if path is None:
         return None, 0
@@ -153,3 +160,43 @@ def _read_candidates(folder: Path, log: Interactions) -> tuple[Candidates | None
     indptr: npt.NDArray[np.int64] = np.zeros(log.n_users + 1, dtype=np.int64)
     np.cumsum(np.bincount(users, minlength=log.n_users), out=indptr[1:])
     return Candidates(indptr, items[order], path.name), int((~known).sum())
+
+
+def is_public_split(folder: Path) -> bool:
+    """Return whether a folder, which has to be called gowalla, holds the two public parts."""
+    files = (find_file(folder, f"{part}.txt") for part in ("train", "test"))
+    return folder.name == PUBLIC and None not in files
+
+
+def read_public_split(folder: Path, *, seed: int = 0) -> Split:
+    """Read Gowalla with the public test part, as graph recommenders are compared on it.
+
+    Args:
+        folder: Folder of the files.
+        seed: Seed of the random validation part, which depends on ids only.
+    """
+    from transcf.kernels.splitting import event_keys
+
+    log = parse_gowalla(folder)
+    pairs = item_lists(require_file(folder, "test.txt")).cast(pl.Int64)
+    users, items = log.users.rows(pairs["user"]), log.items.rows(pairs["item"])
+    width = np.int64(log.n_items)
+    is_test = np.isin(log.user_rows * width + log.item_rows, users * width + items)
+    keys = event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0)
+    order = np.argsort(keys, kind="stable")
+    order = order[~is_test[order]]
+    is_validation = np.zeros(len(log), np.bool_)
+    is_validation[order[: round(_VALIDATION * len(order))]] = True
+    recipe: Recipe = {
+        "rule": "public split",
+        "seed": seed,
+        "how": f"the public test part for test, {100 * _VALIDATION:g} % of the public training "
+        f"part at random for validation, seed {seed}",
+    }
+    return Split(
+        train=log.select(~is_test & ~is_validation),
+        validation=log.select(is_validation),
+        test=log.select(is_test),
+        recipe=recipe,
+        report=log.report,
+    )

@@ -1,8 +1,8 @@
-"""Whether a Parquet file asks for more than it can hold, before polars believes it.
+"""Check of a Parquet file for impossible numbers, before polars reads it.
 
-polars reserves room for as many values as the head of a page announces; a flipped bit there asks
-for exabytes, and the process ends on the spot. The heads are few and short, so they are walked
-through first. What is not understood here is left to polars, which refuses it by itself.
+polars allocates memory for as many values as the header of a page announces; a flipped bit there
+asks for exabytes, and the process is aborted. The headers are few and short, so they are checked
+first. What is not understood here is left to polars, which refuses it by itself.
 
 Only the parts of Thrift's compact protocol that Parquet uses are read; field numbers are those of
 `parquet.thrift`.
@@ -24,17 +24,17 @@ _DEEPEST = 32
 
 
 class _DamagedError(Exception):
-    """A number that cannot be."""
+    """A number is impossible."""
 
 
 def damage_of_file(path: Path) -> str | None:
-    """Say what cannot be in a file, or None."""
+    """Return what is impossible in a file, or None."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return damage_of(content)
 
 
 def damage_of(content: Buffer) -> str | None:
-    """Say what cannot be in the contents of a file, or None.
+    """Return what is impossible in the contents of a file, or None.
 
     Example:
         >>> import io
@@ -64,7 +64,7 @@ def _footer(content: Buffer) -> Fields:
 
 
 def _check_column(content: Buffer, about: Fields) -> None:
-    """Compare what the pages of a column announce with what the file says of the column."""
+    """Compare the headers of the pages of a column with its metadata."""
     count, packed, unpacked = about[5], about[7], about[6]
     start = min((offset for offset in (about.get(11), about[9]) if offset), default=0)
     if min(count, packed, unpacked, start) < 0 or start + packed > len(content):
@@ -89,12 +89,7 @@ def _check_column(content: Buffer, about: Fields) -> None:
 
 
 class _Reader:
-    """Reads structures of Thrift's compact protocol, one after the other.
-
-    Args:
-        content: Where they are.
-        place: The byte at which the first one starts.
-    """
+    """Reads structures of Thrift's compact protocol from a byte on, one after the other."""
 
     def __init__(self, content: Buffer, place: int) -> None:
         if place < 0:
@@ -119,11 +114,8 @@ class _Reader:
             return self._byte()
         if kind in (4, 5, 6):
             return self._integer()
-        if kind == 7:
-            self.place += 8
-            return None
-        if kind == 8:
-            length = self._natural()
+        if kind in (7, 8):  # a double or bytes, which are skipped
+            length = 8 if kind == 7 else self._natural()
             self.place += length
             return None
         if kind in (9, 10):

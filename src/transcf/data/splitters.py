@@ -1,28 +1,33 @@
-"""Ways to hold events out of a log without leaks."""
+"""Splitting: hold events out of a log, and open stored splits."""
 
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 from numbers import Real
-from typing import Any, Literal, TypeAlias
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.columns import naming
+from transcf.data.candidates import draw_candidates
+from transcf.data.filters import paper_filter
 from transcf.data.interactions import Interactions, Mask
-from transcf.data.logs import as_interactions
-from transcf.data.seeds import check_seed
+from transcf.data.readers import Reading, as_interactions, read_interactions
 from transcf.data.split import Recipe, Split
-from transcf.data.values import Place, to_times
-from transcf.errors import DataError, ParameterError, is_word, shown
+from transcf.data.validate import Place, check_seed, naming, to_times
+from transcf.errors import DataError, EvaluationError, ParameterError, is_word, shown
+from transcf.protocols import full_ranking, protocol_named
 
 Order: TypeAlias = Literal["auto", "time", "position", "paper", "random"]
 Moment: TypeAlias = date | datetime | int | str
 
 #: Fewest events of a user that leave one for training after holding out two.
 LEAST_EVENTS = 3
+#: Users (a number or a share) that a temporal cut must leave on both sides to be the default.
+ENOUGH_USERS, _ENOUGH_SHARE = 100, 0.1
 #: What is held out of each user's events, by order.
 _LAST: dict[str, str] = {
     "time": "the newest event of each user for test, the one before it for validation",
@@ -33,6 +38,122 @@ _LAST: dict[str, str] = {
 }
 
 
+def open_split(
+    spec: str | PathLike[str],
+    protocol: str | None = None,
+    *,
+    seed: int = 0,
+    **reading: Unpack[Reading],
+) -> Split:
+    """Open data and split it for a protocol.
+
+    A saved split is used as it is, if it fits. For sampled protocols, a prepared folder gives the
+    authors' own split, and so does Book-Crossing, filtered and split by their rules; for the
+    others, Gowalla has its public parts. Everything else is split by `split_log`.
+
+    Args:
+        spec: A path or the name of a dataset, as for `read_interactions`.
+        protocol: A name of `transcf.protocols.PROTOCOLS`; None as for `split_log`.
+        seed: Seed of the random split and of the candidates.
+        reading: Options of `read_interactions`.
+    """
+    from transcf.data.datasets import resolve
+
+    # Resolved here, so that a warning about the path names the line of the caller.
+    return _open(resolve(spec), protocol, seed, reading)[1]
+
+
+def open_log_and_split(
+    spec: str | PathLike[str] | list[str],
+    protocol: str | None = None,
+    *,
+    seed: int = 0,
+    **reading: Unpack[Reading],
+) -> tuple[Interactions, Split]:
+    """Return all events and a split of them, as `open_split` does; a file is read once.
+
+    Example:
+        >>> log, split = open_log_and_split("synthetic")
+        >>> len(log) == len(split.train) + len(split.validation) + len(split.test)
+        True
+    """
+    from transcf.data.datasets import resolve
+
+    if isinstance(spec, list):
+        log = read_interactions(spec, **reading)
+        return log, split_log(log, protocol, seed=seed)
+    source = resolve(spec)
+    opened, split = _open(source, protocol, seed, reading)
+    return read_interactions(source) if opened is None else opened, split
+
+
+def split_log(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split:
+    """Split a log for a protocol.
+
+    A log is cut in time by `temporal_cut` for `forward`, and split by `leave_one_out` for the
+    others: in time order where there are times, else at random; `Split.how` says which. Sampled
+    protocols get 99 drawn candidates where none are stored.
+
+    Args:
+        data: A split, which is checked, anything that `read_interactions` takes, or a path or
+            name for `open_split`.
+        protocol: A name of `transcf.protocols.PROTOCOLS`. None means "forward" where a log has
+            times and enough users (100, or a tenth) can be evaluated after a cut, and "strict"
+            elsewhere.
+        seed: Seed of the random split and of the candidates.
+
+    Raises:
+        EvaluationError: The protocol needs another kind of split.
+
+    Example:
+        >>> from transcf import synthesize
+        >>> split_log(synthesize(users=50, items=30, interactions=500), "strict")
+        Split(leave-one-out by time: train 400, validation 50, test 50, candidates none)
+    """
+    if isinstance(data, str | PathLike):
+        return open_split(data, protocol, seed=seed)
+    named = None if protocol is None else protocol_named(protocol)
+    if isinstance(data, Split):
+        split = data
+    else:
+        log = as_interactions(data)
+        cut = _default_cut(log) if named is None else temporal_cut(log) if named.cut else None
+        split = cut or leave_one_out(log, seed=seed)
+    if named is None:
+        return split
+    check_split(split, named.name)
+    needs_some = named.sampled and split.candidates is None
+    return draw_candidates(split, seed=seed) if needs_some else split
+
+
+def usual_protocol(split: Split) -> str:
+    """Return the default protocol of a split.
+
+    Example:
+        >>> usual_protocol(split_log("synthetic"))
+        'forward'
+    """
+    return full_ranking(cut=split.is_cut, refit=True).name
+
+
+def check_split(split: Split, name: str) -> None:
+    """Raise an `EvaluationError` if a protocol of full ranking needs another kind of split."""
+    protocol = protocol_named(name)
+    if protocol.sampled or protocol.cut == split.is_cut:
+        return
+    other = full_ranking(cut=split.is_cut, refit=protocol.refit).name
+    words = (
+        "a log that is cut at one moment, temporal_cut(log), so that no model learns from the "
+        "future"
+        if protocol.cut
+        else "each user's newest event held out, leave_one_out(log)"
+    )
+    raise EvaluationError(
+        f"The {protocol.name} protocol asks for {words}, and this split holds out {split.how}: "
+        f"split the log so, or use the {other} protocol."
+    )
+
+
 def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
     """Hold out the last event of each user for test, and the one before it for validation.
 
@@ -40,13 +161,13 @@ def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
     in words what was done.
 
     Args:
-        log: A log, or whatever `as_interactions` takes.
+        log: A log, or anything that `read_interactions` takes.
         by: What "last" means. "auto": by time where there are timestamps, else at random. "time":
             the newest; of equal times the larger item id is later. "position": the last in the
             source. "paper": the largest item number, where integer ids are their own number and
             text ids are numbered by first appearance in the (filtered) source; it holds out rare
-            items and is there to compare with the paper. "random": any, by the seed.
-        seed: Of the random order; the others do without.
+            items and serves comparisons with the paper. "random": any, by the seed.
+        seed: Seed of the random order.
 
     Example:
         >>> from transcf import synthesize
@@ -72,11 +193,11 @@ def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
 
 
 def leaving_out(by: Order, seed: int, *, timed: bool) -> tuple[Order, Recipe]:
-    """Return the order that a word stands for, and what splits by it say of themselves.
+    """Return the order that `leave_one_out` uses, and the recipe of the split.
 
     Args:
         by: As for `leave_one_out`.
-        seed: Of the random order.
+        seed: Seed of the random order.
         timed: Whether events have times.
 
     Example:
@@ -90,22 +211,26 @@ def leaving_out(by: Order, seed: int, *, timed: bool) -> tuple[Order, Recipe]:
         order = "time" if timed else "random"
     if order == "time" and not timed:
         raise _no_times()
+    how = _LAST[order]
+    if order == "random":
+        how += f", seed {check_seed(seed)}"
+        how += " (the log has no timestamps)" if by == "auto" else ""
     recipe: Recipe = {
         "rule": f"leave-one-out by {order}",
-        "seed": check_seed(seed) if order == "random" else None,
-        "how": _how(order, seed, no_times=by == "auto" and order == "random"),
+        "seed": seed if order == "random" else None,
+        "how": how,
     }
     return order, recipe
 
 
 def temporal_cut(log: Any, at: Moment | float = 0.1, *, validation: Moment | float = 0.1) -> Split:
-    """Hold out everything from one moment on, for all users at once.
+    """Hold out all events from one moment on, for all users.
 
     Events of the same moment always go to the same side, so a share may come out a little
     larger than asked for.
 
     Args:
-        log: A log with timestamps, or whatever `as_interactions` takes.
+        log: A log with timestamps, or anything that `read_interactions` takes.
         at: First moment of test: a date, datetime or ISO text where the log has dates, an
             integer where it has integers; or a float, the share of newest events.
         validation: The same for the validation part, among what comes before `at`.
@@ -126,8 +251,7 @@ def temporal_cut(log: Any, at: Moment | float = 0.1, *, validation: Moment | flo
         last = _shown(int(earlier.max()), log.times_are_dates)
         raise DataError(
             f"validation={shown(validation)} is after the last event before the cut ({last}): "
-            "choose an "
-            f"earlier moment."
+            "choose an earlier moment."
         )
     recipe: Recipe = {
         "rule": "temporal cut",
@@ -142,10 +266,10 @@ def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: 
     """Hold out a random share of all events.
 
     Args:
-        log: A log, or whatever `as_interactions` takes.
+        log: A log, or anything that `read_interactions` takes.
         test: Share of events for test.
         validation: Share of events for validation.
-        seed: Of the draw, which depends on ids only, not on the order of the log.
+        seed: Seed of the draw, which depends on ids only, not on the order of the log.
     """
     from transcf.kernels.splitting import event_keys
 
@@ -174,7 +298,7 @@ def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: 
 
 
 def _order_keys(log: Interactions, by: Order, seed: int) -> npt.NDArray[np.int64]:
-    """(n,) what the events of a user are ordered by."""
+    """(n,) sort keys of the events of each user."""
     from transcf.kernels.splitting import event_keys
 
     if by == "time":
@@ -186,12 +310,6 @@ def _order_keys(log: Interactions, by: Order, seed: int) -> npt.NDArray[np.int64
     return event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0)
 
 
-def _how(order: str, seed: int, *, no_times: bool) -> str:
-    """Say in words what is held out."""
-    chance = f", seed {seed}" if order == "random" else ""
-    return _LAST[order] + chance + (" (the log has no timestamps)" if no_times else "")
-
-
 def _from(moment: Moment | float, among: str) -> str:
     if isinstance(moment, float):
         return f"the newest {100 * moment:g} % of the events{among}"
@@ -199,12 +317,12 @@ def _from(moment: Moment | float, among: str) -> str:
 
 
 def _shown(time: int, are_dates: bool) -> str:
-    """Write a time as the caller would."""
+    """Return a time in the format of the log."""
     return str(datetime(1970, 1, 1) + timedelta(microseconds=time)) if are_dates else str(time)
 
 
 def _item_numbers(log: Interactions) -> npt.NDArray[np.int64]:
-    """(n_items,) the numbers of the paper's rule, up to what does not change their order."""
+    """(n_items,) numbers in the order of the item numbers of the paper's rule."""
     if not log.items.is_text:
         return np.arange(log.n_items, dtype=np.int64)
     first = np.full(log.n_items, len(log.positions) and log.positions.max() + 1, dtype=np.int64)
@@ -266,7 +384,7 @@ def _plain(moment: Moment | float) -> str | int | float:
 
 
 def _parts(log: Interactions, validation: Mask, test: Mask, recipe: Recipe, **counts: int) -> Split:
-    """Cut the log in three, and count users and items that training knows nothing of."""
+    """Select the three parts, and count users without training events."""
     train = log.select(~(validation | test))
     if not len(train):
         raise DataError(
@@ -289,3 +407,44 @@ def _parts(log: Interactions, validation: Mask, test: Mask, recipe: Recipe, **co
         recipe=recipe,
         report=report,
     )
+
+
+def _default_cut(log: Interactions) -> Split | None:
+    """Cut a log in time if it has times, and if enough users can be evaluated on both sides."""
+    if log.timestamps is None:
+        return None
+    try:
+        split = temporal_cut(log)
+    except DataError:  # for example, all events have the same time
+        return None
+    sides = ((split.train, split.validation), (split.before_test, split.test))
+    enough = max(1, min(ENOUGH_USERS, _ENOUGH_SHARE * np.count_nonzero(log.by_user.counts)))
+    return split if all(_evaluated(*side) >= enough for side in sides) else None
+
+
+def _evaluated(before: Interactions, after: Interactions) -> int:
+    """Count users with a later event where both the user and the item occur earlier."""
+    users, items = before.by_user.counts > 0, before.by_item.counts > 0
+    known = users[after.user_rows] & items[after.item_rows]
+    return len(np.unique(after.user_rows[known]))
+
+
+def _open(
+    source: str | Path, protocol: str | None, seed: int, reading: Reading
+) -> tuple[Interactions | None, Split]:
+    """Return a log, None if the split is stored, and its split for a protocol."""
+    from transcf.data.datasets import is_split_by_rule, read_split
+
+    sampled = protocol is not None and protocol_named(protocol).sampled
+    stored = read_split(source, sampled=sampled, seed=seed)
+    if stored is None:
+        log = read_interactions(source, **reading)
+        by_rule = sampled and is_split_by_rule(source)
+        data = leave_one_out(paper_filter(log), "paper") if by_rule else log
+        return log, split_log(data, protocol, seed=seed)
+    if reading:
+        raise ParameterError(
+            f"{source} is no file: it is split already, so how to read it ({', '.join(reading)}) "
+            "can only be said of the log that it was made from."
+        )
+    return None, split_log(stored, protocol, seed=seed)

@@ -1,8 +1,7 @@
-"""`model.json`: what a saved model is, and the checksums of its files; nothing in it is believed.
+"""`model.json`: type, parameters, report and checksums of a saved model; and the model card.
 
-It carries a checksum of itself, which finds damage and careless edits. Whoever edits it and makes
-the checksum right again still meets the checks of names and types here, and those of values by
-the model.
+It contains a checksum of itself, which finds damage and careless edits. If it is edited and the
+checksum is corrected, names and types are still checked here, and values by the model.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypeAlias
 
+from transcf.data.ids import IdMap
 from transcf.data.json_text import from_json, misfit
 from transcf.data.readers import Reading
 from transcf.errors import ModelFileError, shown
-from transcf.io.open_files import OpenFolder
+from transcf.io.files import OpenFolder
 
 About: TypeAlias = dict[str, Any]
 
@@ -26,13 +26,40 @@ VERSION = 3
 #: The oldest format that is read; models of it may have other names, see `models.aliases`.
 OLDEST = 2
 
-#: More than any model has to say; hostile files are not read to their end.
+#: Larger files are not read.
 _LARGEST = 64 * 2**20
 _REMEDY = "restore the folder from a copy or fit again"
 
+#: Types of the training report; models add values of their own, which are not checked.
+_REPORT = {
+    "users": int,
+    "items": int,
+    "interactions": int,
+    "seconds": float,
+    "ending": NotRequired[str],
+    "dataset": NotRequired[str | list[str]],
+    "reading": NotRequired[Reading],
+    "protocol": NotRequired[str],
+    "split": NotRequired[str],
+    "split_seed": NotRequired[int],
+    "held_out": NotRequired[bool],
+    "fitted_on": NotRequired[str],
+    "events_after": NotRequired[int],
+}
+_FILE = {"bytes": int, "sha256": list[str]}
+_CONTENT = {
+    "library": str,
+    "class": str,
+    "params": dict[str, Any],
+    "report": _REPORT,
+    "timed": bool,
+    "best_epoch": int | None,
+    "additions": int,
+}
+
 
 def signed(about: About) -> About:
-    """Return it with the checksum of itself."""
+    """Return the content with its own checksum."""
     return {**about, "sha256": _own_checksum(about)}
 
 
@@ -41,7 +68,7 @@ def read_about(opened: OpenFolder, files: Sequence[str]) -> About:
 
     Args:
         opened: The folder.
-        files: Names of files of which it has to give the size and the checksums.
+        files: Names of files whose size and checksums it must contain.
 
     Raises:
         ModelFileError: It is missing, damaged, altered, too old or too new.
@@ -87,44 +114,53 @@ def _own_checksum(about: About) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-#: What the report of a training holds; models add facts of their own, which are only shown.
-_REPORT = {
-    "users": int,
-    "items": int,
-    "interactions": int,
-    "seconds": float,
-    "ending": NotRequired[str],
-    "dataset": NotRequired[str | list[str]],
-    "reading": NotRequired[Reading],
-    "protocol": NotRequired[str],
-    "split": NotRequired[str],
-    "split_seed": NotRequired[int],
-    "held_out": NotRequired[bool],
-    "fitted_on": NotRequired[str],
-    "events_after": NotRequired[int],
-}
-_FILE = {"bytes": int, "sha256": list[str]}
-_CONTENT = {
-    "library": str,
-    "class": str,
-    "params": dict[str, Any],
-    "report": _REPORT,
-    "timed": bool,
-    "best_epoch": int | None,
-    "additions": int,
-}
-
-
 def wrong_part(about: About, files: Sequence[str]) -> str | None:
-    """Return the name of the first part with a wrong type or value, None if there is none.
-
-    Args:
-        about: The content of `model.json`.
-        files: Names of files of which it has to give the size and the checksums.
-    """
+    """Return the name of the first part with a wrong type or value, None if there is none."""
     wrong = misfit(about, _CONTENT | {"files": dict.fromkeys(files, _FILE)})
     if wrong is None and about["additions"] < 0:
         return "additions"
     if wrong is None and about["best_epoch"] is not None and about["best_epoch"] < 1:
         return "best_epoch"
     return wrong
+
+
+def model_card(summary: str, about: About, users: IdMap) -> str:
+    """Return the model card in Markdown: what the model is, how it was fitted, how to use it."""
+    size = sum(entry["bytes"] for entry in about["files"].values())
+    facts = {key: value for key, value in about["report"].items() if not isinstance(value, list)}
+    return f"""# {about["class"]}
+
+{summary}
+
+A recommender saved by transcf {about["library"]}, {size / 2**20:,.1f} MiB.
+
+## Hyper-parameters
+
+{_table(about["params"])}
+
+## Training
+
+{_table(facts)}
+
+## Use
+
+```python
+import transcf
+
+model = transcf.load("path/to/this/folder")
+model.recommend({users.series[0]!r}, k=10)
+```
+
+## What is in the folder
+
+Learned arrays (`model.safetensors`), settings and checksums (`model.json`), the ids of
+users and items, and the training interactions (`seen.parquet`, so that items that a user
+already has are not recommended). The ids and interactions of the training users are
+personal data if they were so in the source: treat the folder accordingly.
+"""
+
+
+def _table(values: dict[str, Any]) -> str:
+    if not values:
+        return "None."
+    return "\n".join(["| | |", "|---|---|", *(f"| {k} | `{v}` |" for k, v in values.items())])

@@ -1,4 +1,4 @@
-"""Fetching the files of a dataset, with a progress bar, all or nothing."""
+"""Download of the files of a dataset, with a progress bar."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
-from transcf.data.published import Dataset, Remote
+from transcf.data.datasets.catalog import Dataset, Remote
 from transcf.errors import DataError
 from transcf.interrupts import temporary_folder
 
 _CHUNK = 1 << 18
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 
 
 def fetch(dataset: Dataset, folder: Path) -> Path:
     """Download the files of a dataset into a folder.
 
-    The folder is made once all files are complete and their checksums, where known, are right.
+    The folder is created when all files are complete and their checksums, where known, match.
     """
     if not dataset.remotes:
         raise DataError(f"{dataset.name} has to be asked for at {dataset.home}.")
@@ -49,7 +49,7 @@ def _download(url: str, target: Path) -> Path:
 
     try:
         with (
-            urllib.request.urlopen(url, timeout=_PATIENCE) as answer,
+            urllib.request.urlopen(url, timeout=_TIMEOUT) as answer,
             target.open("wb") as file,
             Progress(
                 *Progress.get_default_columns()[:2],
@@ -75,7 +75,7 @@ def _download(url: str, target: Path) -> Path:
 
 
 def _extract(archive: Path, remote: Remote, target: Path) -> Path:
-    """Take one member out of an archive, wherever in it it lies."""
+    """Extract one member of an archive, from any of its folders."""
     try:
         with zipfile.ZipFile(archive) as packed:
             members = [n for n in packed.namelist() if n.rsplit("/", 1)[-1] == remote.name]
