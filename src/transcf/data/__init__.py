@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from transcf.data.interactions import Interactions as Interactions
     from transcf.data.partitioned.log import PartitionedLog as PartitionedLog
     from transcf.data.partitioned.log import open_parts as open_parts
-    from transcf.data.partitioned.preparing import prepare_parts as prepare_parts
+    from transcf.data.partitioned.prepare import prepare_parts as prepare_parts
     from transcf.data.readers import as_interactions as as_interactions
     from transcf.data.readers import open_data as open_data
     from transcf.data.readers import pair_columns as pair_columns
@@ -38,7 +38,7 @@ _NAMES = {
     "ids": ["IdMap"],
     "interactions": ["Interactions"],
     "partitioned.log": ["PartitionedLog", "open_parts"],
-    "partitioned.preparing": ["prepare_parts"],
+    "partitioned.prepare": ["prepare_parts"],
     "readers": ["as_interactions", "open_data", "pair_columns", "read_interactions"],
     "report": ["Report"],
     "split": ["Candidates", "Split"],

@@ -159,6 +159,16 @@ class Interactions:
         return len(self.items)
 
     @property
+    def user_counts(self) -> npt.NDArray[np.int64]:
+        """(n_users,) events of each user."""
+        return self.by_user.counts
+
+    @property
+    def item_counts(self) -> npt.NDArray[np.int64]:
+        """(n_items,) events of each item."""
+        return self.by_item.counts
+
+    @property
     def density(self) -> float:
         """Share of all (user, item) pairs that are present."""
         cells = self.n_users * self.n_items
