@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transcf.data.partitioned.log import PartitionedLog
     from transcf.data.partitioned.prepare import Run
     from transcf.data.split import Split
-    from transcf.data.splits import Order
+    from transcf.data.splitters import Order
     from transcf.distributed import Cluster
     from transcf.evaluation import Validation
 
@@ -91,8 +91,8 @@ def open_for_fit(
 
     A partitioned log stays on disk if the training is distributed.
     """
-    from transcf.data.logs import as_partitioned
-    from transcf.data.sources import open_log_and_split, usual_protocol
+    from transcf.data.readers import as_partitioned
+    from transcf.data.splitters import open_log_and_split, usual_protocol
     from transcf.evaluation import Validation
 
     parted = as_partitioned(data) if is_spread else None

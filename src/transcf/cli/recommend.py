@@ -279,10 +279,10 @@ def show(
             print_lists(title, tables)
         return
     from transcf.data.paths import path_of
-    from transcf.data.writing import text_writer, write_pieces
+    from transcf.data.writing import TextWriter, write_pieces
 
     if out == "-":
-        writer = text_writer(sys.stdout.buffer, form or "csv")
+        writer = TextWriter(sys.stdout.buffer, form or "csv")
         for piece in pieces:
             writer.write(piece)
         sys.stdout.buffer.flush()

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transcf.data.atomic import atomic_write
-from transcf.data.workspace import remove_abandoned
+from transcf.data.atomic import atomic_write, remove_abandoned
 from transcf.distributed.cluster import Cluster, ClusterTasks
 from transcf.errors import DataError
-from transcf.io.description import NAME
-from transcf.io.versions import current_folder
+from transcf.io.model_dir import current_folder
+from transcf.io.model_json import NAME
 from transcf.models.fitted import FittedScorer
 from transcf.models.item_filters import Filters
 from transcf.models.progress import ProgressBar

@@ -21,12 +21,11 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.logs import as_interactions, as_partitioned
 from transcf.data.partitioned.log import PartitionedLog
+from transcf.data.readers import as_interactions, as_partitioned
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
-from transcf.io.model_dir import write_model
+from transcf.io.model_dir import current_folder, write_model
 from transcf.io.tensors import Arrays
-from transcf.io.versions import current_folder
 from transcf.kernels.compiling import clock
 from transcf.models.aliases import current_params
 from transcf.models.event_weights import WeightSettings

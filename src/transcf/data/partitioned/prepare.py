@@ -20,10 +20,15 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.atomic import atomic_write_dir
-from transcf.data.columns import ROLES, Column, Role, Roles, find_columns
 from transcf.data.files import check_kinds, check_names, file_source, parquet_schema, unreadable
-from transcf.data.filters import check_core, nothing_left
-from transcf.data.notes import with_unused_columns
+from transcf.data.filters import (
+    check_core,
+    check_min_rating,
+    drop_low_ratings,
+    has_ratings,
+    meets_min_rating,
+    nothing_left,
+)
 from transcf.data.ordering import order_by_user
 from transcf.data.partitioned.log import (
     CATEGORIES,
@@ -40,20 +45,20 @@ from transcf.data.partitioned.log import (
     write_manifest,
 )
 from transcf.data.paths import PARQUET, files_of, user_path
-from transcf.data.rating_filter import (
-    check_min_rating,
-    drop_low_ratings,
-    has_ratings,
-    meets_min_rating,
-)
-from transcf.data.readers import Reading, check_rule
-from transcf.data.report import Report
-from transcf.data.splits import LEAST_EVENTS, Order, leaving_out
+from transcf.data.readers import Reading
+from transcf.data.report import Report, with_unused_columns
+from transcf.data.splitters import LEAST_EVENTS, Order, leaving_out
 from transcf.data.tables import by_role
-from transcf.data.values import (
+from transcf.data.validate import (
+    ROLES,
+    Column,
     Place,
     RatingRule,
+    Role,
+    Roles,
     check_blanks,
+    check_rule,
+    find_columns,
     plain_ids,
     to_categories,
     to_ratings,
