@@ -16,13 +16,12 @@ from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.models.event_weights import EVEN
-from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer
 from transcf.models.registry import available, create, model_class
 from transcf.models.torch.common import UnseenItems, generator
 from transcf.models.torch.networks import Network
 from transcf.models.torch.neumf import NeuMFSettings
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 
 NEURAL = {
     "cdae": {"dim": 6, "batch_size": 32, "dropout": 0.3, "regularization": 1e-3},
