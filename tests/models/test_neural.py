@@ -120,7 +120,9 @@ def test_fit_leaves_torch_as_it_was(name: str, log: Interactions) -> None:
 
 
 # Where a rate falls over the epochs, a run has to know them; the conformance suite resumes those.
-@pytest.mark.parametrize("name", [n for n in NEURAL if "epochs" in model_class(n).resumable_params])
+@pytest.mark.parametrize(
+    "name", [n for n in NEURAL if "epochs" in model_class(n)._resumable_params]
+)
 @pytest.mark.parametrize("stop", [1, 3, 4])
 def test_a_resumed_run_ends_with_the_same_bits(
     name: str, stop: int, log: Interactions, tmp_path: Path

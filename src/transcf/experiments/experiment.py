@@ -27,6 +27,7 @@ from transcf.experiments.search_space import Budget, settings_to_try
 from transcf.experiments.store import RunLockedError, Store
 from transcf.interrupts import end
 from transcf.models.base import Recommender
+from transcf.models.params import flat_params
 from transcf.models.registry import canonical_name, create, current, model_class, name_and_params
 from transcf.models.training import Epoch, FitOptions
 from transcf.parallel import thread_count, use_threads
@@ -98,7 +99,7 @@ class Candidate:
     def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender[Any]:
         """Make the model; a `random_state` among the parameters replaces the seed."""
         seeded = {"random_state": seed} if self._has_seed else {}
-        return create(self.model, **{**seeded, **self.params, **(choice or {})})
+        return create(self.model, **{**seeded, **flat_params(self.params), **(choice or {})})
 
     def within(
         self, budget: Any, timed: bool = False, start: Mapping[str, Any] | None = None
