@@ -142,8 +142,6 @@ class LogSizes:
     @classmethod
     def of(cls, log: Interactions | PartitionedLog) -> LogSizes:
         """Count the events of a log."""
-        if isinstance(log, Interactions):
-            return cls.of_counts(log.by_user.counts, log.by_item.counts)
         return cls.of_counts(log.user_counts, log.item_counts)
 
     @classmethod
