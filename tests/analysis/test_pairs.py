@@ -9,7 +9,7 @@ import pytest
 from transcf.analysis.pairs import Pairs, item_labels
 from transcf.analysis.spaces import space_of
 from transcf.data.readers import read_interactions
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.errors import DataError
 from transcf.models.cml import CML
 

@@ -12,8 +12,7 @@ import pytest
 from transcf.analysis.tastes import tastes
 from transcf.analysis.toy import toy
 from transcf.analysis.variety import variety
-from transcf.data.logs import open_data
-from transcf.data.readers import read_interactions
+from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError, UnknownIdError
 
 

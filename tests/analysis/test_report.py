@@ -12,7 +12,7 @@ from tests.browser import visit
 from transcf import evaluate, read_interactions
 from transcf.analysis.quality import METRICS, judged
 from transcf.analysis.report import Findings, analyzed
-from transcf.data.splits import leave_one_out, temporal_cut
+from transcf.data.splitters import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.models.registry import create
 

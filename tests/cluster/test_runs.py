@@ -19,8 +19,8 @@ from typer.testing import CliRunner, Result
 from transcf import Split, Tuning, compare, create, leave_one_out, synthesize, tune
 from transcf.cli.app import app
 from transcf.data.synthetic import write_csv
-from transcf.distributed import Cluster, driver
-from transcf.distributed.session import Session
+from transcf.distributed import Cluster, training
+from transcf.distributed.cluster import Session
 from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
 from transcf.experiments.candidate import Candidate
 from transcf.experiments.comparison import Comparison, compare_models
@@ -261,7 +261,7 @@ def test_workers_without_users_are_not_started_in_silence(monkeypatch: pytest.Mo
     def refuse(address: str | None, processors: int) -> None:
         raise NotHereError(processors)
 
-    monkeypatch.setattr(driver, "Session", refuse)
+    monkeypatch.setattr(training, "Session", refuse)
     options = FitOptions(cluster=Cluster(workers=9, threads=1))
     with (
         pytest.warns(UserWarning, match=r"^Only 4 workers of the 9 .* form 4 groups"),

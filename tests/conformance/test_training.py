@@ -13,7 +13,7 @@ from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, hit_rate, mak
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out, temporal_cut
+from transcf.data.splitters import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.errors import EvaluationError, NotFittedError
 from transcf.evaluation import Validation, evaluate

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
 from transcf.experiments import Study, run_study

@@ -22,7 +22,7 @@ import pytest
 from transcf.data.candidates import draw_candidates
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation

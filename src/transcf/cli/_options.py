@@ -243,8 +243,8 @@ def _parse_reading(
     categories: Categories = None,
 ) -> ReadingOptions:
     """Turn the options of reading into the keywords of `open_data`."""
-    from transcf.data.columns import ROLES
     from transcf.data.paths import path_of
+    from transcf.data.validate import ROLES
 
     reading: ReadingOptions = {}
     for column in columns or ():
@@ -399,7 +399,7 @@ def open_model(folder: str | Path) -> Recommender[Any]:
 
 def dataset_name(data: str) -> str:
     """Return the catalog name of DATA if it is one or a folder called so, else DATA."""
-    from transcf.data.catalog import names
+    from transcf.data.datasets import names
 
     folder = Path(data).name
     return folder if folder in names() else data
@@ -407,7 +407,7 @@ def dataset_name(data: str) -> str:
 
 def absolute_name(data: str) -> str:
     """Write DATA such that it means the same from any folder."""
-    from transcf.data.locations import is_name
+    from transcf.data.datasets import is_name
     from transcf.data.paths import path_of
 
     return data if is_name(data) else str(path_of(data).resolve())

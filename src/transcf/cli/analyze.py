@@ -104,7 +104,7 @@ def data_of(
     model: Recommender[Any], folder: Path, data: str | None, reading: ReadingOptions
 ) -> Interactions:
     """Open the data that a saved model notes, or other data that is named."""
-    from transcf.data.sources import open_data
+    from transcf.data.readers import open_data
 
     if data is not None:
         return open_data(data, **reading)

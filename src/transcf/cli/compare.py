@@ -122,7 +122,7 @@ def compare(
     of the store. Ends with exit code 1 if one of the models could not be fitted.
     """
     from transcf.data.report import listed
-    from transcf.data.sources import open_split
+    from transcf.data.splitters import open_split
     from transcf.experiments.comparison import compare_models, suited_to
     from transcf.experiments.experiment import Experiment
     from transcf.experiments.report import results_of, write_report

@@ -90,7 +90,7 @@ def _open(
 ) -> tuple[Interactions, Callable[[], Quality]] | None:
     """Open the events and say how to judge; None where the data are not here."""
     from transcf.analysis.quality import judged
-    from transcf.data.sources import open_log_and_split
+    from transcf.data.splitters import open_log_and_split
 
     origin = model.report_
     if data is None and "dataset" not in origin:

@@ -105,7 +105,7 @@ def tune(
     same, but which settings are tried depends on the order in which trials end. Ctrl-C prints the
     best so far and exits with 130; the next search runs unfinished trials again.
     """
-    from transcf.data.sources import open_split
+    from transcf.data.splitters import open_split
     from transcf.experiments.tuning import tune as run
     from transcf.experiments.tuning.result import check_plots
 

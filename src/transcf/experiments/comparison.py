@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, cast
 import polars as pl
 
 from transcf.data.interactions import Interactions
-from transcf.data.sources import as_split
 from transcf.data.split import Split
+from transcf.data.splitters import split_log
 from transcf.errors import ParameterError, TransCFError, shown
 from transcf.evaluation import paired_tests
 from transcf.evaluation.metrics import check_lengths
@@ -224,7 +224,7 @@ def compare(
     candidates = candidates_of(models, budget, trivial_baselines=trivial_baselines)
     for candidate in candidates:
         candidate.check()
-    split = as_split(data, protocol, seed=seed)
+    split = split_log(data, protocol, seed=seed)
     candidates = suited_to(split, candidates, budget, trivial_baselines=trivial_baselines)
     name = dataset or (str(data) if isinstance(data, str | Path) else "data")
     numbers = range(seed, seed + seeds)
@@ -303,7 +303,7 @@ def compare_models(
         TransCFError: None could be run; the reason of the first failure.
 
     Example:
-        >>> candidates, split = candidates_of(["ease", "itemknn"]), as_split("synthetic")
+        >>> candidates, split = candidates_of(["ease", "itemknn"]), split_log("synthetic")
         >>> compare_models("mine", candidates, Experiment(split, EvalConfig()), "N@10").best("N@10")
         'itemknn'
     """

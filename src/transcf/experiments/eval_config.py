@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Self, get_args
 
-from transcf.data.sources import check_split, usual_protocol
 from transcf.data.split import Split
+from transcf.data.splitters import check_split, usual_protocol
 from transcf.errors import ParameterError, is_word, shown
 from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
 from transcf.evaluation.metrics import check_lengths, metric_names

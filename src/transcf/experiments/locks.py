@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from transcf.data.file_locks import try_lock
+from transcf.data.atomic import try_lock
 from transcf.interrupts import temporary
 
 

@@ -18,13 +18,13 @@ from transcf.analysis.result import Analysis
 from transcf.analysis.suite import OnProgress, Subject
 from transcf.data.atomic import atomic_write
 from transcf.data.candidates import draw_candidates
-from transcf.data.catalog import load_split
+from transcf.data.datasets import load_split
 from transcf.data.filters import paper_filter
 from transcf.data.interactions import Interactions
 from transcf.data.json_text import to_json
-from transcf.data.sources import open_data
+from transcf.data.readers import open_data
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.errors import ParameterError, shown
 from transcf.evaluation import Validation
 from transcf.models.base import Recommender

@@ -34,7 +34,7 @@ class RunKey:
         model: Class of the model.
         settings: All parameters, including the seed.
         version: Version of the library.
-        generation: `Recommender.revision`; raised by changes of the library that change results.
+        generation: `Recommender._revision`; raised by changes of the library that change results.
     """
 
     kind: Kind

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from transcf.data.catalog import load_split
-from transcf.data.published import CATALOG
-from transcf.data.sources import as_split, open_data, open_split
+from transcf.data.datasets import load_split
+from transcf.data.datasets.catalog import CATALOG
+from transcf.data.readers import open_data
 from transcf.data.split import Split
+from transcf.data.splitters import open_split, split_log
 from transcf.experiments.candidate import Candidate
 from transcf.experiments.comparison import Comparison, TableRun, Track, run_tables
 from transcf.experiments.eval_config import EvalConfig
@@ -119,9 +120,9 @@ def _value(value: Any, rule: Rule | None) -> Any:
 def _split(dataset: DatasetPlan, protocol: str) -> Split:
     if dataset.core is not None:
         log = open_data(dataset.name, filter=f"{dataset.core}-core")
-        return as_split(log, protocol)
+        return split_log(log, protocol)
     known = None if dataset.copy else CATALOG.get(dataset.name)
     if protocol_named(protocol).sampled and known is not None and not known.split_by_rule:
         # Beside published figures only the authors' own split will do, not one drawn here.
-        return as_split(load_split(dataset.name), protocol)
+        return split_log(load_split(dataset.name), protocol)
     return open_split(dataset.name, protocol)

@@ -32,7 +32,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.atomic import atomic_write_dir
 from transcf.data.json_text import from_json, misfit, to_json
-from transcf.data.parquet import damage_of
+from transcf.data.parquet_check import damage_of
 from transcf.errors import DataError, DivergenceError, ParameterError, WriteError, shown
 from transcf.evaluation import Evaluation
 from transcf.experiments.locks import locked

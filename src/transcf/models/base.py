@@ -43,7 +43,7 @@ from transcf.models.params import (
 from transcf.models.queries import Answers
 from transcf.models.registry import preset
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
-from transcf.models.training_data import PartitionedTrainingData, TrainingData
+from transcf.models.training_data import TrainingData
 from transcf.models.trend import Trend, WithItemOffsets, restored
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import LinearForm, Scores
@@ -296,7 +296,7 @@ class Recommender(Answers, ABC, Generic[S]):
             known = TrainingData.of(train)
             trend = Trend.of(train, self.settings)
         else:
-            from transcf.models.partitioned import check_weights
+            from transcf.models.partitioned import PartitionedTrainingData, check_weights
 
             check_weights(train, self.settings)
             known = PartitionedTrainingData(train)
@@ -476,7 +476,7 @@ class Recommender(Answers, ABC, Generic[S]):
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
-        from transcf.io.versions import current_folder
+        from transcf.io.model_dir import current_folder
         from transcf.models.state import from_state, read_stored
 
         current = current_folder(folder)
@@ -485,7 +485,7 @@ class Recommender(Answers, ABC, Generic[S]):
 
 def _log_of(data: Any, options: FitOptions) -> Interactions | PartitionedLog:
     """Return the interactions; a partitioned log stays one if training is distributed."""
-    from transcf.data.logs import as_interactions, as_partitioned
+    from transcf.data.readers import as_interactions, as_partitioned
 
     parted = None if options.cluster is None else as_partitioned(data)
     return as_interactions(data) if parted is None else parted

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from transcf import __version__
-from transcf.data.sources import as_split, usual_protocol
+from transcf.data.splitters import split_log, usual_protocol
 from transcf.errors import MissingExtraError, ParameterError, shown
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.store import Store
@@ -111,7 +111,7 @@ def tune(
     model, start = current(model, dict(start or {}))
     model, params = current(model, dict(params or {}))
     fixed, metric = {**start, **params}, metric or validation_metric(protocol)
-    split = as_split(data, protocol, seed=seed)
+    split = split_log(data, protocol, seed=seed)
     objective = Objective(
         model,
         fixed,
