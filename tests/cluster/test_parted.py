@@ -104,7 +104,7 @@ def test_shares_on_disk_are_those_in_memory(
 ) -> None:
     settings = create("bpr", recency=recency).settings
     whole, counted = (
-        Problem.of(split.train, settings),
+        Problem.of(split.train, settings.event_weights),
         PartitionedProblem.of_log(parted.train, settings),
     )
     outline = LogisticSolver.outline(whole, settings)
