@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from transcf.evaluation import summarize_seeds as summarize_seeds
     from transcf.experiments.comparison import Comparison as Comparison
     from transcf.experiments.comparison import compare as compare
-    from transcf.experiments.tuning import Tuning as Tuning
-    from transcf.experiments.tuning import tune as tune
+    from transcf.experiments.tune import tune as tune
+    from transcf.experiments.tune_result import Tuning as Tuning
     from transcf.models.aobpr import AoBPR as AoBPR
     from transcf.models.base import Recommender as Recommender
     from transcf.models.blend import Blend as Blend
     from transcf.models.bpr import BPR as BPR
-    from transcf.models.cdae import CDAE as CDAE
     from transcf.models.cml import CML as CML
     from transcf.models.eals import EALS as EALS
     from transcf.models.ease import EASE as EASE
@@ -46,9 +45,7 @@ if TYPE_CHECKING:
     from transcf.models.fism import FISM as FISM
     from transcf.models.ials import IALS as IALS
     from transcf.models.itemknn import ItemKNN as ItemKNN
-    from transcf.models.lightgcn import LightGCN as LightGCN
     from transcf.models.mixture import TransCFMixture as TransCFMixture
-    from transcf.models.neumf import NeuMF as NeuMF
     from transcf.models.popularity import InversePopularity as InversePopularity
     from transcf.models.popularity import Popularity as Popularity
     from transcf.models.popularity import RecentPopularity as RecentPopularity
@@ -57,6 +54,9 @@ if TYPE_CHECKING:
     from transcf.models.registry import create as create
     from transcf.models.registry import load as load
     from transcf.models.slim import SLIM as SLIM
+    from transcf.models.torch.cdae import CDAE as CDAE
+    from transcf.models.torch.lightgcn import LightGCN as LightGCN
+    from transcf.models.torch.neumf import NeuMF as NeuMF
     from transcf.models.training import FitOptions as FitOptions
     from transcf.models.transcf import TransCF as TransCF
     from transcf.models.transcf.extensions import TransCFExtended as TransCFExtended
@@ -74,7 +74,7 @@ _HOMES = {
     "Recommender": "models.base",
     "Split": "data.split",
     "TransCFError": "errors",
-    "Tuning": "experiments.tuning",
+    "Tuning": "experiments.tune_result",
     "Validation": "evaluation",
     "available": "models.registry",
     "compare": "experiments.comparison",
@@ -93,7 +93,7 @@ _HOMES = {
     "summarize_seeds": "evaluation",
     "synthesize": "data.synthetic",
     "temporal_cut": "data.splitters",
-    "tune": "experiments.tuning",
+    "tune": "experiments.tune",
     "use_threads": "parallel",
 }
 

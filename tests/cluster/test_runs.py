@@ -22,12 +22,10 @@ from transcf.data.synthetic import write_csv
 from transcf.distributed import Cluster, training
 from transcf.distributed.cluster import Session
 from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
-from transcf.experiments.candidate import Candidate
-from transcf.experiments.comparison import Comparison, compare_models
-from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.experiment import Experiment
+from transcf.experiments.comparison import Comparison, candidate_workers, compare_models
+from transcf.experiments.experiment import Candidate, Experiment
+from transcf.experiments.run import EvalConfig
 from transcf.experiments.store import Store
-from transcf.experiments.study_workers import candidate_workers
 from transcf.models.training import FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transcf.distributed import Cluster
     from transcf.evaluation.protocols import Part as EvaluationPart
     from transcf.evaluation.ranks import Ties as EvaluationTies
-    from transcf.experiments.eval_config import EvalConfig
+    from transcf.experiments.run import EvalConfig
     from transcf.experiments.store import Store
     from transcf.models.base import Recommender
 
@@ -284,7 +284,7 @@ def read_model(
     data: str = "",
 ) -> tuple[str, dict[str, Any]]:
     """Return the model of `--model` or `--config`, and its parameters: preset, file, `--set`."""
-    from transcf.tuning.config import Config
+    from transcf.experiments.tune_result import Config
 
     stored = None if config is None else Config.read(config, name)
     if stored is not None:
@@ -320,7 +320,7 @@ def read_eval_config(
 ) -> EvalConfig:
     """Check how models are to be judged, before anything is fitted."""
     from transcf.evaluation import protocols, ranks
-    from transcf.experiments.eval_config import EvalConfig
+    from transcf.experiments.run import EvalConfig
 
     for option, word, allowed in (
         ("protocol", protocol, (None, *PROTOCOLS)),
@@ -346,7 +346,7 @@ def read_eval_config(
 
 def check_files(report: Path | None, results: Path | None = None) -> None:
     """Refuse files that cannot be written, before any work is done."""
-    from transcf.pages.page import check_file
+    from transcf.experiments.page import check_file
 
     if report is not None:
         check_file(report)

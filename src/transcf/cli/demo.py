@@ -22,10 +22,9 @@ def demo(as_json: JsonFlag = False) -> None:
     from transcf.data.splitters import split_log
     from transcf.data.synthetic import synthesize
     from transcf.evaluation import Validation
-    from transcf.experiments.candidate import Candidate
     from transcf.experiments.comparison import compare_models
-    from transcf.experiments.eval_config import EvalConfig
-    from transcf.experiments.experiment import Experiment
+    from transcf.experiments.experiment import Candidate, Experiment
+    from transcf.experiments.run import EvalConfig
 
     started = time.perf_counter()
     log = synthesize(drift=_DRIFT, sequences=_SEQUENCES, seed=0)

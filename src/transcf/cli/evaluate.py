@@ -103,9 +103,8 @@ def evaluate(
         dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
     else:
         from transcf.data.splitters import open_split
-        from transcf.experiments.candidate import Candidate
-        from transcf.experiments.experiment import Experiment
-        from transcf.experiments.study_workers import candidate_workers
+        from transcf.experiments.comparison import candidate_workers
+        from transcf.experiments.experiment import Candidate, Experiment
 
         model, params = read_model(model, config, settings, preset, data)
         eval_config = read_eval_config(protocol, ties, part, at, beyond)

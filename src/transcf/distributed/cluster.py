@@ -16,8 +16,7 @@ from transcf.parallel import thread_count, use_threads
 
 if TYPE_CHECKING:
     from transcf.distributed.training import DistributedTraining
-    from transcf.experiments.tuning.objective import Objective
-    from transcf.experiments.tuning.workers import Completed, Workers
+    from transcf.experiments.tune import Completed, Objective, Workers
     from transcf.models.communicator import DistributedSolver, Shardable
 
 T = TypeVar("T")
@@ -91,7 +90,7 @@ class Cluster:
 
         Warns if the cluster has fewer processors than its workers ask for.
         """
-        from transcf.experiments.tuning.workers import Workers, run_or_refuse
+        from transcf.experiments.tune import Workers, run_or_refuse
 
         with ClusterTasks(self) as tasks:
             ray, threads = tasks.ray, tasks.threads

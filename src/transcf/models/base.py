@@ -227,7 +227,7 @@ class Recommender(Answers, ABC, Generic[S]):
     def _repr_html_(self) -> str:
         """Show the hyper-parameters and their meanings in notebooks."""
         from transcf.data.report import counted
-        from transcf.pages.tables import Table
+        from transcf.tables import Table
 
         note = "not fitted"
         if self.is_fitted:

@@ -244,7 +244,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Show it as a table in notebooks."""
-        from transcf.pages.tables import Table
+        from transcf.tables import Table
 
         notes = (self.sentence, self.reading, *self.notes)
         return Table(self.title, ("past item", "share", "effect"), self.rows, notes)._repr_html_()

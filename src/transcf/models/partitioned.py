@@ -64,8 +64,8 @@ class PartitionedProblem(Problem):
         """
         check_weights(log, settings)
         # Whether recency tells any two events of a user apart, as `InteractionWeights` would find.
-        recency, longest = settings.event_weights.recency, int(log.user_counts.max())
-        differs = log.timed and np.exp(recency * (1 / longest - 1)) < 1
+        longest = int(log.user_counts.max())
+        differs = log.timed and np.exp(settings.event_weights.recency * (1 / longest - 1)) < 1
         none = np.empty(0, np.int32)
         return cls(
             user_indptr=offsets(log.user_counts),
@@ -73,7 +73,7 @@ class PartitionedProblem(Problem):
             item_indptr=offsets(log.item_counts),
             item_indices=none,
             log=log,
-            recency=recency if differs else 0.0,
+            recency=settings.event_weights.recency if differs else 0.0,
         )
 
     def part(self, first: int, end: int) -> StoredShard:

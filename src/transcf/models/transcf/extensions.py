@@ -35,7 +35,7 @@ from transcf.models.event_weights import EventWeights, weights_in_order
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer
 from transcf.models.params import setting, settings
-from transcf.models.torch.library import find_device
+from transcf.models.torch.common import find_device
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.settings import ObjectiveSettings
