@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from transcf.data.interactions import Interactions
 from transcf.errors import shown
 from transcf.kernels import Array
 from transcf.models.event_weights import WeightSettings
@@ -16,6 +15,7 @@ from transcf.models.fit_checks import MemoryEstimate, vectors
 from transcf.models.params import setting, settings
 
 if TYPE_CHECKING:
+    from transcf.data.interactions import Interactions
     from transcf.data.partitioned.log import PartitionedLog
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
