@@ -24,9 +24,9 @@ from transcf.models.fit_options import FitOptions
 from transcf.models.presets import available_presets, preset
 from transcf.models.registry import create, load
 from transcf.models.trainable import Epoch
-from transcf.models.transcf import TransCF, TransCFSettings, exact
-from transcf.models.transcf.fast import FastSolver
+from transcf.models.transcf import TransCF, TransCFSettings, solver_exact
 from transcf.models.transcf.parameters import Parameters
+from transcf.models.transcf.solver_fast import FastSolver
 from transcf.models.triples import Problem
 
 VARIANTS = ["translation", "dot", "alt", "none", "emb"]
@@ -216,7 +216,7 @@ def test_the_exact_solver_learns_what_the_fast_one_learns() -> None:
 
 def test_the_losses_of_both_solvers_fall_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """With small batches, since the fast solver takes a step after every triple."""
-    monkeypatch.setattr(exact, "BATCH", 100)
+    monkeypatch.setattr(solver_exact, "BATCH", 100)
     split = leave_one_out(synthesize(users=120, items=60, interactions=2500, seed=1))
     curves = {
         solver: np.mean(

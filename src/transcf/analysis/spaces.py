@@ -23,7 +23,7 @@ from transcf.models.item_offsets import WithItemOffsets
 from transcf.models.mixture.learned import Mixture
 from transcf.models.recommender import Recommender
 from transcf.models.training_data import TrainingData
-from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.fitted import Translated
 
 #: Translations of pairs of rows, (n, dim).
 Translate: TypeAlias = Callable[[Rows, Rows], Array]

@@ -23,9 +23,9 @@ from transcf.models.torch.common import (
     one_thread,
 )
 from transcf.models.trainable import EpochStats
-from transcf.models.transcf.exact import sample_positives
 from transcf.models.transcf.extensions import ExtensionSettings, NeighborMeans
-from transcf.models.transcf.settings import BIAS_DECAY, BIAS_RATE
+from transcf.models.transcf.parameters import BIAS_DECAY, BIAS_RATE
+from transcf.models.transcf.solver_exact import sample_positives
 from transcf.models.triples import Problem, rank_weights
 
 #: Neighbourhoods of T users with C items each: q, (T, C or 1, dim), and n, (T, C, dim).
