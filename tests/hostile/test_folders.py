@@ -34,7 +34,7 @@ from transcf import create, load, synthesize
 from transcf.data.json_text import to_json
 from transcf.io import tensors
 from transcf.models.registry import available, model_class
-from transcf.serving.loaded_model import LoadedModel
+from transcf.serving.model_version import ModelVersion
 
 NAMES = ["popularity", "ease", "itemknn", "ials", "random"]
 FILES = ["model.json", "model.safetensors", "users.parquet", "items.parquet", "seen.parquet"]
@@ -187,7 +187,7 @@ def use(folder: Path) -> None:
     scores = [model.recommend(k=3)["score"], model.recommend_for([model.items_.series[0]])["score"]]
     assert all(score.is_finite().all() for score in scores)
     assert repr(model)
-    assert to_json(LoadedModel.load(1, folder, {}).about)
+    assert to_json(ModelVersion.load(1, folder, {}).description)
     report = model.report_
     assert f"{report['interactions']:,} {report['seconds']:.3f} {report.get('split_seed', 0):,}"
     assert isinstance(report.get("dataset", ""), str)

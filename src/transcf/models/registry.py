@@ -172,7 +172,7 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
         >>> load(folder).name
         'popularity'
     """
-    from transcf.io.versions import current_folder
+    from transcf.io.model_dir import current_folder
 
     return load_version(current_folder(folder), mapped=mapped)
 
