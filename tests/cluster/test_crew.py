@@ -28,7 +28,7 @@ from transcf.models.ials import IALSSettings, IALSTraining
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training import FitOptions
-from transcf.models.transcf.fast import FastSolver
+from transcf.models.transcf.solver_fast import FastSolver
 from transcf.models.triples import Outline, Problem
 from transcf.parallel import use_threads
 
