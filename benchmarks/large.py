@@ -29,7 +29,7 @@ import polars as pl
 from transcf import create, load
 from transcf.data import open_parts, prepare_parts
 from transcf.distributed import Cluster
-from transcf.distributed.tasks import ClusterTasks
+from transcf.distributed.cluster import ClusterTasks
 from transcf.models.fit_options import FitOptions
 
 BAR = 3e9

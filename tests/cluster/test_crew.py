@@ -12,10 +12,8 @@ import polars as pl
 import pytest
 
 from transcf import Interactions, create, read_interactions, synthesize
-from transcf.distributed.communicator import RayCommunicator
-from transcf.distributed.driver import share_of, share_out
-from transcf.distributed.transport import MessageQueue, Tag, Transport
-from transcf.distributed.worker import is_of_users
+from transcf.distributed.communicator import RayCommunicator, import_gloo, join_group
+from transcf.distributed.training import is_of_users, shard_of, share_out
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.kernels import Array
 from transcf.models import eals, ials
@@ -48,17 +46,6 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "eals": (EALSTraining, {}),
 }
 EPOCHS = range(1, 6)
-
-
-class Neighbour:
-    """A worker in a thread of the same process."""
-
-    def __init__(self, box: MessageQueue) -> None:
-        self._box = box
-
-    def send(self, tag: Tag, arrays: Sequence[Array]) -> None:
-        whole = [array.reshape(-1) for array in arrays] if len(arrays) > 1 else arrays
-        self._box.put(tag, np.concatenate(whole))
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +90,12 @@ def train(name: str, log: Interactions, workers: int) -> dict[str, Array]:
     solver, problem, settings, outline = task_of(name, log)
     first = solver(problem, settings, outline=outline).tensors()
     shares = share_out(np.diff(problem.user_indptr), outline.groups, workers)
-    boxes = [MessageQueue() for _ in range(workers)]
-    peers = [Neighbour(box) for box in boxes]
+    store = import_gloo().HashStore()
 
     def work(w: int) -> dict[str, Array]:
-        share = share_of(solver, problem, settings, outline, shares, w, threads=1)
-        crew = RayCommunicator(Transport(w, boxes[w], peers), shares)
-        own = solver(share.problem, settings, outline=share.outline, crew=crew)
+        part, groups = shard_of(problem, outline, shares, w)
+        crew = RayCommunicator(join_group(store, w, workers, "127.0.0.1"), shares)
+        own = solver(part, settings, outline=groups, crew=crew)
         users = slice(int(outline.groups[shares[w]]), int(outline.groups[shares[w + 1]]))
         own.load_tensors({n: t[users] if is_of_users(n) else t for n, t in first.items()})
         stats = [own.run_epoch(number) for number in EPOCHS]

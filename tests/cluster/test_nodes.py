@@ -11,7 +11,7 @@ import pytest
 
 from transcf import create, synthesize
 from transcf.distributed import Cluster
-from transcf.distributed.driver import LostWorkersError
+from transcf.distributed.training import LostWorkersError
 from transcf.models.fit_options import FitOptions
 from transcf.models.trainable import Epoch
 

@@ -18,7 +18,7 @@ from tests.cluster.processes import processes_called
 
 from transcf import Interactions, create, load, synthesize
 from transcf.distributed import Cluster
-from transcf.distributed.scoring import recommend_all
+from transcf.distributed.lists import recommend_all
 from transcf.errors import DataError, UnsupportedError
 from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender

@@ -13,13 +13,12 @@ from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, hit_rate, mak
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out, temporal_cut
+from transcf.data.splitters import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.errors import EvaluationError, NotFittedError
 from transcf.evaluation import Validation, evaluate
-from transcf.experiments.candidate import Candidate
-from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.experiment import Experiment
+from transcf.experiments.experiment import Candidate, Experiment
+from transcf.experiments.run import EvalConfig
 from transcf.models.ease import EASE
 from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer

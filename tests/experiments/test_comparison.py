@@ -14,16 +14,15 @@ import pytest
 from scipy.stats import wilcoxon
 
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out, temporal_cut
+from transcf.data.splitters import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.errors import NotFittedError, ParameterError
 from transcf.evaluation import Validation, evaluate
 from transcf.evaluation.significance import LEVEL
-from transcf.experiments.candidate import Candidate
 from transcf.experiments.comparison import Comparison, candidates_of, compare, compare_models
-from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.experiment import Experiment
+from transcf.experiments.experiment import Candidate, Experiment
 from transcf.experiments.report import table_of, write_report
+from transcf.experiments.run import EvalConfig
 from transcf.experiments.run_result import CandidateResult
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE

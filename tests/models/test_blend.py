@@ -31,9 +31,8 @@ from transcf.errors import (
     UnsupportedError,
 )
 from transcf.experiments.deploy import fit_for_use
-from transcf.models.blend.learned import Blended
-from transcf.models.blend.parts import Part, read_parts, written
-from transcf.models.blend.weights import Remembered, search
+from transcf.models.blend import Part, read_parts
+from transcf.models.blended import Blended, CachedScorer, search
 from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, name_and_params
@@ -177,7 +176,7 @@ def test_equal_figures_leave_weights_equal() -> None:
 
 def test_parts_are_scored_once_as_long_as_there_is_room(fitted: list[Recommender]) -> None:
     class Counted:
-        calls = 0
+        name, rankable, calls = "counted", np.ones(60, bool), 0
 
         def score_block(self, users: np.ndarray) -> np.ndarray:
             self.calls += 1
@@ -186,7 +185,7 @@ def test_parts_are_scored_once_as_long_as_there_is_room(fitted: list[Recommender
     users, size = np.arange(5, dtype=np.int32), 5 * 60 * 4
     for room, calls in ((size, 1), (size - 1, 3)):
         counted = Counted()
-        kept = Remembered(counted, room)
+        kept = CachedScorer(counted, room)
         for _ in range(3):
             np.testing.assert_array_equal(kept.score_block(users), fitted[0].score_block(users))
         assert counted.calls == calls
@@ -408,7 +407,7 @@ def test_every_model_with_any_parameters_is_written_and_read_again() -> None:
             part = Part(*name_and_params(create(name, **params)))
             assert part.name == name
             other = Part("popularity" if name != "popularity" else "ease", {})
-            assert read_parts(written([part, other])) == (part, other)
+            assert read_parts(f"{part} + {other}") == (part, other)
             assert part.make(0).get_params() == create(name, **params).get_params()
 
 

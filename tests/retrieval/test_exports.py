@@ -28,12 +28,12 @@ from transcf.models.popularity import Popularity
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.exports import (
+from transcf.retrieval import export as vectors
+from transcf.retrieval.export import (
     export_index,
     export_lancedb,
     export_parquet,
     export_pgvector,
-    vectors,
 )
 from transcf.retrieval.scorer import LinearForm, StoredForm
 

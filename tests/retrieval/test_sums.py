@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from transcf import BPR, Interactions, TransCFMixture, synthesize
 from transcf.data.csr import Csr
 from transcf.models.recommender import Recommender
-from transcf.retrieval.exports import export_index, export_lancedb, export_parquet, export_pgvector
+from transcf.retrieval.export import export_index, export_lancedb, export_parquet, export_pgvector
 from transcf.retrieval.sums import Queries, SumForm, best_of_sums, top_k_of_sums
 
 

@@ -54,7 +54,7 @@ def print_table(
 
 def say_reading(log: Interactions | PartitionedLog) -> None:
     """Print on stderr what of DATA is not used, and how its ratings are used."""
-    from transcf.data.notes import reading_notes
+    from transcf.data.report import reading_notes
 
     for note in reading_notes(log):
         typer.echo(f"transcf: note: {note}.", err=True)

@@ -73,7 +73,7 @@ def refit(
     Ctrl-C changes nothing, keeps a checkpoint beside the new folder for --resume, and ends with
     130.
     """
-    from transcf.data.sources import open_data
+    from transcf.data.readers import open_data
     from transcf.models.fit_options import FitOptions
 
     target = _target(folder, out, overwrite)
@@ -123,7 +123,7 @@ def partial_fit(
 
     Until the larger model is whole, the old one stays.
     """
-    from transcf.data.sources import open_data
+    from transcf.data.readers import open_data
 
     target = _target(folder, out, overwrite)
     model = open_model(folder)

@@ -100,10 +100,13 @@ class Communicator:
         number: Of this process, from 0.
         size: How many processes there are.
         shares: Where the groups of each begin, and where those of the last one end, (size + 1,).
-        progress: How far the epoch is, for whoever wants to know.
+        progress: Progress of the epoch.
+        sent_bytes: Bytes of all arrays sent, counted for each receiver.
+        waited: Seconds spent waiting for other processes.
     """
 
     number, size = 0, 1
+    sent_bytes, waited = 0, 0.0
     shares: Sequence[int] = ()
     progress = Progress()
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from transcf.data.logs import as_interactions
+from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.models.alternation import (

@@ -14,8 +14,8 @@ from transcf.data.ids import Id, Rows
 from transcf.errors import ParameterError, UnknownIdError, shown
 from transcf.models.contributions import Effects
 from transcf.models.fitted import FittedScorer
-from transcf.pages.tables import Table
 from transcf.retrieval.scorer import Scorer
+from transcf.tables import Table
 
 #: Items that the sentence names, at most: those that drew, and those that pushed away.
 _DREW, _PUSHED = 3, 2

@@ -8,7 +8,7 @@ from transcf.errors import shown
 from transcf.models.event_weights import WeightSettings
 from transcf.models.memory import MemoryEstimate, vectors
 from transcf.models.settings import setting, settings
-from transcf.models.torch.library import Device
+from transcf.models.torch.common import Device
 
 #: Most samples of a user and epoch.
 MOST_SAMPLES = 1_000_000

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from transcf.data.interactions import Interactions
-from transcf.data.partitioned.log import PartitionedLog
 from transcf.kernels import Array
+
+
+class CountedLog(Protocol):
+    """A log in memory or in partitions."""
+
+    @property
+    def user_counts(self) -> Array:
+        """(n_users,) events of each user."""
+
+    @property
+    def item_counts(self) -> Array:
+        """(n_items,) events of each item."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +41,9 @@ class LogSizes:
     items: Array
 
     @classmethod
-    def of(cls, log: Interactions | PartitionedLog) -> LogSizes:
+    def of(cls, log: CountedLog) -> LogSizes:
         """Count the events of a log."""
-        if isinstance(log, PartitionedLog):
-            return cls.of_counts(log.user_counts, log.item_counts)
-        return cls.of_counts(log.by_user.counts, log.by_item.counts)
+        return cls.of_counts(log.user_counts, log.item_counts)
 
     @classmethod
     def of_counts(cls, users: Array, items: Array) -> LogSizes:

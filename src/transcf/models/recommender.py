@@ -21,12 +21,11 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.logs import as_interactions, as_partitioned
 from transcf.data.partitioned.log import PartitionedLog
+from transcf.data.readers import as_interactions, as_partitioned
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
-from transcf.io.model_dir import write_model
+from transcf.io.model_dir import current_folder, write_model
 from transcf.io.tensors import Arrays
-from transcf.io.versions import current_folder
 from transcf.kernels.compiling import clock
 from transcf.models.aliases import current_params
 from transcf.models.event_weights import WeightSettings
@@ -40,14 +39,14 @@ from transcf.models.log_sizes import LogSizes
 from transcf.models.memory import check_memory
 from transcf.models.notebook import model_html
 from transcf.models.params import follow_settings, init_from_params, read_only
-from transcf.models.partitioned import check_weights
+from transcf.models.partitioned import PartitionedTrainingData, check_weights
 from transcf.models.presets import preset
 from transcf.models.queries import Answers
 from transcf.models.rules import Rule
 from transcf.models.settings import check, rules_of, values_of
 from transcf.models.state import from_state, read_stored, to_state
 from transcf.models.training import DivergedRunError
-from transcf.models.training_data import PartitionedTrainingData, TrainingData
+from transcf.models.training_data import TrainingData
 from transcf.models.trend import Trend
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores

@@ -31,9 +31,9 @@ HOMES = {
     "BPR": "bpr",
     "AoBPR": "aobpr",
     "CML": "cml",
-    "CDAE": "cdae",
-    "NeuMF": "neumf",
-    "LightGCN": "lightgcn",
+    "CDAE": "torch.cdae",
+    "NeuMF": "torch.neumf",
+    "LightGCN": "torch.lightgcn",
     "TransCF": "transcf",
     "TransCFMixture": "mixture",
     "TransCFExtended": "transcf.extensions",
@@ -172,7 +172,7 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
         >>> load(folder).name
         'popularity'
     """
-    from transcf.io.versions import current_folder
+    from transcf.io.model_dir import current_folder
 
     return load_version(current_folder(folder), mapped=mapped)
 

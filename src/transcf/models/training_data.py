@@ -13,7 +13,6 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
-from transcf.data.partitioned.log import PartitionedLog, offsets
 from transcf.kernels.sorting import transpose
 
 
@@ -85,50 +84,3 @@ class TrainingData:
             "items": int(np.count_nonzero(self.rankable)),
             "interactions": len(self.seen.indices),
         }
-
-
-class PartitionedTrainingData(TrainingData):
-    """The same of a log in parts: ids and counts; events are read when they are first asked for.
-
-    While a model is trained, what scores by vectors alone needs no more than these.
-
-    Args:
-        log: The log.
-    """
-
-    def __init__(self, log: PartitionedLog) -> None:
-        """Read ids and counts."""
-        self.__dict__.update(users=log.users, items=log.items, timed=log.timed, _log=log)
-        self.__dict__.update(item_counts=log.item_counts)
-        self.__dict__.update(active=log.user_counts > 0)
-
-    def loaded(self) -> TrainingData:
-        """Read the events, a partition at a time; what is kept are item rows (int32), twice."""
-        return TrainingData(self.users, self.items, *self._events, self.timed)
-
-    @property
-    def seen(self) -> Csr:
-        """Items of each user in training, as a set."""
-        return self._events[0]
-
-    @property
-    def histories(self) -> Histories:
-        """The same in the order of their events."""
-        return self._events[1]
-
-    @cached_property
-    def _events(self) -> tuple[Csr, Histories]:
-        log: PartitionedLog = self.__dict__["_log"]
-        indptr, at = offsets(log.user_counts), 0
-        sets, ordered = (np.empty(int(indptr[-1]), np.int32) for _ in range(2))
-        for part in log.partitions():
-            sets[at : at + len(part)] = part.item_rows
-            ordered[at : at + len(part)] = part.histories.items
-            at += len(part)
-        return Csr(indptr, sets, log.n_items), Histories(indptr, ordered, log.n_items)
-
-    def facts(self) -> dict[str, Any]:
-        """Sizes for reports."""
-        sizes = {"users": self.active, "items": self.item_counts}
-        counted = {name: int(np.count_nonzero(values)) for name, values in sizes.items()}
-        return counted | {"interactions": int(self.item_counts.sum())}

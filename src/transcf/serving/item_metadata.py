@@ -9,8 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from transcf.data.columns import usual_role
-from transcf.data.values import Place, category_lists
+from transcf.data.validate import Place, category_lists, usual_role
 from transcf.errors import DataError
 
 #: Usual names of the title column.

@@ -20,7 +20,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import UnsupportedError
-from transcf.io.description import NAME
+from transcf.io.model_json import NAME
 from transcf.models.fitted import FittedScorer
 from transcf.models.recommender import Recommender
 from transcf.models.registry import load_version

@@ -11,8 +11,7 @@ import polars as pl
 
 from transcf.data.ids import Id, IdMap
 from transcf.data.interactions import Interactions
-from transcf.data.logs import open_data
-from transcf.data.readers import read_interactions
+from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError
 from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.recommender import Recommender

@@ -16,14 +16,14 @@ from typing import Any
 
 from transcf.data.atomic import atomic_write
 from transcf.errors import ModelFileError, ParameterError, TransCFError
-from transcf.io.description import NAME
-from transcf.io.versions import (
+from transcf.io.model_dir import (
     NUMBER,
     current_version,
     pointer_file,
     version_folder,
     versions_folder,
 )
+from transcf.io.model_json import NAME
 from transcf.models.recommender import Recommender
 from transcf.serving.events import EventCache, StoreError
 from transcf.serving.item_metadata import ItemMetadata

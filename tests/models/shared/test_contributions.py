@@ -205,7 +205,7 @@ def test_effects_of_cdae_by_asking_again(log: Interactions) -> None:
 def test_effects_of_the_tower_by_scoring_placed_people(log: Interactions) -> None:
     model = create("neumf", dim=8, epochs=3).fit(log)
     learned = model.learned_
-    places = learned._place.changed(HISTORY).astype(np.float32)
+    places = learned._fold_in.changed(HISTORY).astype(np.float32)
     users = np.zeros_like(model.user_vectors_)
     users[: len(places)] = places
     arrays = {**learned.arrays(), "user_vectors": users}

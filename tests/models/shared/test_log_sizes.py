@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transcf import IALS, load
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.evaluation.validation import Validation
 from transcf.models.log_sizes import EpochRule, LogSizes

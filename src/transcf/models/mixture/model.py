@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Self
 
 import polars as pl
 
-from transcf.data.logs import as_interactions
 from transcf.data.partitioned.log import PartitionedLog
+from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays
 from transcf.models import tables
 from transcf.models.fitted import FittedScorer

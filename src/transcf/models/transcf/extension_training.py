@@ -13,8 +13,15 @@ from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.models.init_vectors import first_vectors
-from transcf.models.torch.draws import INIT, NEGATIVES, NOISE, ORDER, UnseenItems, generator
-from transcf.models.torch.library import one_thread
+from transcf.models.torch.common import (
+    INIT,
+    NEGATIVES,
+    NOISE,
+    ORDER,
+    UnseenItems,
+    generator,
+    one_thread,
+)
 from transcf.models.trainable import EpochStats
 from transcf.models.transcf.exact import sample_positives
 from transcf.models.transcf.extensions import ExtensionSettings, NeighborMeans

@@ -36,7 +36,7 @@ from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.settings import setting, settings
-from transcf.models.torch.library import find_device
+from transcf.models.torch.common import find_device
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.settings import ObjectiveSettings
 from transcf.retrieval.forms import nearness_form

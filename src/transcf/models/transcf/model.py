@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import polars as pl
 
-from transcf.data.logs import as_interactions
+from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays
 from transcf.models import tables
 from transcf.models.event_weights import EventWeights
