@@ -36,8 +36,7 @@ from transcf.distributed.cluster import LOOPBACK, Session
 from transcf.distributed.communicator import Address, RayCommunicator, connect
 from transcf.distributed.training import DistributedTraining, is_of_users, share_out
 from transcf.kernels import Array
-from transcf.models.fit_options import FitOptions
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats, FitOptions
 from transcf.parallel import use_threads
 
 TEXT = """{case}: {ours:.2f} {unit}, one process {peer:.2f}, ratio {ratio:.2f}

@@ -57,7 +57,7 @@ from transcf.distributed import Cluster
 from transcf.distributed.cluster import Session
 from transcf.distributed.lists import recommend_all
 from transcf.models.item_filters import Filters
-from transcf.models.streams import recommendation_pieces
+from transcf.models.tables import recommendation_pieces
 from transcf.parallel import use_threads
 
 K, WORKERS, BAR = 10, 2, 1.15

@@ -37,9 +37,8 @@ from transcf.distributed.cluster import LOOPBACK, Session
 from transcf.distributed.communicator import Address, RayCommunicator, connect
 from transcf.distributed.training import share_out
 from transcf.kernels import Array
-from transcf.models.fit_options import FitOptions
-from transcf.models.pairwise import PairwiseSolver
-from transcf.models.triples import BLOCK_BYTES, Outline, Problem
+from transcf.models.training import FitOptions
+from transcf.models.triples import BLOCK_BYTES, Outline, PairwiseSolver, Problem
 from transcf.parallel import use_threads
 
 WORKERS = (1, 2, 4)

@@ -19,9 +19,8 @@ from transcf.data.readers import open_data
 from transcf.data.split import Split
 from transcf.data.splitters import leave_one_out
 from transcf.evaluation import Validation, evaluate
-from transcf.models.fit_options import FitOptions
 from transcf.models.registry import create
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 
 BAR = 1 / 3
 

@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from transcf.experiments.tune import tune as tune
     from transcf.experiments.tune_result import Tuning as Tuning
     from transcf.models.aobpr import AoBPR as AoBPR
+    from transcf.models.base import Recommender as Recommender
     from transcf.models.blend import Blend as Blend
     from transcf.models.bpr import BPR as BPR
     from transcf.models.cml import CML as CML
     from transcf.models.eals import EALS as EALS
     from transcf.models.ease import EASE as EASE
+    from transcf.models.event_weights import EventWeights as EventWeights
     from transcf.models.fism import FISM as FISM
-    from transcf.models.fit_options import FitOptions as FitOptions
     from transcf.models.ials import IALS as IALS
     from transcf.models.itemknn import ItemKNN as ItemKNN
     from transcf.models.mixture import TransCFMixture as TransCFMixture
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from transcf.models.popularity import Popularity as Popularity
     from transcf.models.popularity import RecentPopularity as RecentPopularity
     from transcf.models.random import Random as Random
-    from transcf.models.recommender import Recommender as Recommender
     from transcf.models.registry import available as available
     from transcf.models.registry import create as create
     from transcf.models.registry import load as load
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from transcf.models.torch.cdae import CDAE as CDAE
     from transcf.models.torch.lightgcn import LightGCN as LightGCN
     from transcf.models.torch.neumf import NeuMF as NeuMF
+    from transcf.models.training import FitOptions as FitOptions
     from transcf.models.transcf import TransCF as TransCF
     from transcf.models.transcf.extensions import TransCFExtended as TransCFExtended
     from transcf.parallel import use_threads as use_threads
@@ -67,9 +68,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "Comparison": "experiments.comparison",
     "Evaluation": "evaluation",
-    "FitOptions": "models.fit_options",
+    "EventWeights": "models.event_weights",
+    "FitOptions": "models.training",
     "Interactions": "data.interactions",
-    "Recommender": "models.recommender",
+    "Recommender": "models.base",
     "Split": "data.split",
     "TransCFError": "errors",
     "Tuning": "experiments.tune_result",

@@ -22,12 +22,12 @@ from transcf.models.aobpr import AdaptiveSolver
 from transcf.models.bpr import LogisticSolver
 from transcf.models.cml import HingeSolver
 from transcf.models.eals import EALSTraining
-from transcf.models.event_weights import EventWeights
-from transcf.models.fit_options import FitOptions
+from transcf.models.event_weights import InteractionWeights
+from transcf.models.families import LogSizes
 from transcf.models.ials import IALSSettings, IALSTraining
-from transcf.models.log_sizes import LogSizes
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.training import MixtureTraining
+from transcf.models.training import FitOptions
 from transcf.models.transcf.solver_fast import FastSolver
 from transcf.models.triples import Outline, Problem
 from transcf.parallel import use_threads
@@ -63,7 +63,7 @@ def few_in_a_block(solver: Any, problem: Problem, settings: Any) -> Outline:
 
 def pairs_of(log: Interactions, settings: Any) -> Pairs:
     """All pairs; events weigh alike or not, as settings say."""
-    events = EventWeights.of(log, settings)
+    events = InteractionWeights.of(log, settings.event_weights)
     if isinstance(settings, IALSSettings):
         goal = ials.objective(settings, events.sums_of_items, events.sums_of_users)
     else:

@@ -26,7 +26,7 @@ from transcf.experiments.comparison import Comparison, candidate_workers, compar
 from transcf.experiments.experiment import Candidate, Experiment
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.store import Store
-from transcf.models.fit_options import FitOptions
+from transcf.models.training import FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
 

@@ -38,17 +38,17 @@ def test_every_model_has_a_space_of_allowed_values(name: str) -> None:
         for value in values:
             model = create(name, **{parameter: value})
             assert type(model) is kind
-            model.check_params()
+            model._check_params()
 
 
 @pytest.mark.parametrize("name", available())
 def test_times_offer_what_a_model_knows(name: str) -> None:
-    timed, rules = space_of(name, timed=True), model_class(name).rules()
+    timed, rules = space_of(name, timed=True), model_class(name)._rules()
     assert set(timed) <= set(rules)
     assert ("trend" in timed) == ("trend" in rules)
     assert ("history_recency" in timed) == (name in ("ease", "slim", "itemknn"))
     for setting in settings_to_try(name, "large", timed=True):
-        create(name, **setting).check_params()
+        create(name, **setting)._check_params()
 
 
 @pytest.mark.parametrize("budget", BUDGETS)

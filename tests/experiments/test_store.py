@@ -31,9 +31,9 @@ from transcf.experiments.comparison import Comparison, compare
 from transcf.experiments.experiment import Candidate, CandidateRun, Experiment
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_validate
 from transcf.experiments.store import RunLockedError, Store
+from transcf.models.base import Recommender
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
-from transcf.models.recommender import Recommender
 
 CHOICES = [{"regularization": value} for value in (1.0, 30.0, 1000.0)]
 

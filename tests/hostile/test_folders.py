@@ -170,7 +170,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Contents]
     @cache
     def files(name: str) -> Contents:
         small = {"epochs": 1, "dim": 2}
-        params = {key: value for key, value in small.items() if key in model_class(name).rules()}
+        params = {key: value for key, value in small.items() if key in model_class(name)._rules()}
         model = create(name, **params).fit(log)
         model.report_ |= {"dataset": "x", "protocol": "strict", "split_seed": 0, "held_out": True,
                           "fitted_on": "x", "split": "x", "events_after": 3,
@@ -225,7 +225,7 @@ def _is_new(name: str, way: Way) -> bool:
     if way[0] != "params":
         return name == "popularity"
     before = EVERY[: EVERY.index(name)]
-    return not any(way[-1] in model_class(one).rules() for one in before)
+    return not any(way[-1] in model_class(one)._rules() for one in before)
 
 
 @pytest.mark.parametrize("name", EVERY)

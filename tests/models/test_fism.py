@@ -19,7 +19,8 @@ from transcf.kernels.fism import choose_positives, draw_unseen
 from transcf.kernels.rng import stream
 from transcf.kernels.sampling import TRAINING
 from transcf.models.fism import FISM, FISMSettings, Training
-from transcf.models.fit_options import FitOptions
+from transcf.models.params import nested_params
+from transcf.models.training import FitOptions
 
 LOSSES = ["auc", "rmse"]
 NAMES = ("history_vectors", "item_vectors", "item_bias")
@@ -44,7 +45,7 @@ def made(**changes: object) -> FISMSettings:
         "dim": 5, "learning_rate": 0.05, "regularization": 0.0, "bias_regularization": 0.0,
         "negatives": 1, "init_scale": 0.03,
     }  # fmt: skip
-    return FISMSettings(**(plain | changes))
+    return FISMSettings(**nested_params(FISMSettings, plain | changes))
 
 
 def few_people() -> Interactions:

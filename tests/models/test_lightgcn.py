@@ -90,7 +90,7 @@ def test_a_user_is_their_own_vector_and_what_their_items_send(log: Interactions)
     expected = dense_mean(log, 2) @ first
     np.testing.assert_allclose(model.user_vectors_, expected[: log.n_users], atol=1e-5)
     np.testing.assert_allclose(model.item_vectors_, expected[log.n_users :], atol=1e-5)
-    sent = model.learned_._guests._inputs(model.seen_)[:, :-1]
+    sent = model.learned_._fold._inputs(model.seen_)[:, :-1]
     np.testing.assert_allclose((first[: log.n_users] + sent) / 3, model.user_vectors_, atol=1e-5)
 
 

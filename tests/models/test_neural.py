@@ -16,13 +16,12 @@ from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.models.event_weights import EVEN
-from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer
 from transcf.models.registry import available, create, model_class
 from transcf.models.torch.common import UnseenItems, generator
 from transcf.models.torch.networks import Network
 from transcf.models.torch.neumf import NeuMFSettings
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 
 NEURAL = {
     "cdae": {"dim": 6, "batch_size": 32, "dropout": 0.3, "regularization": 1e-3},
@@ -121,7 +120,9 @@ def test_fit_leaves_torch_as_it_was(name: str, log: Interactions) -> None:
 
 
 # Where a rate falls over the epochs, a run has to know them; the conformance suite resumes those.
-@pytest.mark.parametrize("name", [n for n in NEURAL if "epochs" in model_class(n).resumable_params])
+@pytest.mark.parametrize(
+    "name", [n for n in NEURAL if "epochs" in model_class(n)._resumable_params]
+)
 @pytest.mark.parametrize("stop", [1, 3, 4])
 def test_a_resumed_run_ends_with_the_same_bits(
     name: str, stop: int, log: Interactions, tmp_path: Path

@@ -211,6 +211,6 @@ def test_a_cluster_fills_the_store(small: Study, tmp_path: Path) -> None:
 def test_models_of_the_studies_keep_to_what_the_paper_fixes() -> None:
     study = load_table("performance")
     for plan in study.models:
-        if "samples_per_user" in model_class(plan.name).rules() and plan.preset is None:
+        if "samples_per_user" in model_class(plan.name)._rules() and plan.preset is None:
             assert plan.params["samples_per_user"] == 100
             assert not plan.params.get("item_bias", False)

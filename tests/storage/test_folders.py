@@ -18,14 +18,14 @@ from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError, WriteError
 from transcf.io import files, model_dir
+from transcf.models.base import Recommender
 from transcf.models.ease import EASE
-from transcf.models.fit_options import FitOptions
 from transcf.models.itemknn import ItemKNN
 from transcf.models.mixture import TransCFMixture
+from transcf.models.params import params_of, values_of
 from transcf.models.popularity import Popularity
-from transcf.models.recommender import Recommender
 from transcf.models.registry import create
-from transcf.models.settings import values_of
+from transcf.models.training import FitOptions
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_damage_is_an_error_or_changes_nothing(
         else:
             assert answers(loaded) == expected
             assert loaded.recommend().equals(card)
-            assert loaded.get_params() == values_of(model.settings_)
+            assert loaded.get_params() == params_of(model.settings_)
         path.write_bytes(intact[path])
     assert unclear == 0
     assert refused > 400  # all but the model card, and blanks in the JSON

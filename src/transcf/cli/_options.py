@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.run import EvalConfig
     from transcf.experiments.store import Store
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 #: Keywords of `open_data`.
 ReadingOptions: TypeAlias = dict[str, Any]
@@ -300,8 +300,8 @@ def read_model(
 
 def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, Any]]:
     """Read `--set NAME=VALUE`; return the model's name, old names replaced, and the values."""
+    from transcf.models.params import parse
     from transcf.models.registry import current, model_class
-    from transcf.models.rules import parse
 
     texts: dict[str, str] = {}
     for setting in settings or ():
@@ -311,7 +311,7 @@ def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, A
         texts[key.strip()] = text.strip()
     name, texts = current(name, texts)
     kind = model_class(name)
-    rules = kind.rules()
+    rules = kind._rules()
     return name, {key: parse(kind.__name__, key, text, rules) for key, text in texts.items()}
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned.log import PartitionedLog
     from transcf.experiments.results import Results
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 #: The `--json` flag of every command; with it, stdout holds JSON and nothing else.
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
@@ -82,7 +82,7 @@ def show_saved(
     model: Recommender[Any], folder: Path, as_json: bool, more: Mapping[str, object] | None = None
 ) -> None:
     """Say what a model is that was saved, and where."""
-    from transcf.models.settings import values_of
+    from transcf.models.params import values_of
 
     facts = {"model": model.name, "folder": str(folder), **(more or {}), **model.report_}
     settings = values_of(model.settings_)

@@ -39,7 +39,7 @@ from transcf.protocols import protocol_named
 if TYPE_CHECKING:
     from transcf.data.split import Split
     from transcf.experiments.run_result import CandidateResult
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 
 #: Options that say how to fit, by parameter: a fitted model has them behind it.

@@ -12,7 +12,7 @@ from transcf.cli._output import JsonFlag, print_facts, print_json
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
     from transcf.retrieval.export import Exported
 
 _STORES = ("parquet", "pgvector", "lancedb", "index")

@@ -72,7 +72,7 @@ def fit(
     from transcf.experiments.deploy import fit_for_use
     from transcf.experiments.experiment import Candidate
     from transcf.io.model_dir import check_replaceable
-    from transcf.models.fit_options import FitOptions
+    from transcf.models.training import FitOptions
 
     model, params = read_model(model, config, settings, preset, data)
     made = Candidate(model, model, params).make(seed)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from transcf.data.ids import Id, IdMap
     from transcf.data.interactions import Mask
     from transcf.distributed import Cluster
+    from transcf.models.base import Recommender
     from transcf.models.item_filters import Fallback
-    from transcf.models.recommender import Recommender
 
 #: DIR of the commands that ask a saved model.
 Folder: TypeAlias = Annotated[
@@ -121,7 +121,7 @@ def recommend(
     if categories and items_file is None:
         raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
     from transcf.models.item_filters import Filters
-    from transcf.models.streams import recommendation_pieces
+    from transcf.models.tables import recommendation_pieces
 
     model = open_model(folder)
     policy = cast("Fallback", on_unknown)

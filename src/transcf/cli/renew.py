@@ -22,7 +22,7 @@ from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 Model: TypeAlias = Annotated[
     Path,
@@ -74,7 +74,7 @@ def refit(
     130.
     """
     from transcf.data.readers import open_data
-    from transcf.models.fit_options import FitOptions
+    from transcf.models.training import FitOptions
 
     target = _target(folder, out, overwrite)
     model = open_model(folder)

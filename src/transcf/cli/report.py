@@ -15,7 +15,7 @@ from transcf.cli.recommend import Folder
 from transcf.errors import DataError, EvaluationError, ParameterError
 
 if TYPE_CHECKING:
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
     from transcf.paper.model_report import ModelReport
 
 

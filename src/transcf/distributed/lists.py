@@ -23,7 +23,7 @@ from transcf.models.fitted import FittedScorer
 from transcf.models.item_filters import Filters
 from transcf.models.progress import ProgressBar
 from transcf.models.registry import load_version
-from transcf.models.streams import write_neighbours
+from transcf.models.tables import write_neighbours
 from transcf.retrieval.scorer import tile_maker
 
 PLAN = "parts.json"

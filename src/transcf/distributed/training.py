@@ -36,7 +36,7 @@ from transcf.models.communicator import (
     Shardable,
     ShardLayout,
 )
-from transcf.models.trainable import EpochStats, Trainable
+from transcf.models.training import EpochStats, Trainable
 from transcf.parallel import use_threads
 
 T = TypeVar("T")

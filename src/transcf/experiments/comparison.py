@@ -36,7 +36,7 @@ from transcf.experiments.run import EvalConfig
 from transcf.experiments.run_result import TIMED_BASELINE, CandidateResult
 from transcf.experiments.store import RunLockedError, Store
 from transcf.interrupts import StopRequest, stop_request
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import distinct
 from transcf.tables import Table
 

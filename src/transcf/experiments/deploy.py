@@ -10,8 +10,8 @@ from transcf.data.partitioned.log import PartitionedLog
 from transcf.data.split import Split
 from transcf.errors import EvaluationError
 from transcf.evaluation import Validation
-from transcf.models.fit_options import FitOptions
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
+from transcf.models.training import FitOptions
 
 
 def fit_for_use(
@@ -46,7 +46,7 @@ def fit_for_use(
     """
     options = options or FitOptions()
     events = f"all {len(log):,} events"
-    if not model.chooses():
+    if not model._chooses():
         model.fit(log, None, options)
         return f"{events}; there was no epoch to choose"
     try:

@@ -26,10 +26,10 @@ from transcf.experiments.search import Search, Trial
 from transcf.experiments.search_space import Budget, settings_to_try
 from transcf.experiments.store import RunLockedError, Store
 from transcf.interrupts import end
-from transcf.models.fit_options import FitOptions
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
+from transcf.models.params import flat_params
 from transcf.models.registry import canonical_name, create, current, model_class, name_and_params
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 from transcf.parallel import thread_count, use_threads
 
 #: A model by its name, by its name and parameters, or as an object whose settings are taken.
@@ -94,12 +94,12 @@ class Candidate:
 
     @property
     def _has_seed(self) -> bool:
-        return "random_state" in model_class(self.model).rules()
+        return "random_state" in model_class(self.model)._rules()
 
     def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender[Any]:
         """Make the model; a `random_state` among the parameters replaces the seed."""
         seeded = {"random_state": seed} if self._has_seed else {}
-        return create(self.model, **{**seeded, **self.params, **(choice or {})})
+        return create(self.model, **{**seeded, **flat_params(self.params), **(choice or {})})
 
     def within(
         self, budget: Any, timed: bool = False, start: Mapping[str, Any] | None = None
@@ -128,7 +128,7 @@ class Candidate:
     def check(self) -> None:
         """Raise a `ParameterError` for an unknown model or an invalid parameter."""
         for choice in self.choices:
-            self.make(0, choice).check_params()
+            self.make(0, choice)._check_params()
 
 
 @dataclass(frozen=True)

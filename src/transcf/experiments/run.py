@@ -37,10 +37,9 @@ from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties, check_ties
 from transcf.experiments.run_result import RunResult
 from transcf.experiments.store import Store, cached_run
-from transcf.models.fit_options import FitOptions
-from transcf.models.recommender import Recommender
-from transcf.models.settings import values_of
-from transcf.models.trainable import Epoch
+from transcf.models.base import Recommender
+from transcf.models.params import values_of
+from transcf.models.training import Epoch, FitOptions
 from transcf.protocols import Protocol, protocol_named
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.
@@ -131,7 +130,7 @@ class EvalConfig:
 
     def recorder(self, model: Recommender[Any], split: Split) -> EpochRecorder | None:
         """Return a recorder of the metrics of all epochs, if the protocol picks the best."""
-        if not (self.picks_epochs_on_test and model.has_epochs()):
+        if not (self.picks_epochs_on_test and model._has_epochs()):
             return None
         return EpochRecorder(split, ties=self.ties, at=self.at, beyond=self.beyond)
 
@@ -215,7 +214,7 @@ class RunKey:
 
 
 def _about(model: Recommender[Any]) -> tuple[str, dict[str, Any], str, int]:
-    return type(model).__name__, values_of(model.settings), __version__, model.revision
+    return type(model).__name__, values_of(model.settings), __version__, model._revision
 
 
 def _plain(value: Any) -> Any:
@@ -279,7 +278,7 @@ def fit_and_evaluate(
     def compute() -> RunResult:
         started, validation, recorder = perf_counter(), config.validation(split), None
         try:
-            if not is_fitted and (config.with_validation or model.chooses() or not config.refits):
+            if not is_fitted and (config.with_validation or model._chooses() or not config.refits):
                 options = start_fit("fit")
                 if (recorder := config.recorder(model, split)) is not None:
                     options = _recorded(options, recorder)
@@ -288,7 +287,7 @@ def fit_and_evaluate(
             metric = validation(model) if config.with_validation else None
             reports, curve = [], _curve(model) if model.is_fitted else []
             if config.refits:
-                reports += [dict(model.report_)] if model.chooses() else []
+                reports += [dict(model.report_)] if model._chooses() else []
                 _refit(model, split, start_fit("refit"))
             return _result(
                 model,

@@ -14,9 +14,9 @@ import polars as pl
 from transcf.data.parquet_check import damage_of
 from transcf.errors import DivergenceError, TransCFError
 from transcf.evaluation import Evaluation, average_seeds, summarize_seeds
+from transcf.models.base import Recommender
 from transcf.models.event_weights import WeightSettings
-from transcf.models.recommender import Recommender
-from transcf.models.settings import values_of
+from transcf.models.params import values_of
 
 #: The baseline that is added to tables of data with times.
 TIMED_BASELINE = "recent-popularity"
@@ -75,8 +75,8 @@ class RunResult:
         about = {
             "parameters": values_of(settings),
             "best_epoch": model.best_epoch_,
-            "n_bytes": model.nbytes,
-            "chooses": model.chooses(),
+            "n_bytes": sum(array.nbytes for array in model.learned_.arrays().values()),
+            "chooses": model._chooses(),
             "times": settings.uses_times if can_use_times else None,
         }
         return cls(type(model).__name__, **{**about, **found})

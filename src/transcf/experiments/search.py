@@ -13,6 +13,7 @@ import numpy as np
 
 from transcf.errors import MissingExtraError
 from transcf.experiments.search_space import Budget, Range, Space, Values, free_space, grid_of
+from transcf.models.params import values_of
 from transcf.models.registry import create
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Search:
     ) -> None:
         self.budget = Budget.of(budget)
         self.space = free_space(model, fixed or (), timed, self.budget.space)
-        params = create(model, **{**(start or {}), **(fixed or {})}).get_params()
+        params = values_of(create(model, **{**(start or {}), **(fixed or {})}).settings)
         #: Values of the searched parameters in the trial with the defaults.
         self.usual = {name: params[name] for name in self.space}
         self.history: list[Trial] = []

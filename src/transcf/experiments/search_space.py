@@ -14,6 +14,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from transcf.errors import ParameterError, is_word, shown
+from transcf.models.params import values_of
 from transcf.models.registry import canonical_name, create, model_class
 
 #: Names of the spaces: the recommended values, and the grid of TransCF's paper.
@@ -153,7 +154,7 @@ def space_of(model: str, timed: bool = False, space: str = "default") -> Space:
     if not is_word(space, SPACES):
         raise ParameterError(f"There is no space {shown(space)}; there are: {', '.join(SPACES)}.")
     kind, spaces = model_class(model), _all_spaces()
-    rules = kind.rules()
+    rules = kind._rules()
     if space == "paper":
         return {
             name: [value for value in _grid_values(values) if rules[name].allows(value)]
@@ -228,6 +229,6 @@ def settings_to_try(
     """
     budget = Budget.of(budget)
     space = free_space(model, fixed, timed, budget.space)
-    usual = create(model, **(start or {})).get_params()
+    usual = values_of(create(model, **(start or {})).settings)
     others = (one for one in grid_of(space, seed) if any(usual[name] != one[name] for name in one))
     return [{}, *islice(others, budget.trials - 1)]

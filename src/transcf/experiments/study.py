@@ -33,8 +33,8 @@ from transcf.experiments.run import EvalConfig
 from transcf.experiments.search_space import Budget
 from transcf.experiments.store import Store
 from transcf.experiments.tune_result import Config
+from transcf.models.params import Number, Rule
 from transcf.models.registry import current, model_class, preset_of
-from transcf.models.rules import Number, Rule
 from transcf.protocols import protocol_named
 
 T = TypeVar("T")
@@ -467,7 +467,7 @@ def _candidate(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Candidate:
     model, params = current(plan.name, dict(plan.params))
     named = {} if plan.preset is None else preset_of(model, plan.preset, dataset.name)
     named |= {} if plan.config is None else Config.read(plan.config, model).params
-    rules = model_class(model).rules()
+    rules = model_class(model)._rules()
     budget = budget if plan.budget is None else plan.budget
     if budget is not None and not plan.grid:
         # Some models use times by default.

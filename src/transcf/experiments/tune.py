@@ -27,10 +27,9 @@ from transcf.experiments.search_space import Budget
 from transcf.experiments.store import RunLockedError, Store
 from transcf.experiments.tune_result import Tuning
 from transcf.interrupts import StopRequest, stop_request
-from transcf.models.fit_options import FitOptions
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import current
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 from transcf.parallel import thread_count, use_threads
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class Objective:
 
         model = self.make(setting)
         curve: dict[int, float] = {}
-        on_epoch = _follow(curve, completed) if model.has_epochs() else None
+        on_epoch = _follow(curve, completed) if model._has_epochs() else None
         started = time.perf_counter()
         while True:
             try:
@@ -314,7 +313,7 @@ def tune(
         store=None if store is None else Store(store).absolute(),
         dataset=dataset or (str(data) if isinstance(data, str | Path) else "data"),
     )
-    objective.make({}).check_params()
+    objective.make({})._check_params()
     objective.validation  # noqa: B018 - checks the metric before the first fit
     timed = split.train.timestamps is not None
     search = Search(model, budget, fixed=params, start=start, seed=seed, timed=timed)
@@ -330,7 +329,7 @@ def tune(
     recorded = TrialStudy(search, about, None if storage is None else str(storage), study, report)
     report()
     end = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    is_pruned = prune and objective.make({}).has_epochs()
+    is_pruned = prune and objective.make({})._has_epochs()
     interrupted = False
     try:
         with (

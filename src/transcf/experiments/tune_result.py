@@ -25,8 +25,8 @@ from transcf.experiments.search import (
     to_frozen,
 )
 from transcf.experiments.search_space import Space
+from transcf.models.params import Number
 from transcf.models.registry import canonical_name, create, current, model_class
-from transcf.models.rules import Number
 from transcf.tables import Table
 
 
@@ -223,12 +223,12 @@ class Config:
             raise ParameterError(
                 f"{path} has settings of {name}, not of {canonical_name(model)}: name one model."
             )
-        rules = model_class(name).rules()
+        rules = model_class(name)._rules()
         params = {
             key: None if value == "none" and isinstance(rules.get(key), Number) else value
             for key, value in params.items()
         }
-        create(name, **params).check_params()
+        create(name, **params)._check_params()
         return cls(name, params, content.get("found", {}))
 
     def to_toml(self) -> str:

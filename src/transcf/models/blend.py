@@ -13,7 +13,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,15 +21,12 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DataError, DivergenceError, ParameterError, shown
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
+from transcf.models.base import Recommender
 from transcf.models.blended import Blended, Floats, best_weights
-from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit, Held
-from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.params import Text, init_from_params, params_of, setting, settings
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
-from transcf.models.rules import Text
-from transcf.models.settings import setting, settings, values_of
-from transcf.models.training import DivergedRunError
+from transcf.models.training import DivergedRunError, Held, TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.trend import typical_spread
 
@@ -52,7 +49,7 @@ class Part:
     @classmethod
     def of(cls, model: Recommender[Any]) -> Part:
         """Return the part of a fitted model, with the settings of its fit."""
-        name, params = name_and_params(type(model)(**values_of(model.settings_)))
+        name, params = name_and_params(type(model)(**params_of(model.settings_)))
         plain = {
             key: value.item() if isinstance(value, np.generic) else value
             for key, value in params.items()
@@ -61,7 +58,7 @@ class Part:
 
     def make(self, random_state: int) -> Recommender[Any]:
         """Make the model, with this seed unless the part sets its own."""
-        has_seed = _SEED in model_class(self.name).rules()
+        has_seed = _SEED in model_class(self.name)._rules()
         general = {_SEED: random_state} if has_seed else {}
         return create(self.name, **{**general, **self.params})
 
@@ -106,7 +103,7 @@ def _part(name: str, values: str) -> Part:
     if name == _BLEND:
         raise ParameterError("a blend cannot be part of a blend: name its parts instead.")
     part = Part(name, _params(name, values))
-    part.make(0).check_params()
+    part.make(0)._check_params()
     return part
 
 
@@ -177,13 +174,11 @@ class Blend(Recommender[BlendSettings]):
     name = _BLEND
     __init__ = init_from_params(BlendSettings)
 
-    @property
-    def revision(self) -> int:
-        """Version of the algorithm; stored runs of earlier versions are not reused."""
-        return 3
+    #: Stored runs of earlier revisions are not reused.
+    _revision: ClassVar[int] = 3
 
     @classmethod
-    def chooses(cls) -> bool:
+    def _chooses(cls) -> bool:
         """Return True: weights are chosen on validation data."""
         return True
 
@@ -213,87 +208,89 @@ class Blend(Recommender[BlendSettings]):
                 raise ParameterError(f"{shown(model)} is no model: blend fitted models.")
             model._fitted()
         blend: Self = cls(parts=" + ".join(str(Part.of(model)) for model in models))
-        blend.check_params()
+        blend._check_params()
         known = models[0].learned_.known
         for model in models[1:]:
             _check_same(models[0], model)
         log = Interactions.from_rows(
             known.users, known.items, known.seen.entry_rows, known.seen.indices
         )
-        fit = Fit(blend.name, log, known, validation, FitOptions())
-        learned = blend._join(models, fit)
-        blend._take_over(learned, replace(fit, known=learned.known), started)
+        run = TrainingRun(blend.name, log, known, validation)
+        learned = blend._join(models, run)
+        blend._take_over(learned, replace(run, known=learned.known), started)
         return blend
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        parts, epochs = self._parts(), self._chosen_epochs(fit)
-        if fit.validation is not None:  # shared by all parts, so that it is prepared once
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        parts, epochs = self._parts(), self._chosen_epochs(run)
+        if run.validation is not None:  # shared by all parts, so that it is prepared once
             from transcf.evaluation.validation import as_validation
 
-            fit = replace(fit, validation=as_validation(fit.train, fit.validation))
+            run = replace(run, validation=as_validation(run.train, run.validation))
         models: list[Recommender[Any]] = []
         for number, (part, epoch) in enumerate(zip(parts, epochs, strict=True), start=1):
-            options, model = fit.options, part.make(self.settings.random_state)
+            options, model = run.options, part.make(self.settings.random_state)
             if options.checkpoint is not None:
                 folder = options.checkpoint / f"{number}-{part.name}"
                 options = replace(options, checkpoint=folder)
             try:
-                model._fit(fit.train, fit.validation, options, epoch)
+                model._fit(run.train, run.validation, options, epoch)
             except DivergedRunError as error:  # one part is not a blend
                 raise DivergenceError(f"Part {number} of the blend: {error}") from error
             if model.report_.get("ending") == "interrupted":
                 raise KeyboardInterrupt  # one part is not a blend
             models.append(model)
-        fit.report["part_seconds"] = {
+        run.report["part_seconds"] = {
             str(part): model.report_["seconds"] for part, model in zip(parts, models, strict=True)
         }
-        return self._join(models, fit)
+        return self._join(models, run)
 
-    def _chosen_epochs(self, fit: Fit) -> list[int | None]:
+    def _chosen_epochs(self, run: TrainingRun) -> list[int | None]:
         """Return the last epoch of each part; None where validation data choose it."""
-        if fit.before is None:
+        if run.before is None:
             return [None for _ in self._parts()]
-        assert isinstance(fit.before, Blended), "a blend learns nothing else"
+        assert isinstance(run.before, Blended), "a blend learns nothing else"
         if read_parts(self.settings.parts) != read_parts(self.settings_.parts):
             raise ParameterError(
                 f"Blend: parts={shown(self.settings.parts)} are not those that weights were chosen "
                 "for, so that refit has none: use fit."
             )
-        return [epoch or None for epoch in fit.before.best_epochs.tolist()]
+        return [epoch or None for epoch in run.before.best_epochs.tolist()]
 
-    def _join(self, models: Sequence[Recommender[Any]], fit: Fit) -> FittedScorer:
+    def _join(self, models: Sequence[Recommender[Any]], run: TrainingRun) -> FittedScorer:
         """Blend fitted models, and report weights and epochs."""
         learned = [model.learned_ for model in models]
         spreads = np.array([typical_spread(part) for part in learned])
-        weights = self._weights(learned, spreads, fit)
+        weights = self._weights(learned, spreads, run)
         epochs = {
             str(part): model.best_epoch_
             for part, model in zip(self._parts(), models, strict=True)
             if model.best_epoch_ is not None
         }
         named = zip(map(str, self._parts()), weights.tolist(), strict=True)
-        fit.report["weights"] = {part: round(weight, 4) for part, weight in named}
-        fit.report["best_epochs"] = epochs
+        run.report["weights"] = {part: round(weight, 4) for part, weight in named}
+        run.report["best_epochs"] = epochs
         kept = np.array([model.best_epoch_ or 0 for model in models], np.int64)
-        return Blended(fit.known, self.name, learned, weights, spreads, kept)
+        return Blended(run.known, self.name, learned, weights, spreads, kept)
 
-    def _weights(self, learned: Sequence[FittedScorer], spreads: Floats, fit: Fit) -> Floats:
-        if isinstance(fit.before, Blended):
-            return fit.before.weights
-        if fit.validation is None:
+    def _weights(
+        self, learned: Sequence[FittedScorer], spreads: Floats, run: TrainingRun
+    ) -> Floats:
+        if isinstance(run.before, Blended):
+            return run.before.weights
+        if run.validation is None:
             return np.full(len(learned), 1 / len(learned))
         from transcf.evaluation.validation import as_validation
 
-        judge = as_validation(fit.train, fit.validation).sampled(_USERS)
+        judge = as_validation(run.train, run.validation).sampled(_USERS)
         weights, figure = best_weights(judge, self.name, learned, spreads)
-        fit.report["validation"] = {judge.metric: figure}
+        run.report["validation"] = {judge.metric: figure}
         return weights
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: BlendSettings
     ) -> FittedScorer:
         parts = read_parts(settings.parts)
-        restore = [part.make(settings.random_state).restore for part in parts]
+        restore = [part.make(settings.random_state)._restore_with_offsets for part in parts]
         return Blended.from_arrays(arrays, known, self.name, restore)
 
     def _parts(self) -> tuple[Part, ...]:

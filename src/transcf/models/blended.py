@@ -14,7 +14,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays, stored
-from transcf.models.contributions import Remarks
+from transcf.models.explain import Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads

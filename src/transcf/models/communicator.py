@@ -16,7 +16,7 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import average_users, clear_means
 from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
-from transcf.models.trainable import Trainable
+from transcf.models.training import Trainable
 
 #: Runs some rounds with the groups that a process has.
 RunRounds: TypeAlias = Callable[[Rounds], None]

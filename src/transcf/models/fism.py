@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +17,21 @@ from transcf.kernels.fism import Rates, Vectors, Visits, run_epoch
 from transcf.kernels.neighborhood import row_means
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
-from transcf.models.event_weights import EventWeights, WeightSettings
+from transcf.models.base import Recommender
+from transcf.models.event_weights import InteractionWeights, WeightSettings
 from transcf.models.factors import Factors, stored_bias
-from transcf.models.families import MOST_SAMPLES, FactorSettings, IterationSettings
+from transcf.models.families import (
+    MOST_SAMPLES,
+    EpochRule,
+    FactorSettings,
+    IterationSettings,
+    LogSizes,
+)
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.init_vectors import first_vectors
-from transcf.models.log_sizes import EpochRule, LogSizes
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
-from transcf.models.trainable import EpochStats
+from transcf.models.params import init_from_params, setting, settings
+from transcf.models.training import EpochStats, TrainingRun
 from transcf.models.training_data import TrainingData
+from transcf.models.vectors import first_vectors
 from transcf.retrieval.scorer import Scorer, Scores, StoredForm
 from transcf.retrieval.views import FormView
 
@@ -111,14 +115,12 @@ class FISM(Recommender[FISMSettings]):
     name = "FISM"
     __init__ = init_from_params(FISMSettings)
 
-    @property
-    def revision(self) -> int:
-        """Version of the algorithm; stored runs of earlier versions are not reused."""
-        return 3
+    #: Stored runs of earlier revisions are not reused.
+    _revision: ClassVar[int] = 3
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings = fit.resolved(self.settings)
-        return fit.run(Training(fit.train, settings), settings, self._restore)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings = run.resolved(self.settings)
+        return run.run(Training(run.train, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: FISMSettings) -> FittedScorer:
         shape = (len(known.items), settings.dim)
@@ -141,7 +143,7 @@ class SimilarityFactors(Factors):
             name,
             users=history_sums(known.seen, history, alpha),
             items=items,
-            guests=HistorySums(history, alpha),
+            fold=HistorySums(history, alpha),
             bias=bias,
             extras={"history_vectors": history},
             stores_users=False,
@@ -190,7 +192,7 @@ class Training:
 
     def __init__(self, train: Interactions, settings: FISMSettings) -> None:
         self._settings, self._by_user = settings, train.by_user
-        self._weights = EventWeights.of(train, settings)
+        self._weights = InteractionWeights.of(train, settings.event_weights)
         self._active = np.flatnonzero(train.by_item.counts).astype(np.int32)
         counts = train.by_user.counts
         # Users with no items have no positives, and users with every item no negatives.

@@ -15,7 +15,7 @@ from transcf.data.histories import Histories
 from transcf.data.partitioned.log import PartitionedLog, offsets, open_parts
 from transcf.errors import UnsupportedError
 from transcf.kernels import Array
-from transcf.models.event_weights import EVEN, EventWeights, WeightSettings, by_place
+from transcf.models.event_weights import EVEN, InteractionWeights, WeightSettings, by_place
 from transcf.models.training_data import TrainingData
 from transcf.models.triples import Problem
 
@@ -63,9 +63,9 @@ class PartitionedProblem(Problem):
             UnsupportedError: The settings compare events of different users.
         """
         check_weights(log, settings)
-        # Whether recency tells any two events of a user apart, as `EventWeights` would find.
+        # Whether recency tells any two events of a user apart, as `InteractionWeights` would find.
         longest = int(log.user_counts.max())
-        differs = log.timed and np.exp(settings.recency * (1 / longest - 1)) < 1
+        differs = log.timed and np.exp(settings.event_weights.recency * (1 / longest - 1)) < 1
         none = np.empty(0, np.int32)
         return cls(
             user_indptr=offsets(log.user_counts),
@@ -73,7 +73,7 @@ class PartitionedProblem(Problem):
             item_indptr=offsets(log.item_counts),
             item_indices=none,
             log=log,
-            recency=settings.recency if differs else 0.0,
+            recency=settings.event_weights.recency if differs else 0.0,
         )
 
     def part(self, first: int, end: int) -> StoredShard:
@@ -86,7 +86,7 @@ def _read_problem(log: PartitionedLog, first: int, end: int, recency: float) -> 
     """Read the interactions of some users, and weigh them where later ones count more."""
     weights: list[Array] = []
     for part in log.partitions(first, end) if recency else ():
-        events = EventWeights(part, by_place(part, recency), between_users=False)
+        events = InteractionWeights(part, by_place(part, recency), between_users=False)
         weights.append(events.within_users)
     indptr, items = log.item_lists(first, end)
     return Problem(
@@ -102,10 +102,11 @@ def check_weights(log: PartitionedLog, settings: object) -> None:
     """Refuse settings that compare events of different users, which no process has all of."""
     if not isinstance(settings, WeightSettings):
         return
+    given = settings.event_weights
     asked = {
-        "half_life": settings.half_life is not None and log.timed,
-        "confidence": settings.confidence != "none",
-        "trend": settings.trend > 0,
+        "half_life": given.half_life is not None and log.timed,
+        "confidence": given.confidence != "none",
+        "trend": given.trend > 0,
     }
     wrong = next((name for name, is_asked in asked.items() if is_asked), None)
     if wrong is not None:

@@ -24,7 +24,7 @@ from transcf.errors import (
     shown,
 )
 from transcf.experiments.figures import Drawing
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.training_data import TrainingData
 from transcf.tables import Table
 

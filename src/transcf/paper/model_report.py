@@ -19,11 +19,11 @@ from transcf.evaluation import Evaluation, evaluate
 from transcf.experiments.figures import Drawing, bars
 from transcf.experiments.page import Page, Section
 from transcf.legend import legend
-from transcf.models.fit_options import FitOptions
+from transcf.models.base import Recommender
+from transcf.models.params import values_of
 from transcf.models.popularity import Popularity, RecentPopularity
-from transcf.models.recommender import Recommender
 from transcf.models.registry import name_and_params
-from transcf.models.settings import values_of
+from transcf.models.training import FitOptions
 from transcf.paper.analysis import Analysis, typical_users
 from transcf.tables import Table
 

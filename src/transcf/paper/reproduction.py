@@ -35,10 +35,9 @@ from transcf.experiments.report import stored_note
 from transcf.experiments.results import Outcome, facts_of
 from transcf.experiments.study import Study, load_study
 from transcf.legend import ERROR, legend
-from transcf.models.fit_options import FitOptions
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import create, preset_of
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 from transcf.paper.analysis import MAX_PAIRS, Analysis, OnProgress, Subject, write_texts
 from transcf.tables import Table
 

@@ -17,12 +17,12 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, NotFittedError, UnsupportedError
 from transcf.kernels import Array
+from transcf.models.base import Recommender
 from transcf.models.factors import Factors
-from transcf.models.item_offsets import WithItemOffsets
 from transcf.models.mixture.learned import Mixture
-from transcf.models.recommender import Recommender
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.fitted import Translated
+from transcf.models.trend import WithItemOffsets
 
 #: Returns the translations of pairs of rows, (n, dim).
 Translate: TypeAlias = Callable[[Rows, Rows], Array]

@@ -51,8 +51,9 @@ class Fitted(Scorer, KnowsIds, Protocol):
     def is_fitted(self) -> bool:
         """Whether `fit` or `load` has run."""
 
-    def sum_form(self) -> SumForm | None:
-        """Return the score as a logarithm of a sum, if it is one."""
+    @property
+    def learned_(self) -> Any:
+        """The fitted scorer, with a method `sum_form`."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def export_index(model: Fitted, path: str | Path) -> Exported:
     """Build an `ItemIndex` of the items that can be recommended, and save it to a file.
 
     `ItemIndex.search` takes user vectors of `model.linear_form()`, `search_sums` those of
-    `model.sum_form()`: `index.search_sums(model.sum_form().of_users(rows), 10)`.
+    `model.learned_.sum_form()`: `index.search_sums(model.learned_.sum_form().of_users(rows), 10)`.
 
     Raises:
         MissingExtraError: faiss is not installed.
@@ -236,7 +237,7 @@ class Vectors:
         """Take them from a fitted model."""
         if not model.is_fitted:
             raise NotFittedError(f"This {type(model).__name__} is not fitted yet: call fit first.")
-        form = model.linear_form() or model.sum_form()
+        form = model.linear_form() or model.learned_.sum_form()
         if form is None:
             raise ParameterError(
                 f"{model.name} has no vectors to export: its score is not an inner product; "

@@ -21,8 +21,9 @@ from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import UnsupportedError
 from transcf.io.model_json import NAME
+from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender
+from transcf.models.params import values_of
 from transcf.models.registry import load_version
 from transcf.models.training_data import TrainingData
 from transcf.serving.item_metadata import NO_METADATA, ItemMetadata
@@ -208,7 +209,7 @@ class ModelVersion:
             "model": self.model.name,
             "class": type(self.model).__name__,
             "library": described["library"],
-            "parameters": self.model.get_params(),
+            "parameters": values_of(self.model.settings),
             "report": self.model.report_,
             "files": described["files"],
             "card": card.read_text(encoding="utf-8") if card.is_file() else "",

@@ -14,7 +14,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError
 from transcf.evaluation.metrics import METRICS, Ranks
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import load_version
 from transcf.models.training_data import TrainingData
 from transcf.serving.events import Event, EventCache, EventStore

@@ -24,7 +24,7 @@ from transcf.io.model_dir import (
     versions_folder,
 )
 from transcf.io.model_json import NAME
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.serving.events import EventCache, StoreError
 from transcf.serving.item_metadata import ItemMetadata
 from transcf.serving.model_version import ModelVersion

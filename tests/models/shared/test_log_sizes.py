@@ -11,7 +11,7 @@ from transcf import IALS, load
 from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.evaluation.validation import Validation
-from transcf.models.log_sizes import EpochRule, LogSizes
+from transcf.models.families import EpochRule, LogSizes
 from transcf.models.registry import create
 
 

@@ -31,7 +31,7 @@ class PartedEvents(Events):
         Raises:
             UnsupportedError: Events have different weights, which depend on the mean of all.
         """
-        if settings.recency and log.timed:
+        if settings.event_weights.recency and log.timed:
             raise UnsupportedError(
                 "recency weighs events by the mean of all in the mixture, and no process holds all "
                 "events of a log in parts: leave recency out, or fit without a cluster."

@@ -11,14 +11,14 @@ from scipy.special import expit
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
-from transcf.models.contributions import LEFT_OUT
+from transcf.models.base import Recommender
+from transcf.models.explain import LEFT_OUT
 from transcf.models.factors import Factors, stored_bias, stored_factors
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import init_from_params, setting, settings
 from transcf.models.torch.common import fit_network
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scores
 
@@ -83,8 +83,8 @@ class CDAE(Recommender[CDAESettings]):
     name = "CDAE"
     __init__ = init_from_params(CDAESettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        return fit_network(self, fit, self._snapshot)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        return fit_network(self, run, self._snapshot)
 
     def _snapshot(
         self, tensors: Arrays, known: TrainingData, settings: CDAESettings
@@ -108,7 +108,7 @@ class CDAE(Recommender[CDAESettings]):
             self.name,
             users,
             items,
-            guests=HiddenStates(inputs, guest_bias),
+            fold=HiddenStates(inputs, guest_bias),
             bias=stored_bias(arrays, known),
             extras={"input_vectors": inputs, "guest_bias": guest_bias},
         )

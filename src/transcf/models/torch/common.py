@@ -15,13 +15,13 @@ import numpy.typing as npt
 from transcf.data.csr import Csr
 from transcf.data.ids import Rows
 from transcf.errors import MissingExtraError, ParameterError
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 
 if TYPE_CHECKING:
     from transcf.io.tensors import Arrays
+    from transcf.models.base import Recommender
     from transcf.models.fitted import FittedScorer
-    from transcf.models.fitting import Fit
-    from transcf.models.recommender import Recommender
+    from transcf.models.training import TrainingRun
     from transcf.models.training_data import TrainingData
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
@@ -109,7 +109,9 @@ class UnseenItems:
 
 
 def fit_network(
-    model: Recommender[Any], fit: Fit, snapshot: Callable[[Arrays, TrainingData, Any], FittedScorer]
+    model: Recommender[Any],
+    run: TrainingRun,
+    snapshot: Callable[[Arrays, TrainingData, Any], FittedScorer],
 ) -> FittedScorer:
     """Train the network of a model and return what `snapshot` makes of its best epoch.
 
@@ -120,7 +122,7 @@ def fit_network(
     device = find_device(model.name, model.settings.device)
     from transcf.models.torch import networks
 
-    weights = EventWeights.of(fit.train, model.settings).overall
+    weights = InteractionWeights.of(run.train, model.settings.event_weights).overall
     kind = getattr(networks, f"{model.name}Network")
-    training = networks.AdamTraining(kind, fit.train.by_user, weights, model.settings, device)
-    return fit.run(training, model.settings, snapshot)
+    training = networks.AdamTraining(kind, run.train.by_user, weights, model.settings, device)
+    return run.run(training, model.settings, snapshot)

@@ -8,14 +8,13 @@ import scipy.sparse as sp
 from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.models.factors import Factors, stored_factors
+from transcf.models.base import Recommender
+from transcf.models.factors import Factors, HistoryMap, stored_factors
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.fold_in import HistoryMap
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import init_from_params, setting, settings
 from transcf.models.torch.common import fit_network
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 
 
@@ -70,8 +69,8 @@ class LightGCN(Recommender[LightGCNSettings]):
     name = "LightGCN"
     __init__ = init_from_params(LightGCNSettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        return fit_network(self, fit, self._snapshot)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        return fit_network(self, run, self._snapshot)
 
     def _snapshot(
         self, tensors: Arrays, known: TrainingData, settings: LightGCNSettings

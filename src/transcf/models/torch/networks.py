@@ -23,7 +23,7 @@ from transcf.models.torch.cdae import CDAESettings
 from transcf.models.torch.common import NEGATIVES, NOISE, ORDER, UnseenItems, generator, one_thread
 from transcf.models.torch.lightgcn import LightGCNSettings, normalized
 from transcf.models.torch.neumf import NeuMFSettings
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 
 Sums: TypeAlias = tuple[Tensor, Tensor | float]
 

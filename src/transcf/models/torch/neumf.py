@@ -10,16 +10,15 @@ import numpy as np
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
-from transcf.models.contributions import Contributions
-from transcf.models.factors import Factors, in_pieces, stored_factors
+from transcf.models.base import Recommender
+from transcf.models.explain import Contributions
+from transcf.models.factors import Factors, HistoryMap, in_pieces, stored_factors
 from transcf.models.families import NeuralSettings
+from transcf.models.fit_checks import MemoryEstimate, vectors
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.fold_in import HistoryMap
-from transcf.models.memory import MemoryEstimate, vectors
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import init_from_params, setting, settings
 from transcf.models.torch.common import fit_network
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.forms import cosine_form
 from transcf.retrieval.scorer import Scorer, Scores
@@ -136,8 +135,8 @@ class NeuMF(Recommender[NeuMFSettings]):
         arrays = self._fitted().arrays()
         return {name: arrays[name] for name in self.settings_.shapes()}
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        return fit_network(self, fit, self._snapshot)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        return fit_network(self, run, self._snapshot)
 
     def _snapshot(
         self, tensors: Arrays, known: TrainingData, settings: NeuMFSettings

@@ -13,13 +13,13 @@ from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import row_means
+from transcf.models.event_weights import EventWeights
 from transcf.models.families import TripleSettings
-from transcf.models.init_vectors import first_vectors
-from transcf.models.norm_constraint import NormConstraint
-from transcf.models.settings import setting, settings
-from transcf.models.trainable import EpochStats
+from transcf.models.params import setting, settings
+from transcf.models.training import EpochStats
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.triples import Problem, rank_weights
+from transcf.models.vectors import NormConstraint, first_vectors
 
 #: Weight of the squared biases of a triple in the loss, if items have biases.
 BIAS_DECAY = 0.01
@@ -40,7 +40,7 @@ class ObjectiveSettings:
     )
 
 
-@settings(init_scale=0.01, recency=4.0)
+@settings(init_scale=0.01, event_weights=EventWeights(recency=4.0))
 class TransCFSettings(TripleSettings, ObjectiveSettings):
     """Hyper-parameters of TransCF; learning rate and regularizers are per triple."""
 
