@@ -25,11 +25,11 @@ class TableScorer:
     def linear_form(self) -> None:
         return None
 
-    def score_block(self, users: np.ndarray) -> np.ndarray:
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
         self.block_sizes.append(len(users))
         return self.table[users].astype(np.float32)
 
-    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return self.table[users, items].astype(np.float32)
 
 
@@ -44,11 +44,11 @@ class ProductScorer:
     def linear_form(self) -> LinearForm:
         return self.form
 
-    def score_block(self, users: np.ndarray) -> np.ndarray:
-        return self.form.score_block(users)
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        return self.form.scores(users)
 
-    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return self.form.score_pairs(users, items)
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return self.form.scores(users, items)
 
 
 def random_split(seed: int, n_users: int = 12, n_items: int = 30, density: float = 0.4) -> Split:

@@ -191,9 +191,9 @@ def test_candidates_are_scored_in_bounded_pieces(monkeypatch) -> None:
     asked = []
 
     class Noting(TableScorer):
-        def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
             asked.append(len(users))
-            return super().score_pairs(users, items)
+            return super().scores(users, items)
 
     scorer = Noting(table, np.bincount(split.train.item_rows, minlength=30) > 0)
     whole = evaluate(scorer, split, "paper")

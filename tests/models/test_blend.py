@@ -63,7 +63,7 @@ def everybody(model: Recommender) -> np.ndarray:
 
 
 def all_scores(model: Recommender) -> np.ndarray:
-    return model.score_block(everybody(model))
+    return model.scores(everybody(model))
 
 
 def by_hand(models: list[Recommender], weights: list[float]) -> np.ndarray:
@@ -94,7 +94,7 @@ def test_the_score_is_the_formula(fitted: list[Recommender], weights: list[float
     model, expected = with_weights(fitted, weights), by_hand(fitted, weights)
     np.testing.assert_allclose(all_scores(model), expected, atol=2e-5)
     users, items = (rows.ravel().astype(np.int32) for rows in np.indices(expected.shape))
-    np.testing.assert_allclose(model.score_pairs(users, items), expected.ravel(), atol=2e-5)
+    np.testing.assert_allclose(model.scores(users, items), expected.ravel(), atol=2e-5)
 
 
 @pytest.mark.parametrize("alone", [0, 1])
@@ -179,16 +179,16 @@ def test_parts_are_scored_once_as_long_as_there_is_room(fitted: list[Recommender
     class Counted:
         calls = 0
 
-        def score_block(self, users: np.ndarray) -> np.ndarray:
+        def _score_block(self, users: np.ndarray) -> np.ndarray:
             self.calls += 1
-            return fitted[0].score_block(users)
+            return fitted[0].scores(users)
 
     users, size = np.arange(5, dtype=np.int32), 5 * 60 * 4
     for room, calls in ((size, 1), (size - 1, 3)):
         counted = Counted()
         kept = Remembered(counted, room)
         for _ in range(3):
-            np.testing.assert_array_equal(kept.score_block(users), fitted[0].score_block(users))
+            np.testing.assert_array_equal(kept.scores(users), fitted[0].scores(users))
         assert counted.calls == calls
 
 

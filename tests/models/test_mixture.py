@@ -10,10 +10,9 @@ from tests.models.mixture_oracle import Oracle
 from transcf import Interactions, TransCFMixture, leave_one_out, read_interactions, synthesize
 from transcf.data.histories import Histories
 from transcf.evaluation import full_ranks
-from transcf.models.mixture import bounded_search, user_scorer
 from transcf.models.mixture.learned import Mixture
 from transcf.parallel import use_threads
-from transcf.retrieval import tiles, top_k
+from transcf.retrieval import topk as tiles
 
 SMALL = {"dim": 12, "epochs": 4}
 
@@ -53,13 +52,13 @@ def weights(length: int, rho: float) -> np.ndarray:
 def test_scores_are_those_of_the_formula(log: Interactions, changes: dict) -> None:
     model = TransCFMixture(**SMALL, **changes).fit(log)
     oracle, users = oracle_of(model), np.array([0, 7, 50], np.int32)
-    block = model.score_block(users)
+    block = model.scores(users)
     for row, user in enumerate(users):
         history = model.histories_[user].tolist()
         by_place = weights(len(history), model.history_decay)
         expected = [oracle.score(user, history, by_place, item) for item in range(log.n_items)]
         np.testing.assert_allclose(block[row], expected, rtol=2e-5, atol=2e-5)
-        pairs = model.score_pairs(np.full(5, user, np.int32), np.arange(5, dtype=np.int32))
+        pairs = model.scores(np.full(5, user, np.int32), np.arange(5, dtype=np.int32))
         np.testing.assert_allclose(pairs, expected[:5], rtol=1e-5, atol=1e-5)
 
 
@@ -67,7 +66,7 @@ def test_without_times_no_place_counts_more(log: Interactions) -> None:
     pairs = read_interactions(log.to_frame().select("user_id", "item_id"))
     faded, even = (TransCFMixture(**SMALL, history_decay=rho).fit(pairs) for rho in (3.0, 0.0))
     everybody = np.arange(pairs.n_users, dtype=np.int32)
-    np.testing.assert_array_equal(faded.score_block(everybody), even.score_block(everybody))
+    np.testing.assert_array_equal(faded.scores(everybody), even.scores(everybody))
 
 
 def test_without_tau_histories_say_nothing(log: Interactions) -> None:
@@ -75,7 +74,7 @@ def test_without_tau_histories_say_nothing(log: Interactions) -> None:
     learned = learned_by(model)
     away = ((learned.users[:, None] - learned.items[None]) ** 2).sum(axis=2)
     expected = learned.bias - model.beta * away
-    found = model.score_block(np.arange(log.n_users, dtype=np.int32))
+    found = model.scores(np.arange(log.n_users, dtype=np.int32))
     lead = expected - expected.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(found - found.mean(axis=1, keepdims=True), lead, atol=2e-5)
 
@@ -89,7 +88,7 @@ def test_debias_takes_popularity_out_of_scores(item_bias: bool) -> None:
         model = TransCFMixture(
             dim=4, epochs=30, item_bias=item_bias, popularity_correction=debias
         ).fit(log)
-        scores = model.score_block(everybody.astype(np.int32)).mean(axis=0)
+        scores = model.scores(everybody.astype(np.int32)).mean(axis=0)
         return float(np.polyfit(popularity, scores, 1)[0])
 
     assert slope(0.0) - slope(1.0) == pytest.approx(1.0, abs=0.2)
@@ -172,8 +171,8 @@ def test_many_are_scored_as_one_by_one(log: Interactions, changes: dict) -> None
     everybody = np.arange(log.n_users, dtype=np.int32)
     many = model.for_many(everybody)
     assert many is not model.learned_, "a table pays here, and is made"
-    one_by_one = np.vstack([model.score_block(everybody[n : n + 1]) for n in everybody])
-    np.testing.assert_allclose(many.score_block(everybody), one_by_one, rtol=1e-5, atol=1e-5)
+    one_by_one = np.vstack([model.scores(everybody[n : n + 1]) for n in everybody])
+    np.testing.assert_allclose(many.scores(everybody), one_by_one, rtol=1e-5, atol=1e-5)
 
 
 def test_lists_for_everybody_are_those_of_the_formula(model: TransCFMixture) -> None:
@@ -204,7 +203,7 @@ def test_many_are_ranked_as_pairs_are_scored(
         found = full_ranks(model, split.test, known, "pessimistic", list_length=5)
     for place, user in enumerate(found.ranks.users):
         every = np.arange(log.n_items, dtype=np.int32)
-        scores = model.score_pairs(np.full(log.n_items, user, np.int32), every)
+        scores = model.scores(np.full(log.n_items, user, np.int32), every)
         open_items = np.setdiff1d(np.flatnonzero(model.rankable), known.row(user))
         (target,) = held_out.row(user)
         rank = (scores[open_items] >= scores[target]).sum()
@@ -231,7 +230,7 @@ def test_few_people_need_no_table(model: TransCFMixture) -> None:
 
 
 def test_nobody_asked_for_gets_nothing(model: TransCFMixture) -> None:
-    assert model.score_block(np.empty(0, np.int32)).shape == (0, 50)
+    assert model.scores(np.empty(0, np.int32)).shape == (0, 50)
     assert model.recommend([], k=3).shape == (0, 4)
 
 
@@ -272,7 +271,7 @@ def test_scores_do_not_depend_on_threads(model: TransCFMixture) -> None:
         found = []
         for threads in (1, 3):
             with use_threads(threads):
-                found.append(scorer.score_block(everybody))
+                found.append(scorer.scores(everybody))
         np.testing.assert_array_equal(*found)
 
 
@@ -293,7 +292,7 @@ def test_the_best_found_by_bounds_are_the_best_of_all(
         items, scores = top_k(scorer, rows, k, seen=seen, allowed=allowed)
         for n, row in enumerate(rows):
             left = np.setdiff1d(np.flatnonzero(allowed), seen.row(row)).astype(np.int32)
-            true = scorer.score_pairs(np.full(len(left), row), left)
+            true = scorer.scores(np.full(len(left), row), left)
             order = np.lexsort((left, -true))[:k]
             np.testing.assert_array_equal(items[n, : len(order)], left[order])
             np.testing.assert_array_equal(scores[n, : len(order)], true[order])

@@ -125,7 +125,7 @@ def test_the_form_scores_as_the_model(model: TransCFMixture) -> None:
     form = model.sum_form()
     assert form is not None
     for user in (0, 9, 33):
-        expected = model.score_block(np.array([user], np.int32))[0]
+        expected = model.scores(np.array([user], np.int32))[0]
         np.testing.assert_allclose(true_scores(form, user), expected, rtol=1e-5, atol=1e-5)
     rows = np.arange(len(model.users_), dtype=np.int32)
     items, _ = top_k_of_sums(form, rows, 10, seen=model.seen_, allowed=model.rankable)

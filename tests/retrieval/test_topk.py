@@ -36,13 +36,13 @@ class Table:
     def linear_form(self) -> None:
         return None
 
-    def score_block(self, users: np.ndarray) -> np.ndarray:
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
         self.block_bytes.append(4 * len(users) * self.scores.shape[1])
         block = self.scores[users]
         block.flags.writeable = False  # a scorer's own array is never written to
         return block
 
-    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return self.scores[users, items]
 
 

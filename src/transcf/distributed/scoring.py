@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from transcf.data.atomic import atomic_write
 from transcf.data.workspace import remove_abandoned
 from transcf.distributed.driver import Cluster
@@ -28,7 +26,6 @@ from transcf.models.progress import ProgressBar
 from transcf.models.registry import load_version
 from transcf.models.streams import write_neighbours
 from transcf.parallel import thread_count, use_threads
-from transcf.retrieval.scorer import tile_maker
 
 PLAN = "parts.json"
 #: Users of a part; it does not depend on the workers, so that any number of them goes on. Few, so
@@ -146,8 +143,7 @@ def _run_length(
     of items, costs the less the more of them there are.
     """
     known = learned.known
-    some = np.flatnonzero(known.active)[:_RUN_USERS].astype(np.int32)
-    if tile_maker(learned.for_many(some)) is None:
+    if learned.block_users is None:
         return 1
     events = len(known.seen.indices) * missing // n_parts
     runs = max(1, events // (_RUN_EVENTS_OF_AN_ITEM * len(known.items) * workers)) * workers

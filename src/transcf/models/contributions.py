@@ -138,6 +138,6 @@ def by_leaving_out(
         places = range(first, min(first + step, len(leads)))
         lists = [np.delete(history, place - 1) if place else history for place in places]
         people = np.arange(len(lists), dtype=np.int32)
-        block = guests(Histories.of(lists, n_items)).score_block(people)
+        block = guests(Histories.of(lists, n_items)).scores(people)
         leads[places] = block[:, item] - known.average_item(block.T)
     return Contributions.of_leads(history, leads, LEFT_OUT)

@@ -176,7 +176,7 @@ def explanation(
             "explains it all the same."
         )
     found, row = learned.contributions(history, target), 0 if user is None else user[0]
-    score = scorer.score_pairs(np.array([row], np.int32), np.array([target], np.int32))
+    score = scorer.scores(np.array([row], np.int32), np.array([target], np.int32))
     strongest = _strongest(found.effects, int(top))
     rest = np.delete(found.shares, strongest)
     past = known.items.ids(found.history[strongest]).to_list()

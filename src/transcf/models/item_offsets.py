@@ -15,9 +15,10 @@ from transcf.io.tensors import Arrays, checked
 from transcf.models.contributions import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.scorer import LinearForm, Scorer, Scores
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import Scorer, Scores, Source
 from transcf.retrieval.sums import SumForm
-from transcf.retrieval.views import ShiftedView
+from transcf.retrieval.views import SumView, shifted
 
 #: What files call the offsets.
 _OFFSETS = "item_offsets"
@@ -37,8 +38,8 @@ class WithItemOffsets(FittedScorer):
         self.inner, self.offset = inner, offset
 
     @cached_property
-    def _view(self) -> ShiftedView:
-        return ShiftedView(self.inner, self.offset)
+    def _view(self) -> SumView:
+        return shifted(self.inner, self.offset)
 
     def arrays(self) -> Arrays:
         """Return those of the inner one, and the offsets."""
@@ -57,25 +58,28 @@ class WithItemOffsets(FittedScorer):
         form = self.inner.sum_form()
         return None if form is None else form.shifted(self.offset)
 
-    def score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._view.score_block(users)
+    def _score_block(self, users: Rows) -> Scores:
+        return self._view.scores(users)
 
-    def for_many(self, users: Rows) -> Scorer:
-        """Return what scores these users fastest."""
-        return ShiftedView(self.inner.for_many(users), self.offset)
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
+        return self._view.scores(users, items)
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        return self._view.score_pairs(users, items)
+    @property
+    def block_users(self) -> int | None:
+        """As many as the inner one can take."""
+        return self._view.block_users
+
+    def open_block(self, users: Rows, items: Rows) -> Source:
+        """Return the scores of some users, to be read in tiles."""
+        return self._view.open_block(users, items)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score people by their items, as users are."""
-        return ShiftedView(self.inner.fold_in(histories), self.offset)
+        return shifted(self.inner.fold_in(histories), self.offset)
 
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Do the same after some steps of training."""
-        return ShiftedView(self.inner.fold_in_with_sgd(histories, steps), self.offset)
+        return shifted(self.inner.fold_in_with_sgd(histories, steps), self.offset)
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return what the inner one says; the offset is part of the rest."""

@@ -20,7 +20,7 @@ import polars as pl
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
-from transcf.data.interactions import Interactions
+from transcf.data.interactions import Interactions, Mask
 from transcf.data.logs import as_interactions, as_partitioned
 from transcf.data.partitioned.log import PartitionedLog
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
@@ -50,7 +50,8 @@ from transcf.models.training import DivergedRunError
 from transcf.models.training_data import PartitionedTrainingData, TrainingData
 from transcf.models.trend import Trend
 from transcf.parallel import use_threads
-from transcf.retrieval.scorer import LinearForm, Scorer, Scores
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import Scorer, Scores, Source
 
 if TYPE_CHECKING:
     from transcf.retrieval.sums import SumForm
@@ -60,7 +61,7 @@ __all__ = ["Recommender", "init_from_params"]
 S = TypeVar("S")
 
 
-class Recommender(Answers, ABC, Generic[S]):
+class Recommender(Answers, Scorer, ABC, Generic[S]):
     """The parent of all models; see the module for how to write one.
 
     A fitted model keeps the settings that it was fitted with: `set_params` is about the next
@@ -416,17 +417,24 @@ class Recommender(Answers, ABC, Generic[S]):
         """Return the score as a logarithm of a sum over inner products, if it is one."""
         return self._fitted().sum_form()
 
-    def score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._fitted().score_block(users)
+    def scores(self, users: Rows, items: Rows | None = None) -> Scores:
+        """Score pairs of rows, (n,), or all items for some user rows, (n, n_items)."""
+        return self._fitted().scores(users, items)
 
-    def for_many(self, users: Rows) -> Scorer:
-        """Return what scores these users fastest."""
-        return self._fitted().for_many(users)
+    def top_k(
+        self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
+    ) -> tuple[Rows, Scores]:
+        """Find the best k items of some user rows; see `retrieval.top_k`."""
+        return self._fitted().top_k(users, k, seen=seen, allowed=allowed)
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        return self._fitted().score_pairs(users, items)
+    @property
+    def block_users(self) -> int | None:
+        """Most users of a block whose scores are computed in tiles."""
+        return self._fitted().block_users
+
+    def open_block(self, users: Rows, items: Rows) -> Source:
+        """Return the scores of some user rows, to be read in tiles."""
+        return self._fitted().open_block(users, items)
 
     @property
     def nbytes(self) -> int:

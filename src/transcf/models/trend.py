@@ -85,6 +85,6 @@ def typical_spread(learned: FittedScorer) -> float:
     step, spreads = block_length(len(learned.known.items)), []
     for first in range(0, len(users), step):
         with use_threads(1):
-            block = learned.score_block(users[first : first + step].astype(np.int32))
+            block = learned.scores(users[first : first + step].astype(np.int32))
         spreads.append(block[:, learned.rankable].std(axis=1, dtype=np.float64))
     return float(np.concatenate(spreads).mean())

@@ -28,9 +28,10 @@ from transcf.data.paths import path_of
 from transcf.data.report import counted
 from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.parallel import parallel_for
+from transcf.retrieval.forms import LinearForm, StoredForm
 from transcf.retrieval.lists import faiss_library, fill_lists
 from transcf.retrieval.projection import Projection
-from transcf.retrieval.scorer import LinearForm, Scores, StoredForm
+from transcf.retrieval.scorer import Scores
 from transcf.retrieval.sums import Queries, best_of_sums
 from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
@@ -276,7 +277,7 @@ class ItemIndex:
 
         def score(first: int, end: int) -> None:
             owners = np.repeat(users[first:end], fetch)
-            found = request.form.score_pairs(owners, items[first:end].ravel())
+            found = request.form.scores(owners, items[first:end].ravel())
             scores[first:end] = found.reshape(-1, fetch)
 
         parallel_for(len(users), score, least=32)

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from transcf.data.ids import Rows
-from transcf.retrieval.scorer import LinearForm, Scores
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import Scores
 
 #: Share of the variance of scores that the kept axes hold.
 _KEPT = 0.995

@@ -110,9 +110,9 @@ class QueryHandlers:
         if person.source == "popular":
             return None
         if person.source == "model":
-            return learned.score_pairs(np.full(len(items), person.row, np.int32), items)
+            return learned.scores(np.full(len(items), person.row, np.int32), items)
         guest = learned.fold_in(Histories.of([person.history], len(self.served.items)))
-        return guest.score_pairs(np.zeros(len(items), np.int32), items)
+        return guest.scores(np.zeros(len(items), np.int32), items)
 
     # -- facts ------------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ from transcf.io.tensors import Arrays, stored
 from transcf.models.contributions import Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.scorer import LinearForm, Scorer, Scores
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import Scorer, Scores, Source
 from transcf.retrieval.views import SumView
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -109,17 +110,20 @@ class Blended(FittedScorer):
         """Return the score as inner products, if that of every part is one."""
         return self._view.linear_form()
 
-    def score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._view.score_block(users)
+    def _score_block(self, users: Rows) -> Scores:
+        return self._view.scores(users)
 
-    def for_many(self, users: Rows) -> Scorer:
-        """Return what scores these users fastest: the sum of what each part has for them."""
-        return self._sum(lambda part: part.for_many(users))
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
+        return self._view.scores(users, items)
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        return self._view.score_pairs(users, items)
+    @property
+    def block_users(self) -> int | None:
+        """As many as all parts can take."""
+        return self._view.block_users
+
+    def open_block(self, users: Rows, items: Rows) -> Source:
+        """Return the scores of some users, to be read in tiles."""
+        return self._view.open_block(users, items)
 
     # -- people and things beyond the training data --------------------------------------------
 
@@ -148,7 +152,7 @@ class Blended(FittedScorer):
         added: dict[str, float] = {}
         for part, factor in self._voices:
             scorer = part.fold_in(alone) if user is None else part
-            score = float(scorer.score_pairs(np.array([row], np.int32), rows)[0])
+            score = float(scorer.scores(np.array([row], np.int32), rows)[0])
             taken = part.name in added  # by another model of its kind
             added[f"{part.name} {len(added) + 1}" if taken else part.name] = factor * score
         listed = ", ".join(f"{name} {value:+.3g}" for name, value in added.items())

@@ -22,7 +22,7 @@ _ROUNDS = 10
 _ROOM = 512 * 2**20
 
 
-class Remembered:
+class Remembered(Scorer):
     """A scorer that keeps its answers: the same are asked for again with every trial.
 
     What does not fit is scored anew each time.
@@ -47,16 +47,13 @@ class Remembered:
         """(n_items,) what may be ranked."""
         return self._scorer.rankable
 
-    def linear_form(self) -> None:
-        """Return nothing: whole blocks of scores are what is kept."""
-
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score everything for some rows: (n, n_columns)."""
-        return self._recall(lambda: self._scorer.score_block(users), users)
+        return self._recall(lambda: self._scorer.scores(users), users)
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
-        return self._recall(lambda: self._scorer.score_pairs(users, items), users, items)
+        return self._recall(lambda: self._scorer.scores(users, items), users, items)
 
     def _recall(self, score: Callable[[], Scores], *asked: Rows) -> Scores:
         digest = hashlib.sha256()

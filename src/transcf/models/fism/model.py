@@ -17,7 +17,8 @@ from transcf.models.fitted import FittedScorer
 from transcf.models.fitting import Fit
 from transcf.models.recommender import Recommender, init_from_params
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.scorer import Scorer, Scores, StoredForm
+from transcf.retrieval.forms import StoredForm
+from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import FormView
 
 

@@ -14,25 +14,29 @@ from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions, Mask
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
+from transcf.kernels.mixture_scores import read_only
+from transcf.kernels.mixture_search import Catalogue
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.contributions import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
-from transcf.models.mixture.batch_scorer import scorer_of_many, squares
 from transcf.models.mixture.batches import TINY
+from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
 from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.mixture.user_scorer import UserScorer
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.growing import grow
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.parameters import Parameters
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.retrieval.forms import nearness_form
-from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.scorer import Scorer, Scores, Source
 from transcf.retrieval.sums import Queries, SumForm
 from transcf.retrieval.views import FormView
 
 #: What an effect is, after "An effect is".
 SHARE = "the past item's share in the score, which is the logarithm of a sum over the history"
+
+#: Exponents below minus this would underflow in float32.
+_LARGEST_EXPONENT = 80
 
 
 class Mixture(FittedScorer):
@@ -132,7 +136,7 @@ class Mixture(FittedScorer):
         return self._heights(self.settings.tau + self.settings.beta)
 
     @cached_property
-    def own_heights(self) -> Array:
+    def _own_heights(self) -> Array:
         """The same for where people stand, c - beta |b|^2: (n_items,) float32."""
         return self._heights(self.settings.beta)
 
@@ -156,15 +160,61 @@ class Mixture(FittedScorer):
         fading: Array = -self.settings.history_decay * np.log(ago)
         return fading
 
-    def score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._users.score_block(users)
+    @cached_property
+    def steepness(self) -> tuple[float, float]:
+        """Return tau and beta."""
+        return self.settings.tau, self.settings.beta
 
-    def best(
-        self, users: Rows, k: int, seen: Csr | None, allowed: Mask
-    ) -> tuple[Rows, Scores] | None:
-        """Find the best k items of some user rows; see `FindsBest`."""
-        return self._users.best(users, k, seen, allowed)
+    @cached_property
+    def is_finite(self) -> bool:
+        """Whether the vectors and biases of all items are finite, and their squares as well."""
+        parts = (self.item_squares, self.history_squares.astype(np.float32), self.bias)
+        return all(bool(np.isfinite(part).all()) for part in parts)
+
+    @cached_property
+    def has_tables(self) -> bool:
+        """Whether no term exp(-tau |p_k - b_i|^2) underflows."""
+        farthest = np.sqrt(self.history_squares.max(initial=0)) + self.reach[0]
+        return bool(self.settings.tau * farthest**2 <= _LARGEST_EXPONENT)
+
+    @cached_property
+    def neighbors(self) -> NeighborTable:
+        """The nearest items of past items."""
+        return NeighborTable(self.history, self.items, self.settings.tau)
+
+    def catalogue(self, past: Rows, allowed: Mask) -> Catalogue:
+        """Return the items as `find_candidates` needs them.
+
+        Args:
+            past: Rows of past items of users.
+            allowed: (n_items,) items to choose from.
+        """
+        own_heights: Scores = np.where(allowed, self._own_heights, np.float32(-np.inf))
+        neighbors = self.neighbors.with_rows(past)
+        return Catalogue(
+            read_only(self.item_points), read_only(self.heights), own_heights, neighbors
+        )
+
+    def _score_block(self, users: Rows) -> Scores:
+        return self._users.scores(users)
+
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
+        return self._users.scores(users, items)
+
+    def top_k(
+        self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
+    ) -> tuple[Rows, Scores]:
+        """Find the best k items of some user rows; see `retrieval.top_k`."""
+        return self._users.top_k(users, k, seen=seen, allowed=allowed)
+
+    @property
+    def block_users(self) -> int | None:
+        """Most users of a block whose scores are computed in tiles."""
+        return self._users.block_users
+
+    def open_block(self, users: Rows, items: Rows) -> Source:
+        """Return the scores of some user rows, to be read in tiles."""
+        return self._users.open_block(users, items)
 
     def sum_form(self) -> SumForm:
         """Return the score as a logarithm of a sum over queries, one for each past item."""
@@ -178,14 +228,6 @@ class Mixture(FittedScorer):
             return Queries(histories.indptr, histories.items, vectors, people.offsets)
 
         return SumForm(np.hstack([self.heights[:, None], self.items]), of_users, len(self.users))
-
-    def for_many(self, users: Rows) -> Scorer:
-        """Return what scores these users fastest."""
-        return scorer_of_many(self, users)
-
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows by the direct formula: (n,)."""
-        return self._users.score_pairs(users, items)
 
     def _near(self, histories: Histories, items: Array) -> Array:
         """Logarithms of what each item of a history adds to the score of one item.

@@ -15,8 +15,8 @@ from transcf.models.factors import Factors, in_pieces
 from transcf.models.fitted import FittedScorer
 from transcf.models.fold_in import HistoryMap
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.forms import cosine_form
-from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores
+from transcf.retrieval.forms import LinearForm, cosine_form
+from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView, FormView
 
 #: Pairs that go through the tower at once: few enough to stay in the cache.
@@ -46,7 +46,7 @@ class GMF(Factors):
 
     @cached_property
     def _weighted(self) -> LinearForm:
-        return LazyForm(self.items * self._head, lambda rows: self._side(self.users[rows]))
+        return LinearForm(self.items * self._head, lambda rows: self._side(self.users[rows]))
 
     def _side(self, vectors: Scores) -> tuple[Scores, Scores]:
         """Vectors and constants of users in the linear form."""
@@ -56,7 +56,7 @@ class GMF(Factors):
         """Return the score as inner products."""
         return self._weighted
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
 
         def score(u: Rows, i: Rows) -> Scores:
@@ -106,11 +106,11 @@ class Tower(FittedScorer):
 
     # -- scores ------------------------------------------------------------------------------
 
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
         return self._score(self._users[users], self._sums_of_users[users])
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
         weights, cut = self._weights, self._cut
 

@@ -21,8 +21,10 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.ids import IdMap, Rows
+from transcf.data.interactions import Mask
 from transcf.errors import EvaluationError, NotFittedError, ParameterError
-from transcf.retrieval.scorer import KnowsIds, LinearForm, Scorer
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import KnowsIds
 from transcf.retrieval.sums import Queries, SumForm
 
 #: Vectors that are handed over at a time.
@@ -33,8 +35,19 @@ PIECE_OF_SUMS = 500
 PAST = "past_item_id"
 
 
-class Fitted(Scorer, KnowsIds, Protocol):
+class Fitted(KnowsIds, Protocol):
     """What exporting needs of a model; every `Recommender` is one."""
+
+    @property
+    def name(self) -> str:
+        """Name in errors."""
+
+    @property
+    def rankable(self) -> Mask:
+        """(n_items,) items with training interactions."""
+
+    def linear_form(self) -> LinearForm | None:
+        """Return the score as inner products, if it is one."""
 
     @property
     def is_fitted(self) -> bool:
