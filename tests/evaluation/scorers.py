@@ -10,20 +10,18 @@ import polars as pl
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.retrieval.scorer import LinearForm
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import Scorer
 
 
 @dataclass
-class TableScorer:
+class TableScorer(Scorer):
     """Scores from a table, (n_users, n_items)."""
 
     table: np.ndarray
     rankable: np.ndarray
     name: str = "table"
     block_sizes: list[int] = field(default_factory=list)
-
-    def linear_form(self) -> None:
-        return None
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         self.block_sizes.append(len(users))
@@ -34,7 +32,7 @@ class TableScorer:
 
 
 @dataclass
-class ProductScorer:
+class ProductScorer(Scorer):
     """Scores as inner products."""
 
     form: LinearForm
@@ -43,12 +41,6 @@ class ProductScorer:
 
     def linear_form(self) -> LinearForm:
         return self.form
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        return self.form.scores(users)
-
-    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return self.form.scores(users, items)
 
 
 def random_split(seed: int, n_users: int = 12, n_items: int = 30, density: float = 0.4) -> Split:

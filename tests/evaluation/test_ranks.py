@@ -12,8 +12,8 @@ from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation import candidate_ranks, evaluate, full_ranks
 from transcf.parallel import use_threads
-from transcf.retrieval import tiles
-from transcf.retrieval.scorer import StoredForm
+from transcf.retrieval import topk as tiles
+from transcf.retrieval.forms import StoredForm
 
 TIES = ["pessimistic", "realistic", "optimistic"]
 WEIGHTS = {"pessimistic": 1.0, "realistic": 0.5, "optimistic": 0.0}

@@ -35,7 +35,7 @@ from transcf.retrieval.exports import (
     export_pgvector,
     vectors,
 )
-from transcf.retrieval.scorer import LinearForm, StoredForm
+from transcf.retrieval.forms import LinearForm, StoredForm
 
 
 class Vectors(FittedScorer):

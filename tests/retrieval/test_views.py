@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transcf.retrieval.scorer import LazyForm, LinearForm, StoredForm
+from transcf.retrieval.forms import LinearForm, StoredForm
 from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import BlockView, FormView, nearest
 
@@ -26,7 +26,7 @@ def test_a_lazy_form_is_the_same_form() -> None:
         made.append(users)
         return form.user_vectors[users], form.user_constants[users]
 
-    lazy = LazyForm(form.item_vectors, make)
+    lazy = LinearForm(form.item_vectors, make)
     some = np.array([7, 3, 7], dtype=np.int32)
     everything = np.ones(30, dtype=bool)
     views = [FormView("form", everything, one) for one in (form, lazy)]

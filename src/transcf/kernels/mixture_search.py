@@ -27,12 +27,12 @@ from .topk import CHUNK, lowest_bit, reaching
 
 #: Number of candidates of a user who has too many of them.
 CROWDED = -1
-#: Items that are scored first, at least.
-_FIRST = 64
-#: Groups of items whose largest bounds tell which items are scored first.
-_GROUPS = 1024
-#: Numbers of a product of users and items.
-_PRODUCT = 2**22
+#: Items that are scored first, at least and for each place of a list.
+_FIRST, _FIRST_OF_A_PLACE = 16, 2
+#: Groups of items whose largest bounds tell which items are scored first, at least.
+_GROUPS = 256
+#: Users of a product of users and items, at least, and numbers of the product.
+_USERS, _PRODUCT = 64, 2**20
 #: Past items whose exponents are computed together.
 _EVENTS = 2 * LANES
 #: Exponent of events that are not there.
@@ -60,7 +60,7 @@ class Catalogue(NamedTuple):
     """Items to rank; arrays are read-only.
 
     Attributes:
-        points: b, (n_items, width) float32, padded to whole lanes.
+        points: b, (n_items * width,) float32, padded to whole lanes.
         heights: c_i - (tau + beta) |b_i|^2, (n_items,) float32.
         own_heights: c_i - beta |b_i|^2, -inf for items that may not be chosen, (n_items,) float32.
         neighbors: Of all items in histories.
@@ -110,7 +110,9 @@ def find_candidates(
         first: First user.
         end: One behind the last user.
     """
-    n_items, width, longest = *catalogue.points.shape, 1
+    n_items, longest = len(catalogue.heights), 1
+    width = len(catalogue.points) // n_items
+    vectors = catalogue.points.reshape(n_items, width)
     for n in range(first, end):
         longest = max(longest, params.starts[users[n] + 1] - params.starts[users[n]])
     events = _whole(longest, _EVENTS)
@@ -120,7 +122,7 @@ def find_candidates(
         np.empty(_whole(n_items, TOGETHER), np.float32),
     )  # fmt: skip
     kept = np.empty(found.shape[1], np.float32)
-    group = min(max(1, _PRODUCT // n_items), end - first)
+    group = min(max(_USERS, _PRODUCT // n_items), end - first)
     homes, tile = np.zeros((group, width), np.float32), np.empty(group * n_items, np.float32)
     for begin in range(first, end, group):
         size = min(group, end - begin)
@@ -129,14 +131,14 @@ def find_candidates(
                 a = np.float64(params.users[users[begin + n], d])
                 homes[n, d] = np.float32(2 * params.beta * a)
         product = tile[: size * n_items]
-        np.dot(homes[:size], catalogue.points.T, product.reshape(size, n_items))
+        np.dot(homes[:size], vectors.T, product.reshape(size, n_items))
         for n in range(begin, begin + size):
             row, bounds = users[n], product[(n - begin) * n_items : (n - begin + 1) * n_items]
             own = _place(params, row, width, user)
             _add_bounds(params, catalogue, row, own, user.extra, bounds)
             for place in range(seen_starts[row], seen_starts[row + 1]):
                 bounds[seen_items[place]] = _HIDDEN
-            cutoff = _cutoff(bounds, max(_FIRST, k), user.largest)
+            cutoff = _cutoff(bounds, max(_FIRST, _FIRST_OF_A_PLACE * k), user.largest)
             high, low, count = np.float32(np.inf), cutoff, 0
             for _ in range(2):
                 count = _score_between(
@@ -184,12 +186,14 @@ def _add_bounds(
     n_items, near, rest = len(bounds), catalogue.neighbors, 0.0
     for i in range(n_items):
         extra[i] = _ZERO
+    items, excess, length = near.items.reshape(-1), near.excess.reshape(-1), near.items.shape[1]
     for event in range(params.starts[row], params.starts[row + 1]):
-        past, weight = params.past[event], math.exp(params.logs[event])
+        past, weight = np.uint64(params.past[event]), math.exp(params.logs[event])
         rest += weight * np.float64(near.rest[past])
-        by = np.float32(weight)
-        for j in range(near.items.shape[1]):
-            extra[near.items[past, j]] += by * near.excess[past, j]
+        by, first = np.float32(weight), past * np.uint64(length)
+        for j in range(length):  # numbers without a sign need no check for negative ones
+            at = first + np.uint64(j)
+            extra[np.uint32(items[at])] += by * excess[at]
     whole, high = fill(np.float32(rest)), fill(np.float32(own))
     lanes = n_items - n_items % LANES
     for i in range(0, lanes, LANES):
@@ -204,7 +208,7 @@ def _add_bounds(
 def _cutoff(bounds: Array, wanted: int, largest: Array) -> np.float32:
     """Return a bound that at least so many items reach; the lowest if there are fewer items."""
     n_items = len(bounds)
-    span, size = max(1, n_items // max(_GROUPS, 4 * wanted)) * LANES, 0
+    span, size = -(-n_items // max(_GROUPS, 4 * wanted)) * LANES, 0
     lanes = n_items - n_items % LANES
     for start in range(0, lanes, span):
         high = load(bounds, start)
@@ -223,6 +227,9 @@ def _score_between(
     low: np.float32, bounds: Array, user: _User, kept: Array, found: Array, count: int,
 ) -> int:  # fmt: skip
     """Score items with bounds from `low` on and below `high`; return the number of candidates."""
+    points, offsets, exponents = user.points, user.offsets, user.exponents
+    events = _whole(params.starts[row + 1] - params.starts[row], _EVENTS)
+    vectors, width = catalogue.points, len(catalogue.points) // len(bounds)
     for start in range(0, len(bounds), CHUNK):
         bits = np.uint64(0)
         if start + CHUNK <= len(bounds):
@@ -236,38 +243,39 @@ def _score_between(
             bits &= bits - _BIT
             if bounds[item] >= high or bounds[item] == _HIDDEN or bounds[item] < low:
                 continue
-            score = _score(params, catalogue, row, item, user)
-            count = _keep(score, item, k, error, kept, found, count)
+            score = catalogue.heights[item] + _log_sum(
+                points, offsets, exponents, events, vectors, item * width, width
+            )
+            count = _keep(np.float32(score), item, k, error, kept, found, count)
             low = max(low, np.float32(_lowest(kept, count, k, error)))
     return count
 
 
-@inner
-def _score(
-    params: ScoreParams, catalogue: Catalogue, row: int, item: int, user: _User
-) -> np.float32:
-    """The score of an item, log sum_k exp(v_k . b + e_k) + h."""
-    events = _whole(params.starts[row + 1] - params.starts[row], _EVENTS)
-    width, point, highest = catalogue.points.shape[1], catalogue.points[item], fill(_ABSENT)
+@inlined
+def _log_sum(
+    points: Array, offsets: Array, exponents: Array, events: int, items: Array, at: int, width: int
+) -> float:
+    """Log sum_k exp(v_k . b + e_k) of the item whose vector starts at `at`."""
+    highest = fill(_ABSENT)
     for e in range(0, events, _EVENTS):
-        one, two = load(user.offsets, e), load(user.offsets, e + LANES)
+        one, two = load(offsets, e), load(offsets, e + LANES)
         three, four = zeros(one), zeros(one)
         for d in range(0, width, 2):
-            b, c = fill(point[d]), fill(point[d + 1])
+            b, c = fill(items[at + d]), fill(items[at + d + 1])
             line = d * events + e
-            one = one + b * load(user.points, line)
-            two = two + b * load(user.points, line + LANES)
-            three = three + c * load(user.points, line + events)
-            four = four + c * load(user.points, line + events + LANES)
+            one = one + b * load(points, line)
+            two = two + b * load(points, line + LANES)
+            three = three + c * load(points, line + events)
+            four = four + c * load(points, line + events + LANES)
         one, two = one + three, two + four
-        store(user.exponents, e, one)
-        store(user.exponents, e + LANES, two)
+        store(exponents, e, one)
+        store(exponents, e + LANES, two)
         highest = larger(larger(one, two), highest)
     top = largest_lane(highest)
     total, by = zeros(highest), fill(top)
     for e in range(0, events, LANES):
-        total = total + exp_lanes(load(user.exponents, e) - by)
-    return np.float32(top + math.log(sum_lanes(total)) + catalogue.heights[item])
+        total = total + exp_lanes(load(exponents, e) - by)
+    return top + math.log(sum_lanes(total))
 
 
 @inner

@@ -15,7 +15,7 @@ from transcf.data.interactions import Interactions, Mask
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.kernels.mixture_scores import read_only
-from transcf.kernels.mixture_search import Catalogue
+from transcf.kernels.mixture_search import Catalogue, Neighbors
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.contributions import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
@@ -35,6 +35,10 @@ from transcf.retrieval.views import FormView
 #: What an effect is, after "An effect is".
 SHARE = "the past item's share in the score, which is the logarithm of a sum over the history"
 
+#: Names in files of the nearest items and of what they add to scores.
+_NEIGHBORS = ("neighbor_items", "neighbor_excess", "neighbor_rest")
+#: Items of the largest catalogue whose nearest items are stored; it takes 30 s to compute them.
+_MOST_ITEMS = 2**17
 #: Exponents below minus this would underflow in float32.
 _LARGEST_EXPONENT = 80
 
@@ -65,6 +69,7 @@ class Mixture(FittedScorer):
         super().__init__(known, "TransCF-mixture")
         self.settings = settings
         self.users, self.items, self.history, self.bias = users, items, history, bias
+        self._stored: Neighbors | None = None
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
@@ -78,7 +83,9 @@ class Mixture(FittedScorer):
             bias = checked(arrays, "item_bias", np.float32, (n_items,))
         users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
         made = cls(known, settings, users=users, items=items, history=history, bias=bias)
-        return made._with_lonely_placed()
+        made = made._with_lonely_placed()
+        made._stored = _stored_neighbors(arrays, n_items)
+        return made
 
     def _with_lonely_placed(self) -> Mixture:
         """Return the same with a place for users of one event, who are no one's targets.
@@ -102,13 +109,19 @@ class Mixture(FittedScorer):
         own = {"users": self.users, "items": self.items, "history": self.history, "bias": self.bias}
         return Mixture(self.known, self.settings, **(own | arrays))
 
-    def arrays(self) -> Arrays:
+    def attributes(self) -> dict[str, Any]:
         """Return the points, and biases where items have them."""
         arrays = {"user_vectors": self.users, "item_vectors": self.items}
         if not self.settings.tie_item_vectors:
             arrays["history_vectors"] = self.history
         arrays |= {"item_bias": self.bias} if self.settings.item_bias else {}
         return arrays
+
+    def arrays(self) -> Arrays:
+        """Return the same, and the nearest items of all items once they are computed."""
+        whole = self.neighbors.whole()
+        near = {} if whole is None else dict(zip(_NEIGHBORS, whole, strict=True))
+        return self.attributes() | near
 
     # -- scores ------------------------------------------------------------------------------
 
@@ -180,7 +193,12 @@ class Mixture(FittedScorer):
     @cached_property
     def neighbors(self) -> NeighborTable:
         """The nearest items of past items."""
-        return NeighborTable(self.history, self.items, self.settings.tau)
+        return NeighborTable(self.history, self.items, self.settings.tau, self._stored)
+
+    def compute_neighbors(self) -> None:
+        """Compute the nearest items of all items, unless there are too many of them."""
+        if len(self.items) <= _MOST_ITEMS and self.is_finite:
+            self.neighbors.with_rows(np.arange(len(self.items), dtype=np.int32))
 
     def catalogue(self, past: Rows, allowed: Mask) -> Catalogue:
         """Return the items as `find_candidates` needs them.
@@ -192,7 +210,7 @@ class Mixture(FittedScorer):
         own_heights: Scores = np.where(allowed, self._own_heights, np.float32(-np.inf))
         neighbors = self.neighbors.with_rows(past)
         return Catalogue(
-            read_only(self.item_points), read_only(self.heights), own_heights, neighbors
+            read_only(self.item_points.reshape(-1)), read_only(self.heights), own_heights, neighbors
         )
 
     def _score_block(self, users: Rows) -> Scores:
@@ -353,6 +371,25 @@ class Mixture(FittedScorer):
     def user_similarity(self) -> Scorer:
         """Return how near users are to users."""
         return FormView(self.name, self.known.active, nearness_form(self.users))
+
+
+def _stored_neighbors(arrays: Arrays, n_items: int) -> Neighbors | None:
+    """Return the nearest items of all items, if a file has them.
+
+    Raises:
+        ValueError: They are not what is needed.
+    """
+    if _NEIGHBORS[0] not in arrays:
+        return None
+    shape = (n_items, arrays[_NEIGHBORS[0]].shape[-1])
+    stored = Neighbors(
+        checked(arrays, _NEIGHBORS[0], np.int32, shape),
+        checked(arrays, _NEIGHBORS[1], np.float32, shape),
+        checked(arrays, _NEIGHBORS[2], np.float32, shape[:1]),
+    )
+    if n_items and not (stored.items.min() >= 0 and stored.items.max() < n_items):
+        raise ValueError(f"{_NEIGHBORS[0]} should be rows of items")
+    return stored
 
 
 def _log_sums(histories: Histories, logs: Array) -> Array:

@@ -25,7 +25,7 @@ from transcf.kernels.mixture_scores import (
     score_pairs,
     score_people,
 )
-from transcf.kernels.mixture_search import CROWDED, Catalogue, Neighbors, find_candidates
+from transcf.kernels.mixture_search import CROWDED, Neighbors, find_candidates
 from transcf.kernels.mixture_table import STRIP, Items, Past, Taken, add_log_sums
 from transcf.kernels.rows import padded
 from transcf.parallel import one_blas_thread, parallel_for
@@ -37,7 +37,7 @@ from transcf.retrieval.views import FormView
 if TYPE_CHECKING:
     from transcf.models.mixture.learned import Mixture
 
-#: Fewest and most neighbours of each past item, and of all past items about.
+#: Fewest and most neighbours of a past item, and neighbours of all past items in between.
 _NEIGHBORS, _TABLE_SIZE = (64, 512), 2**22
 #: Past items whose neighbours are found together.
 _ROWS = 1024
@@ -58,46 +58,45 @@ class NeighborTable:
         history: p, (n_items, dim) float32.
         items: b, (n_items, dim) float32.
         tau: Weight of squared distances between both.
-        stored: All rows, where a file has them.
+        stored: The whole table, where a file has it.
     """
 
     def __init__(
         self, history: Array, items: Array, tau: float, stored: Neighbors | None = None
     ) -> None:
-        self._form = vector_form("distance", history, items)
-        self._tau, self._lock, shape = tau, threading.Lock(), (len(items), neighbors_of(len(items)))
+        everything = np.ones(len(items), dtype=bool)
+        self._scorer = FormView("nearness", everything, vector_form("distance", history, items))
+        self._tau, self._lock, shape = tau, threading.Lock(), _table_shape(len(items))
         self._arrays = stored or Neighbors(
             np.zeros(shape, np.int32), np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
         )
-        self._missing = self._arrays.rest == 0
+        self._is_missing = self._arrays.rest == 0
 
     def with_rows(self, rows: Rows) -> Neighbors:
-        """Return the table with at least these rows."""
+        """Return the table, of which at least these rows are computed."""
         with self._lock:
-            missing = np.unique(rows[self._missing[rows]]).astype(np.int32)
+            missing = np.unique(rows[self._is_missing[rows]]).astype(np.int32)
             for first in range(0, len(missing), _ROWS):
-                self._fill(missing[first : first + _ROWS])
+                self._compute(missing[first : first + _ROWS])
         return Neighbors(*map(read_only, self._arrays))
 
-    def _fill(self, rows: Rows) -> None:
+    def _compute(self, rows: Rows) -> None:
         items, excess, rest = self._arrays
-        everything = np.ones(len(items), dtype=bool)
-        near = FormView("neighbors", everything, self._form)
-        items[rows], scores = near.top_k(rows, items.shape[1])
+        items[rows], scores = self._scorer.top_k(rows, items.shape[1])
         distances = np.maximum(-scores.astype(np.float64), 0)
         terms = np.maximum(np.exp(-self._tau * distances), _LEAST_TERM)
         excess[rows], rest[rows] = terms - terms[:, -1:], terms[:, -1]
-        self._missing[rows] = False
+        self._is_missing[rows] = False
 
-    @property
-    def stored(self) -> Neighbors | None:
-        """All rows; None if some have not been computed."""
-        return None if self._missing.any() else self._arrays
+    def whole(self) -> Neighbors | None:
+        """Return the table if all of its rows are computed."""
+        return None if self._is_missing.any() else self._arrays
 
 
-def neighbors_of(n_items: int) -> int:
-    """Return the number of neighbours of each past item."""
-    return min(max(_NEIGHBORS[0], min(_TABLE_SIZE // max(1, n_items), _NEIGHBORS[1])), n_items)
+def _table_shape(n_items: int) -> tuple[int, int]:
+    """Return the number of past items and of neighbours of each: more in small catalogues."""
+    fewest, most = _NEIGHBORS
+    return n_items, min(max(fewest, min(_TABLE_SIZE // max(1, n_items), most)), n_items)
 
 
 class UserScorer(Scorer):
@@ -171,10 +170,11 @@ class UserScorer(Scorer):
         is_crowded = np.zeros(len(users), dtype=bool)
         for first in range(0, len(users), _USERS):
             some = slice(first, first + _USERS)
-            is_crowded[some] = self._find(users[some], length, hidden, mask, items[some], scores[some])
+            lists = (items[some], scores[some])
+            is_crowded[some] = self._find(users[some], length, hidden, mask, *lists)
         if is_crowded.any():
-            lists = super().top_k(users[is_crowded], k, seen=seen, allowed=allowed)
-            items[is_crowded], scores[is_crowded] = lists
+            rest = super().top_k(users[is_crowded], k, seen=seen, allowed=allowed)
+            items[is_crowded], scores[is_crowded] = rest
         return items, scores
 
     def _is_finite(self, users: Rows) -> bool:
