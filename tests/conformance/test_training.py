@@ -205,7 +205,7 @@ class _AsGuests:
         self.users_ = model.users_
         self._guests = model.learned_.fold_in(model.histories_)
 
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
+    def scores(self, users: np.ndarray) -> np.ndarray:
         return np.array(self._guests.scores(users))
 
 

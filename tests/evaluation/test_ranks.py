@@ -193,7 +193,7 @@ def test_candidates_are_scored_in_bounded_pieces(monkeypatch) -> None:
     class Noting(TableScorer):
         def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
             asked.append(len(users))
-            return super().scores(users, items)
+            return super()._score_pairs(users, items)
 
     scorer = Noting(table, np.bincount(split.train.item_rows, minlength=30) > 0)
     whole = evaluate(scorer, split, "paper")

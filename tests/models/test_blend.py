@@ -38,7 +38,7 @@ from transcf.models.fit_options import FitOptions
 from transcf.models.recommender import Recommender
 from transcf.models.registry import available, create, name_and_params
 from transcf.models.trainable import Epoch
-from transcf.retrieval import top_k
+from transcf.retrieval import Scorer, top_k
 
 PARTS = "itemknn + bpr(dim=8, learning_rate=0.2, epochs=4, validate_every=1)"
 LINEAR = "bpr(dim=8, epochs=2) + ials(dim=4, epochs=2)"
@@ -175,7 +175,7 @@ def test_equal_figures_leave_weights_equal() -> None:
 
 
 def test_parts_are_scored_once_as_long_as_there_is_room(fitted: list[Recommender]) -> None:
-    class Counted:
+    class Counted(Scorer):
         calls = 0
 
         def _score_block(self, users: np.ndarray) -> np.ndarray:

@@ -30,18 +30,18 @@ class Table(Scorer):
     name = "table"
 
     def __init__(self, scores: np.ndarray) -> None:
-        self.scores = scores.astype(np.float32)
+        self.table = scores.astype(np.float32)
         self.rankable = np.ones(scores.shape[1], dtype=bool)
         self.block_bytes: list[int] = []
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        self.block_bytes.append(4 * len(users) * self.scores.shape[1])
-        block = self.scores[users]
+        self.block_bytes.append(4 * len(users) * self.table.shape[1])
+        block = self.table[users]
         block.flags.writeable = False  # a scorer's own array is never written to
         return block
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return self.scores[users, items]
+        return self.table[users, items]
 
 
 def product(x: np.ndarray, y: np.ndarray, constants: np.ndarray) -> FormView:

@@ -30,7 +30,7 @@ from transcf.kernels.ranking import (
     list_doubts,
 )
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
-from transcf.retrieval.topk import BestLists, Block, Look, Tiles, lists_blocks
+from transcf.retrieval.topk import BestLists, Block, Look, Tiles, lists_blocks, not_finite
 
 Ties: TypeAlias = Literal["pessimistic", "realistic", "optimistic"]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -244,10 +244,7 @@ def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) ->
         pair_items = np.concatenate([targets.indices, against.indices])
         values = np.asarray(scorer.scores(pair_users, pair_items), dtype=np.float32)
         if not np.isfinite(values).all():
-            raise EvaluationError(
-                f"{scorer.name} gives NaN or infinite scores to items that are to be ranked, "
-                "and such scores have no order: check that its training converged."
-            )
+            raise not_finite(scorer.name)
         scores[own] = values[: len(targets.indices)]
         count_better_candidates(
             against.indptr,

@@ -15,7 +15,6 @@ from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import ParameterError, is_word, shown
 from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.topk import top_k
 
 OnUnknown: TypeAlias = Literal["raise", "skip"]
 #: The same for lists, which have something to fall back on.
@@ -121,7 +120,7 @@ def best_items(
         denied = _lists(filters.exclude, rows, users, n_items)
         hidden = denied if hidden is None else _union(hidden, denied, rows)
     if not isinstance(filters.items, Mapping):
-        return top_k(scorer, rows, k, seen=hidden, allowed=allowed)
+        return scorer.top_k(rows, k, seen=hidden, allowed=allowed)
     chosen = _lists(filters.items, rows, users, n_items)
     return _top_k_of_lists(scorer, rows, k, hidden, allowed, chosen)
 
@@ -228,6 +227,6 @@ def _top_k_of_lists(
             forbidden[_entries(hidden, distinct)] = True
         owners, columns = np.nonzero(forbidden & joint)
         barred = _from_pairs(distinct[owners], columns, chosen.n_rows, len(allowed))
-        lists = top_k(scorer, distinct, k, seen=barred, allowed=joint)
+        lists = scorer.top_k(distinct, k, seen=barred, allowed=joint)
         found[some], scores[some] = (values[inverse] for values in lists)
     return found, scores

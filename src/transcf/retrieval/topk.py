@@ -61,8 +61,8 @@ def top_k(
     """Find the best k items of each user.
 
     Args:
-        scorer: What gives the scores.
-        users: (n,) user rows; a user may be asked for twice.
+        scorer: Gives the scores.
+        users: (n,) user rows; a user may come twice.
         k: Length of the lists.
         seen: Items of each user row that are left out, or None.
         allowed: (n_items,) items to choose from, or None for all that can be ranked.
@@ -110,7 +110,7 @@ def lists_blocks(part: slice, k: int) -> list[slice]:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block of users whose scores are about to be looked through.
+    """A block of users whose scores are to be ranked.
 
     Attributes:
         users: (n,) user rows.
@@ -131,8 +131,8 @@ class Tiles:
     """The tiles of a scorer, block of users by block of users.
 
     Args:
-        scorer: What gives the scores.
-        allowed: (n_items,) items that may be ranked at all.
+        scorer: Gives the scores.
+        allowed: (n_items,) items that may be ranked.
 
     Attributes:
         columns: (n_columns,) item row of each column.
@@ -172,7 +172,7 @@ class Tiles:
         yield from _even_slices(n_users, longest)
 
     def open(self, users: Rows) -> Block:
-        """Make a block of users ready."""
+        """Prepare a block of users."""
         if self._form is None:
             source = self._scorer.open_block(users, self.columns)
             none = np.zeros(len(users), dtype=np.float32)
@@ -181,19 +181,16 @@ class Tiles:
         vectors, constants = self._form.of_users(users)
         size, error = product_bounds(vectors, constants, self._longest)
         if not (size < np.finfo(np.float32).max / 4).all():
-            raise self._not_finite()
+            raise not_finite(self._scorer.name)
         return Block(users, error, vectors, constants)
 
     def scan(self, block: Block, look: Look) -> None:
-        """Show a block's tiles to `look`, one after the other, rows of a tile side by side.
-
-        A tile may be overwritten, and lasts until the next.
-        """
+        """Pass the tiles of a block to `look`, which may overwrite them; threads share the rows."""
         for first, tile in self._tiles(block):
             parallel_for(len(tile), partial(_look_at_rows, look, tile, first), LEAST_ROWS)
 
     def hide(self, tile: Scores, first: int, users: Rows, listed: Csr) -> None:
-        """Set scores of a tile, a row for each user, to -inf where items are listed for them."""
+        """Set the scores of listed items in a tile, which has a row for each user, to -inf."""
         kernels.hide(
             tile, first, self.columns, self.column_of, users, listed.indptr, listed.indices
         )
@@ -264,18 +261,20 @@ class Tiles:
             LEAST_ROWS,
         )
         if not all(sound):
-            raise self._not_finite()
+            raise not_finite(self._scorer.name)
 
     def _tile(self, n_rows: int, width: int) -> Scores:
         if n_rows * width > len(self._buffer):
             self._buffer = np.empty(n_rows * width, dtype=np.float32)
         return self._buffer[: n_rows * width].reshape(n_rows, width)
 
-    def _not_finite(self) -> EvaluationError:
-        return EvaluationError(
-            f"{self._scorer.name} gives NaN or infinite scores to items that are to be ranked, "
-            "and such scores have no order: check that its training converged."
-        )
+
+def not_finite(name: str) -> EvaluationError:
+    """Return the error for scores that have no order."""
+    return EvaluationError(
+        f"{name} gives NaN or infinite scores to items that are to be ranked, and such scores have "
+        "no order: check that its training converged."
+    )
 
 
 def _look_at_rows(look: Look, tile: Scores, first_column: int, first: int, end: int) -> None:

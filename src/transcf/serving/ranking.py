@@ -13,7 +13,6 @@ from transcf.data.histories import Histories
 from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.data.interactions import Mask
 from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.topk import top_k
 from transcf.serving.loaded_model import LoadedModel, usable_rows
 from transcf.serving.users import ResolvedUser
 
@@ -160,7 +159,7 @@ def _lists(
     scorer: Scorer, rows: Rows, wishes: Sequence[RecommendOptions], seen: Csr | None, allowed: Mask
 ) -> list[Ranked]:
     longest = min(max(wish.k for wish in wishes), int(np.count_nonzero(allowed)))
-    items, scores = top_k(scorer, rows, longest, seen=seen, allowed=allowed)
+    items, scores = scorer.top_k(rows, longest, seen=seen, allowed=allowed)
     lengths = (items != UNKNOWN).sum(axis=1)
     ends = np.minimum(lengths, [wish.k for wish in wishes])
     return [Ranked(items[n, :end], scores[n, :end]) for n, end in enumerate(ends)]

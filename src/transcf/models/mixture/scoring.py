@@ -31,7 +31,7 @@ from transcf.kernels.rows import padded
 from transcf.parallel import one_blas_thread, parallel_for
 from transcf.retrieval.forms import vector_form
 from transcf.retrieval.scorer import Norms, Scorer, Scores, Source
-from transcf.retrieval.topk import ROUNDING
+from transcf.retrieval.topk import ROUNDING, not_finite
 from transcf.retrieval.views import FormView
 
 if TYPE_CHECKING:
@@ -225,8 +225,11 @@ class UserScorer(Scorer):
 
     def open_block(self, users: Rows, items: Rows) -> Source:
         """Return the scores of some rows, to be read in tiles."""
-        has_table = self.learned.has_tables and self.histories.take(users).counts.all()
-        return PairTermTable(self, users, items) if has_table else super().open_block(users, items)
+        if not self.learned.has_tables:
+            return super().open_block(users, items)
+        if not self.histories.take(users).counts.all():
+            raise not_finite(self.name)
+        return PairTermTable(self, users, items)
 
 
 class PairTermTable:
