@@ -138,11 +138,6 @@ class SumView(Scorer):
         return SumSource(sources, self._factors, self._offset)
 
 
-def shifted(scorer: Scorer, offset: Scores) -> SumView:
-    """Return a scorer with a number added to the score of each item, (n_items,) float32."""
-    return SumView(scorer.name, [scorer], [1.0], offset)
-
-
 def _block_users(scorer: Scorer) -> int:
     if scorer.block_users is not None:
         return scorer.block_users

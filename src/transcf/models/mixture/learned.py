@@ -17,7 +17,7 @@ from transcf.kernels import Array
 from transcf.kernels.mixture_scores import read_only
 from transcf.kernels.mixture_search import Catalogue, Neighbors
 from transcf.kernels.rows import padded, padded_width
-from transcf.models.contributions import Contributions, Remarks
+from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.mixture.batches import TINY
 from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
