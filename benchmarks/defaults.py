@@ -33,7 +33,8 @@ from transcf import available, create, evaluate, leave_one_out, open_data
 from transcf.data.atomic import atomic_write
 from transcf.data.split import Split
 from transcf.errors import TransCFError
-from transcf.retrieval.scorer import Scorer, StoredForm
+from transcf.retrieval.forms import StoredForm
+from transcf.retrieval.scorer import Scorer
 from transcf.retrieval.views import BlockView, FormView
 
 Cell = dict[str, Any]

@@ -48,13 +48,13 @@ class Guests:
     def linear_form(self) -> None:
         """Scores come in blocks."""
 
-    def score_block(self, users: Rows) -> np.ndarray:
+    def _score_block(self, users: Rows) -> np.ndarray:
         """Score all items: (n, n_items)."""
-        return self._scorer.score_block(self._place[users])
+        return self._scorer.scores(self._place[users])
 
-    def score_pairs(self, users: Rows, items: Rows) -> np.ndarray:
+    def _score_pairs(self, users: Rows, items: Rows) -> np.ndarray:
         """Score pairs: (n,)."""
-        return self._scorer.score_pairs(self._place[users], items)
+        return self._scorer.scores(self._place[users], items)
 
 
 def figures(scorer: object, split: Split, chosen: np.ndarray) -> np.ndarray:

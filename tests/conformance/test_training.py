@@ -43,7 +43,7 @@ def digest(model: Recommender) -> str:
 def digest_of(learned: FittedScorer) -> str:
     """All scores and all learned arrays in one string."""
     everybody = np.arange(len(learned.known.users), dtype=np.int32)
-    summed = hashlib.sha256(learned.score_block(everybody).tobytes())
+    summed = hashlib.sha256(learned.scores(everybody).tobytes())
     for name, array in sorted(learned.arrays().items()):
         summed.update(name.encode() + array.tobytes())
     return summed.hexdigest()
@@ -202,8 +202,8 @@ class _AsGuests:
         self.users_ = model.users_
         self._guests = model.learned_.fold_in(model.histories_)
 
-    def score_block(self, users: np.ndarray) -> np.ndarray:
-        return np.array(self._guests.score_block(users))
+    def scores(self, users: np.ndarray) -> np.ndarray:
+        return np.array(self._guests.scores(users))
 
 
 @pytest.mark.parametrize("name", [name for name in available() if name not in FLOOR])

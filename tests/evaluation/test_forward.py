@@ -77,7 +77,7 @@ def test_forward_equals_plain_python(seed: int) -> None:
         targets = [item for item in events["item_id"] if item in there]
         cold += len(events) - len(targets)
         if targets:
-            scores = model.score_block(np.array([user[0]], np.int32))[0]
+            scores = model.scores(np.array([user[0]], np.int32))[0]
             ranked = best_items(scores, [item for item in range(70) if item in there - own])
             ranks = [ranked.index(item) + 1 for item in targets]
             inside = [rank for rank in ranks if rank <= 5]

@@ -12,8 +12,8 @@ from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation import candidate_ranks, evaluate, full_ranks
 from transcf.parallel import use_threads
-from transcf.retrieval import tiles
-from transcf.retrieval.scorer import StoredForm
+from transcf.retrieval import topk as tiles
+from transcf.retrieval.forms import StoredForm
 
 TIES = ["pessimistic", "realistic", "optimistic"]
 WEIGHTS = {"pessimistic": 1.0, "realistic": 0.5, "optimistic": 0.0}
@@ -191,9 +191,9 @@ def test_candidates_are_scored_in_bounded_pieces(monkeypatch) -> None:
     asked = []
 
     class Noting(TableScorer):
-        def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
             asked.append(len(users))
-            return super().score_pairs(users, items)
+            return super()._score_pairs(users, items)
 
     scorer = Noting(table, np.bincount(split.train.item_rows, minlength=30) > 0)
     whole = evaluate(scorer, split, "paper")

@@ -151,8 +151,8 @@ def test_scores_are_the_formula_of_the_variant(log: Interactions, variant: str) 
     moved = {"alt": a + a * b, "none": a}.get(variant, a + q * n)
     expected = (moved * b).sum(1) if variant == "dot" else -((moved - b) ** 2).sum(1)
     expected += model.item_bias_[items]
-    np.testing.assert_allclose(model.score_pairs(users, items), expected, rtol=1e-4, atol=1e-5)
-    block = model.score_block(users)
+    np.testing.assert_allclose(model.scores(users, items), expected, rtol=1e-4, atol=1e-5)
+    block = model.scores(users)
     np.testing.assert_allclose(block[np.arange(90), items], expected, rtol=1e-3, atol=1e-4)
 
 

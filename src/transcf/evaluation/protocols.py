@@ -167,7 +167,7 @@ def _protocol_for(model: Scorer, split: Split, protocol: str | None, part: Part)
 
 def check_scorer(model: object) -> None:
     """Raise a `ParameterError` for what is no model object."""
-    if isinstance(model, type) or not hasattr(model, "score_block"):
+    if isinstance(model, type) or not hasattr(model, "scores"):
         what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise ParameterError(
             f"evaluate takes a fitted model first and then the data, and {what} is no fitted "
