@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from numba.core.dispatcher import Dispatcher
 
-from transcf import FitOptions, Interactions, Validation, available, create, evaluate, kernels
+from transcf import FitOptions, Interactions, Validation, available, create, evaluate
 from transcf.data.sources import as_split
 from transcf.data.synthetic import synthesize
 from transcf.errors import TransCFError
@@ -27,22 +28,26 @@ def log() -> Interactions:
     return synthesize(users=120, items=60, interactions=2000, seed=1)
 
 
-def without_flags(signature: object) -> str:
-    """Text of a signature without layout, alignment and whether arrays are read-only."""
-    text = str(signature).replace("readonly ", "").replace("nonaligned ", "")
+def without_flags(types: object) -> str:
+    """Text of argument types without layout, alignment and whether arrays are read-only."""
+    text = str(types).replace("readonly ", "").replace("nonaligned ", "")
     text = re.sub(r"Array\((\w+), (\d), '\w', \w+, aligned=\w+\)", r"Array(\1, \2)", text)
-    text = re.sub(r"array\((\w+), (\d)d, \w\)", r"array(\1, \2)", text)
-    return re.sub(r"Literal\[int\]\(-?\d+\)", "int64", text)
+    return re.sub(r"array\((\w+), (\d)d, \w\)", r"array(\1, \2)", text)
 
 
-def specializations() -> dict[str, int]:
-    """How often each kernel was compiled or loaded for the same kinds of arguments, if often."""
-    found: dict[str, int] = {}
-    for kernel in kernels._keeper._kept:
-        function, counts = kernel.py_func, Counter(map(without_flags, kernel.signatures))
-        if counts and function.__name__ not in ("stream", "make_room"):  # only kernels call these
-            found[f"{function.__module__}.{function.__name__}"] = max(counts.values())
-    return {name: count for name, count in found.items() if count > 1}
+@pytest.fixture
+def specialized(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """Return what Python's calls of kernels ask numba to compile or to load."""
+    found, compile_for_args = defaultdict[str, set[str]](set), Dispatcher._compile_for_args
+
+    def compile_and_note(kernel: Any, *args: Any, **more: Any) -> Any:
+        function, types = kernel.py_func, [kernel.typeof_pyval(arg) for arg in args]
+        name = f"{function.__module__}.{function.__name__}"
+        found[f"{name} {without_flags(types)}"].add(str(types))
+        return compile_for_args(kernel, *args, **more)
+
+    monkeypatch.setattr(Dispatcher, "_compile_for_args", compile_and_note)
+    return found
 
 
 def interrupt_second(epoch: Epoch[Any]) -> None:
@@ -52,7 +57,9 @@ def interrupt_second(epoch: Epoch[Any]) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted({*available()} - TORCH - SKIPPED))
-def test_kernels_have_one_specialization(name: str, log: Interactions, tmp_path: Path) -> None:
+def test_kernels_have_one_specialization(
+    name: str, log: Interactions, tmp_path: Path, specialized: dict[str, set[str]]
+) -> None:
     split, known = as_split(log), create(name).get_params()
     small = {"dim": 8, "epochs": 3, "random_state": 0}
     model = create(name, **{key: value for key, value in small.items() if key in known})
@@ -70,4 +77,4 @@ def test_kernels_have_one_specialization(name: str, log: Interactions, tmp_path:
     model.recommend(split.train.users.series[0], k=5)
     with suppress(TransCFError):  # without fold-in
         model.recommend_for(split.train.items.series[:5].to_list(), k=5)
-    assert specializations() == {}
+    assert [types for types in specialized.values() if len(types) > 1] == []

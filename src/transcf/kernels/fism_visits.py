@@ -24,9 +24,8 @@ from .fism import (
     step_point,
 )
 from .lanes import LANES
-from .neighborhood import prefetch_row
 from .rng import advance, below, mix, stream
-from .rows import dot
+from .rows import dot, prefetch_row
 from .sampling import TRAINING
 from .tickets import NONE, SPIN_LIMIT, add_to, look_at, share_tickets
 

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.core.cgutils import gep
 from numba.extending import (
     intrinsic,
     lower_builtin,
@@ -54,14 +53,11 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, lanes, _vector(lanes.dtype))
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, start: Any) -> Any:
+def element_address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """Return a pointer to an element of a one-dimensional array, for intrinsics."""
     data = context.make_array(array_type)(context, builder, array).data
-    return gep(builder, data, start)
-
-
-def _lanes_address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    address = _address(context, builder, signature.args[0], args[0], args[1])
-    return builder.bitcast(address, ir.PointerType(_vector(signature.args[0].dtype)))
+    element = context.get_data_type(array_type.dtype)
+    return builder.gep(data, [index], source_etype=element)
 
 
 @intrinsic
@@ -69,9 +65,9 @@ def load(typing: Any, array: Any, start: Any) -> Any:
     """Read sixteen numbers of a one-dimensional array from `start` on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _lanes_address(context, builder, signature, args)
-        width = signature.args[0].dtype.bitwidth // 8
-        return builder.load(address, align=width, typ=_vector(signature.args[0].dtype))
+        address = element_address(context, builder, signature.args[0], *args)
+        dtype = signature.args[0].dtype
+        return builder.load(address, align=dtype.bitwidth // 8, typ=_vector(dtype))
 
     return Lanes(array.dtype)(array, types.intp), generate
 
@@ -81,27 +77,41 @@ def store(typing: Any, array: Any, start: Any, value: Any) -> Any:
     """Write sixteen numbers into a one-dimensional array from `start` on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _lanes_address(context, builder, signature, args)
-        builder.store(args[2], address, align=signature.args[0].dtype.bitwidth // 8)
+        address = element_address(context, builder, signature.args[0], *args[:2])
+        dtype = signature.args[0].dtype
+        if not getattr(address.type, "is_opaque", True):  # numba still has typed pointers
+            address = builder.bitcast(address, ir.PointerType(_vector(dtype)))
+        builder.store(args[2], address, align=dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), generate
 
 
-@intrinsic
-def prefetch(typing: Any, array: Any, start: Any) -> Any:
-    """Ask for the cache line that holds `array[start]`, which will be written soon."""
+def _prefetch(is_written: bool) -> Any:
+    """Return code for an intrinsic of an array and an index, which prefetches the cache line."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _address(context, builder, signature.args[0], args[0], args[1])
-        byte, flag = ir.PointerType(ir.IntType(8)), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        write, keep, data = (ir.Constant(flag, n) for n in (1, 3, 1))
-        builder.call(function, [builder.bitcast(address, byte), write, keep, data])
+        address = element_address(context, builder, signature.args[0], *args)
+        pointer, flag = ir.PointerType(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        flags = (ir.Constant(flag, n) for n in (int(is_written), 3, 1))
+        builder.call(function, [address, *flags])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp), generate
+    return generate
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, start: Any) -> Any:
+    """Prefetch the cache line of `array[start]`, which will be written soon."""
+    return types.void(array, types.intp), _prefetch(is_written=True)
+
+
+@intrinsic
+def prefetch_for_reading(typing: Any, array: Any, start: Any) -> Any:
+    """Prefetch the cache line of `array[start]`, which will be read soon."""
+    return types.void(array, types.intp), _prefetch(is_written=False)
 
 
 @intrinsic

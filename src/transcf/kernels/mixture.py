@@ -24,8 +24,7 @@ from .adam import AdamState, Step, flat, move_row
 from .exponentials import exp_lanes
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
-from .neighborhood import prefetch_row
-from .rows import add_scaled, clear, dot
+from .rows import add_scaled, clear, dot, prefetch_row
 
 #: Targets of a long history that are looked at together.
 CHUNK = 512

@@ -13,8 +13,8 @@ from numba.extending import overload
 
 from . import INLINED, Array, Function, compiled, inlined, pasted
 from .kinds import Kinds
-from .neighborhood import prefetch_row
 from .rng import advance, mix, stream, uniform
+from .rows import prefetch_row
 from .sampling import TRAINING, Draws, Strata, Visit, draw_negative
 from .tickets import NONE, SPIN_LIMIT, add_to, look_at, share_tickets
 
