@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import platform
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 
 from transcf import __version__
 from transcf.cli._output import JsonFlag, print_facts, print_json
-from transcf.parallel import thread_count
 
 #: Packages that the library itself needs, and modules that each extra brings.
 _PACKAGES = ("numpy", "scipy", "polars", "numba", "safetensors", "typer", "rich")
@@ -81,7 +77,12 @@ def _compile_kernels() -> None:
 
 
 def _examine() -> dict[str, Any]:
+    import platform
+    from importlib.util import find_spec
+
     import numpy as np
+
+    from transcf.parallel import thread_count
 
     libraries: Any = np.show_config(mode="dicts")
     blas = libraries["Build Dependencies"]["blas"]
@@ -105,6 +106,8 @@ def _examine() -> dict[str, Any]:
 
 
 def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:
