@@ -21,8 +21,7 @@ import numpy as np
 
 from . import Array, inlined, inner
 from .adam import AdamState, Step, flat, move_row
-from .exponentials import exp_lanes
-from .lanes import LANES, fill, load, store, sum_lanes, zeros
+from .lanes import LANES, exp_lanes, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
 from .rows import add_scaled, clear, dot, prefetch_row
 

@@ -164,7 +164,7 @@ def tally(share: Share, users: Mask, items: Mask, least: int) -> tuple[Mask, Cou
     Returns:
         Which users stay, and (n_items,) events with them.
     """
-    from transcf.kernels.filtering import count_by_column, count_by_row
+    from transcf.kernels.splitting import count_by_column, count_by_row
 
     with np.load(share.path) as stored:
         indptr, rows = stored["indptr"], stored["items"]
@@ -196,9 +196,8 @@ def write(
         ranks: The place of each item that is left in the paper's order.
 
     """
-    from transcf.kernels.filtering import entry_mask
     from transcf.kernels.sorting import offsets_of_marked
-    from transcf.kernels.splitting import last_two
+    from transcf.kernels.splitting import entry_mask, last_two
 
     with np.load(share.path) as stored:
         arrays = dict(stored)
