@@ -15,25 +15,25 @@ from implicit.cpu.als import AlternatingLeastSquares
 from scipy.sparse import csr_matrix
 from starlette.responses import Response
 
-from transcf.serving.server import worker_app
+from transcf.serving.app import worker_app
 from transcf.serving.service import Service, ServiceSettings
 
 
 def peer_of(service: Service) -> tuple[Any, Any] | None:
     """Implicit with the same vectors, and what everybody has seen; it ranks by inner products."""
-    learned = service.shelf.desk.served.learned
-    form = learned.linear_form()
+    scorer = service.versions.current.scorer
+    form = scorer.linear_form()
     if form is None:
         return None
     peer = AlternatingLeastSquares(factors=form.item_vectors.shape[1], num_threads=1)
     peer.user_factors, peer.item_factors = form.user_vectors, form.item_vectors
-    return peer, csr_matrix(learned.known.seen.to_scipy())
+    return peer, csr_matrix(scorer.known.seen.to_scipy())
 
 
 def main(model: str, port: int) -> None:
     app = worker_app(ServiceSettings(Path(model)))
     service: Service = app.state.service
-    served = service.shelf.desk.served
+    served = service.versions.current
     pair = peer_of(service)
     users, items = served.users, served.items.series.to_list()
     entry = '{"item":"i000001","title":null,"categories":[],"score":-0.1234567,"rank":1}'

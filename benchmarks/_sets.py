@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
-from transcf.data.catalog import load_split
+from transcf.data.datasets import load_split
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 

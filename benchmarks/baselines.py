@@ -27,13 +27,13 @@ from _peers import Timed, implicit_als, implicit_bpr
 from _sets import ciao, interactions, long_tail
 from _turns import use_one_thread
 from transcf.models.alternation import Alternation, Pairs, cholesky
+from transcf.models.base import Recommender
 from transcf.models.bpr import BPR
 from transcf.models.eals import EALS, EALSSettings, objective, weights_of_items
+from transcf.models.families import LogSizes
 from transcf.models.ials import IALS
-from transcf.models.init_vectors import first_vectors
-from transcf.models.log_sizes import LogSizes
-from transcf.models.recommender import Recommender
 from transcf.models.registry import create
+from transcf.models.vectors import first_vectors
 
 Case = dict[str, Any]
 

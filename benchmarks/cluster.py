@@ -1,8 +1,8 @@
 """Two workers of one thread each against two threads of one process, time per epoch.
 
-    python benchmarks/distributed.py [--models bpr transcf transcf-mixture ials]
+    python benchmarks/cluster.py [--models bpr transcf transcf-mixture ials]
         [--events 8000000] [--dim 64] [--epochs 3] [--json]
-    python benchmarks/distributed.py --exchange    # 0.8 MB to each other: by lines, by calls of Ray
+    python benchmarks/cluster.py --exchange    # 0.8 MB to each other: by gloo, by calls of Ray
 
 Generated events at Flixster's size (69,482 users x 25,687 items). Both sides train the same epochs
 in turn, after one that warms up, and have to come to the same loss; medians, by the clock and in
@@ -20,7 +20,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
 import re
+import socket
 import statistics
 import time
 from pathlib import Path
@@ -30,14 +32,11 @@ import numpy as np
 
 from transcf import Interactions, create, synthesize
 from transcf.distributed import Cluster
-from transcf.distributed.connections import Address, Listener
-from transcf.distributed.driver import DistributedTraining, share_out
-from transcf.distributed.session import LOOPBACK, Session
-from transcf.distributed.transport import MessageQueue, Tag, Transport
-from transcf.distributed.worker import is_of_users
+from transcf.distributed.cluster import LOOPBACK, Session
+from transcf.distributed.communicator import Address, RayCommunicator, connect
+from transcf.distributed.training import DistributedTraining, is_of_users, share_out
 from transcf.kernels import Array
-from transcf.models.fit_options import FitOptions
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats, FitOptions
 from transcf.parallel import use_threads
 
 TEXT = """{case}: {ours:.2f} {unit}, one process {peer:.2f}, ratio {ratio:.2f}
@@ -150,32 +149,33 @@ class Talker:
     """One of two actors that send each other as much as a batch of the mixture takes."""
 
     def __init__(self) -> None:
-        """Have a mailbox."""
-        self._mailbox = MessageQueue()
+        self._received: queue.Queue[Array] = queue.Queue()
 
-    def open(self) -> Address:
-        """Listen."""
-        self._exchange = Listener(self._mailbox, LOOPBACK, b"secret")
-        return self._exchange.address
+    def listen(self) -> Address:
+        """Listen for the other one."""
+        self._listener = socket.create_server((LOOPBACK, 0))
+        return LOOPBACK, self._listener.getsockname()[1]
 
-    def deliver(self, tag: Tag, array: Array) -> None:
-        """Let a call of Ray arrive."""
-        self._mailbox.put(tag, array)
+    def deliver(self, array: Array) -> None:
+        """Receive an array by a call of Ray."""
+        self._received.put(array)
 
-    def talk(self, number: int, addresses: list[Address], other: Any, rounds: int) -> list[float]:
-        """Return milliseconds of an exchange: by lines, and by calls of Ray."""
-        post = Transport(number, self._mailbox, self._exchange.call(number, addresses))
-        array, found = np.ones(200_000, np.float32), []
-        sides = {
-            "lines": lambda tag: post.send_all(tag, array),
-            "ray": lambda tag: other.deliver.remote(tag, array),
-        }
-        for side, send in sides.items():
+    def talk(self, number: int, address: Address, other: Any, rounds: int) -> list[float]:
+        """Return milliseconds of an exchange: by gloo, and by calls of Ray."""
+        listener = self._listener if number == 0 else None
+        crew = RayCommunicator(connect(address, number, 2, LOOPBACK, listener), [0, 1, 2])
+        parts = [[np.ones(200_000, np.float32)] for _ in range(2)]
+
+        def call_ray() -> None:
+            other.deliver.remote(parts[number][0])
+            self._received.get()
+
+        found = []
+        for exchange in (lambda: crew.gather(parts), call_ray):
             seconds = []
-            for n in range(rounds):
+            for _ in range(rounds):
                 started = time.perf_counter()
-                send((n, side, number))
-                self._mailbox.take((n, side, 1 - number))
+                exchange()
                 seconds.append(time.perf_counter() - started)
             found.append(1e3 * statistics.median(seconds[rounds // 10 :]))
         return found
@@ -186,12 +186,12 @@ def exchange() -> dict[str, Any]:
     session = Session(None, processors=2)
     ray = session.ray
     actors = [ray.remote(max_concurrency=2)(Talker).remote() for _ in range(2)]
-    addresses = ray.get([actor.open.remote() for actor in actors])
-    asked = [actors[w].talk.remote(w, addresses, actors[1 - w], 200) for w in range(2)]
-    lines, calls = np.median(ray.get(asked), axis=0).tolist()
+    address = ray.get(actors[0].listen.remote())
+    calls = [actors[w].talk.remote(w, address, actors[1 - w], 200) for w in range(2)]
+    gloo, by_ray = np.median(ray.get(calls), axis=0).tolist()
     session.close()
-    case = "0.8 MB to each other, lines against calls of Ray"
-    return {"case": case, "ours": lines, "peer": calls, "unit": "ms", "ratio": lines / calls}
+    case = "0.8 MB to each other, gloo against calls of Ray"
+    return {"case": case, "ours": gloo, "peer": by_ray, "unit": "ms", "ratio": gloo / by_ray}
 
 
 def measure(name: str, log: Interactions, dim: int, epochs: int) -> dict[str, Any]:

@@ -54,10 +54,10 @@ from transcf import create, load, synthesize
 from transcf.data.report import counted
 from transcf.data.writing import write_pieces
 from transcf.distributed import Cluster
-from transcf.distributed.scoring import recommend_all
-from transcf.distributed.session import Session
+from transcf.distributed.cluster import Session
+from transcf.distributed.lists import recommend_all
 from transcf.models.item_filters import Filters
-from transcf.models.streams import recommendation_pieces
+from transcf.models.tables import recommendation_pieces
 from transcf.parallel import use_threads
 
 K, WORKERS, BAR = 10, 2, 1.15

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from _turns import use_one_thread
-from transcf import Split, k_core, leave_one_out, open_data
+from transcf import EventWeights, Split, k_core, leave_one_out, open_data
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
@@ -87,7 +87,7 @@ def measure(split: Split, rounds: int, name: str) -> list[dict[str, object]]:
         found[names[0]].append(figures(normal, split, out))
         found[names[2]].append(figures(Guests(learned, train, users, 0), split, out))
         if isinstance(learned, Translated):  # the mixture has no steps, and its order is its own
-            settings = replace(model.settings, recency=0.0)
+            settings = replace(model.settings, event_weights=EventWeights())
             flat = Translated(learned.known, settings, learned.parameters)
             found[names[1]].append(figures(Guests(flat, train, users, 0), split, out))
             found[names[3]].append(figures(Guests(learned, train, users, 10), split, out))

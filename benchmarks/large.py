@@ -29,8 +29,8 @@ import polars as pl
 from transcf import create, load
 from transcf.data import open_parts, prepare_parts
 from transcf.distributed import Cluster
-from transcf.distributed.tasks import ClusterTasks
-from transcf.models.fit_options import FitOptions
+from transcf.distributed.cluster import ClusterTasks
+from transcf.models.training import FitOptions
 
 BAR = 3e9
 PIECE = 2_000_000

@@ -36,7 +36,7 @@ DIM, EVENTS = 64, 10
 PROGRAM = """
 import sys, time
 import transcf
-from transcf.models import recommender, transcf as _
+from transcf.models import base, transcf as _
 from transcf.io import model_dir
 start = time.perf_counter()
 model = transcf.load(sys.argv[1])

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import statistics
 import time
 from dataclasses import asdict, dataclass, replace
@@ -32,14 +33,12 @@ import numpy as np
 
 from transcf import Interactions, create, synthesize
 from transcf.distributed import Cluster
-from transcf.distributed.connections import Address, Listener
-from transcf.distributed.driver import share_out
-from transcf.distributed.session import LOOPBACK, Session
-from transcf.distributed.transport import MessageQueue, Transport
+from transcf.distributed.cluster import LOOPBACK, Session
+from transcf.distributed.communicator import Address, RayCommunicator, connect
+from transcf.distributed.training import share_out
 from transcf.kernels import Array
-from transcf.models.fit_options import FitOptions
-from transcf.models.pairwise import PairwiseSolver
-from transcf.models.triples import BLOCK_BYTES, Outline, Problem
+from transcf.models.training import FitOptions
+from transcf.models.triples import BLOCK_BYTES, Outline, PairwiseSolver, Problem
 from transcf.parallel import use_threads
 
 WORKERS = (1, 2, 4)
@@ -114,28 +113,25 @@ def imbalance(log: Interactions, outline: Outline, workers: int) -> float:
 
 
 class Talker:
-    """One of two processes that send each other arrays by a line."""
+    """One of two processes that send each other arrays."""
 
-    def __init__(self) -> None:
-        """Have a mailbox."""
-        self._mailbox = MessageQueue()
+    def listen(self) -> Address:
+        """Listen for the other one."""
+        self._listener = socket.create_server((LOOPBACK, 0))
+        return LOOPBACK, self._listener.getsockname()[1]
 
-    def open(self) -> Address:
-        """Listen."""
-        self._exchange = Listener(self._mailbox, LOOPBACK, b"secret")
-        return self._exchange.address
-
-    def call(self, number: int, addresses: list[Address]) -> None:
-        """Know the other."""
-        self._post = Transport(number, self._mailbox, self._exchange.call(number, addresses))
+    def connect(self, number: int, address: Address) -> None:
+        """Connect to the other one."""
+        listener = self._listener if number == 0 else None
+        group = connect(address, number, 2, LOOPBACK, listener)
+        self._crew = RayCommunicator(group, [0, 1, 2])
 
     def talk(self, size: int, times: int) -> float:
         """Return the seconds after which both have what the other sent."""
-        number, array, seconds = self._post.number, np.ones(size, np.float32), []
-        for n in range(times):
+        parts, seconds = [[np.ones(size, np.float32)] for _ in range(2)], []
+        for _ in range(times):
             started = time.perf_counter()
-            self._post.send_all((n, str(size), number), array)
-            self._mailbox.take((n, str(size), 1 - number))
+            self._crew.gather(parts)
             seconds.append(time.perf_counter() - started)
         return statistics.median(seconds)
 
@@ -146,8 +142,8 @@ def costs_of(log: Interactions, dim: int, epochs: int) -> Costs:
     session = Session(None, processors=2)
     ray = session.ray
     actors = [ray.remote(Talker).remote() for _ in range(2)]
-    addresses = ray.get([actor.open.remote() for actor in actors])
-    ray.get([actor.call.remote(number, addresses) for number, actor in enumerate(actors)])
+    address = ray.get(actors[0].listen.remote())
+    ray.get([actor.connect.remote(number, address) for number, actor in enumerate(actors)])
 
     def exchange(size: int, times: int) -> float:
         return float(np.median(ray.get([actor.talk.remote(size, times) for actor in actors])))

@@ -48,8 +48,8 @@ from _load import (
     wait_until_ready,
 )
 from transcf.data.synthetic import synthesize
-from transcf.models.registry import create
-from transcf.serving.events.store import open_store
+from transcf.models.registry import create, load_version
+from transcf.serving.events import EventStore
 from transcf.serving.versions import Versions
 
 USERS, ITEMS = 300, 200
@@ -157,7 +157,7 @@ def kills(times: int, kind: str) -> dict[str, Any]:
             posts += asyncio.run(_stream(port, acknowledged, 2 * turn + 1, length + 0.2, 4))
             ending.wait()
             process.wait()
-        found = [one.event.key for one in open_store(url).after(0)]
+        found = [one.key for one in EventStore(url).after(0)]
     counted = Counter(found)
     lost = [key for key in acknowledged if key not in counted]
     twice = [key for key, number in counted.items() if number > 1]
@@ -249,9 +249,7 @@ def _write(versions: Versions, models: dict[int, Any], broken: set[int], port: i
 
 
 def _lists(folder: Path, users: list[str]) -> dict[str, list[str]]:
-    import transcf
-
-    table = transcf.load(folder).recommend(users, k=5)
+    table = load_version(folder).recommend(users, k=5)
     lists: dict[str, list[str]] = {}
     for user, item in table.select("user_id", "item_id").iter_rows():
         lists.setdefault(user, []).append(item)

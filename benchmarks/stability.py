@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from transcf import TransCF, TransCFError, leave_one_out, open_data, paper_filter
-from transcf.data import catalog
+from transcf.data import datasets
 from transcf.data.interactions import Interactions
 
 RATES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -34,7 +34,7 @@ def outcome(model: TransCF, log: Interactions) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--datasets", nargs="+", default=catalog.names(), metavar="NAME")
+    parser.add_argument("--datasets", nargs="+", default=datasets.names(), metavar="NAME")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--solver", default="fast")
     options = parser.parse_args()

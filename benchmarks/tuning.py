@@ -19,7 +19,7 @@ from typing import Any
 
 from transcf import Validation, create, open_split, tune
 from transcf.data.split import Split
-from transcf.models.fit_options import FitOptions
+from transcf.models.training import FitOptions
 
 BAR = 1.2
 #: Trials of a turn.

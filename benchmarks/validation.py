@@ -15,13 +15,12 @@ from statistics import mean, stdev
 from typing import Any
 
 from transcf.data.filters import k_core
-from transcf.data.sources import open_data
+from transcf.data.readers import open_data
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.evaluation import Validation, evaluate
-from transcf.models.fit_options import FitOptions
 from transcf.models.registry import create
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 
 BAR = 1 / 3
 

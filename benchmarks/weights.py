@@ -31,7 +31,7 @@ RECENCY, DAYS, SHARE = 2.0, 365.0, 0.25
 
 def contestants(name: str, log: Interactions, epochs: int) -> dict[str, Callable[[], object]]:
     """Fits without and with weights."""
-    short = {"epochs": epochs} if model_class(name).has_epochs() else {}
+    short = {"epochs": epochs} if model_class(name)._has_epochs() else {}
     weights = {"recency": RECENCY, "half_life": DAYS if log.times_are_dates else SHARE}
 
     def fit(settings: dict[str, Any]) -> None:
@@ -41,9 +41,9 @@ def contestants(name: str, log: Interactions, epochs: int) -> dict[str, Callable
 
 
 def main() -> None:
-    weighing = [name for name in available() if "recency" in model_class(name).rules()]
+    weighing = [name for name in available() if "recency" in model_class(name)._rules()]
     # Variants of a model share its solver.
-    weighing = [name for name in weighing if name == next(iter(model_class(name).variants))]
+    weighing = [name for name in weighing if name == next(iter(model_class(name)._variants))]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", default="movietweetings")
     parser.add_argument("--models", nargs="+", default=weighing, metavar="NAME")

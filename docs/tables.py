@@ -39,7 +39,7 @@ from fills import filled, shown
 
 from transcf.errors import ParameterError, TransCFError
 from transcf.experiments.results import Entry, Outcome, Results
-from transcf.pages import Cell, Table
+from transcf.tables import Cell, Table
 
 #: Models of one table by name, None where a model is not in it; and tables by title.
 Entries: TypeAlias = Mapping[str, Entry | None]

@@ -16,7 +16,7 @@ import transcf
 SOURCE = Path(transcf.__file__).parent
 
 #: What libraries set by themselves when they are imported: polars tells its allocator something.
-OF_LIBRARIES = {"_RJEM_MALLOC_CONF"}
+OF_LIBRARIES = {"_RJEM_MALLOC_CONF", "KMP_INIT_AT_FORK"}
 
 IMPORT_ALL = """
 import os, json

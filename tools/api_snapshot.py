@@ -67,18 +67,17 @@ def api() -> Iterator[str]:
 
 def routes() -> Iterator[str]:
     """Name the routes of the service with their parameters."""
-    from transcf.serving.routes import lists, others, state
+    from transcf.serving.routes import router
 
     route: Any
-    for router in (lists.router, others.router, state.router):
-        for route in router.routes:
-            given = {each.name for each in route.dependant.query_params}
-            for body in route.dependant.body_params:
-                kind = body.field_info.annotation
-                for schema in get_args(kind) or (kind,):
-                    given |= set(schema.model_fields)
-            given |= {each["name"] for each in (route.openapi_extra or {}).get("parameters", ())}
-            yield f"route {'/'.join(sorted(route.methods))} {route.path} {sorted(given)}"
+    for route in router.routes:
+        given = {each.name for each in route.dependant.query_params}
+        for body in route.dependant.body_params:
+            kind = body.field_info.annotation
+            for schema in get_args(kind) or (kind,):
+                given |= set(schema.model_fields)
+        given |= {each["name"] for each in (route.openapi_extra or {}).get("parameters", ())}
+        yield f"route {'/'.join(sorted(route.methods))} {route.path} {sorted(given)}"
 
 
 def help_pages() -> Iterator[str]:

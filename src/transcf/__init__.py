@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from transcf.data.filters import k_core as k_core
     from transcf.data.filters import paper_filter as paper_filter
     from transcf.data.interactions import Interactions as Interactions
+    from transcf.data.readers import open_data as open_data
     from transcf.data.readers import read_interactions as read_interactions
-    from transcf.data.sources import open_data as open_data
-    from transcf.data.sources import open_split as open_split
     from transcf.data.split import Split as Split
-    from transcf.data.splits import leave_one_out as leave_one_out
-    from transcf.data.splits import random_ratio as random_ratio
-    from transcf.data.splits import temporal_cut as temporal_cut
+    from transcf.data.splitters import leave_one_out as leave_one_out
+    from transcf.data.splitters import open_split as open_split
+    from transcf.data.splitters import random_ratio as random_ratio
+    from transcf.data.splitters import temporal_cut as temporal_cut
     from transcf.data.synthetic import synthesize as synthesize
     from transcf.errors import TransCFError as TransCFError
     from transcf.evaluation import Evaluation as Evaluation
@@ -32,31 +32,32 @@ if TYPE_CHECKING:
     from transcf.evaluation import summarize_seeds as summarize_seeds
     from transcf.experiments.comparison import Comparison as Comparison
     from transcf.experiments.comparison import compare as compare
-    from transcf.experiments.tuning import Tuning as Tuning
-    from transcf.experiments.tuning import tune as tune
+    from transcf.experiments.tune import tune as tune
+    from transcf.experiments.tune_result import Tuning as Tuning
     from transcf.models.aobpr import AoBPR as AoBPR
+    from transcf.models.base import Recommender as Recommender
     from transcf.models.blend import Blend as Blend
     from transcf.models.bpr import BPR as BPR
-    from transcf.models.cdae import CDAE as CDAE
     from transcf.models.cml import CML as CML
     from transcf.models.eals import EALS as EALS
     from transcf.models.ease import EASE as EASE
+    from transcf.models.event_weights import EventWeights as EventWeights
     from transcf.models.fism import FISM as FISM
-    from transcf.models.fit_options import FitOptions as FitOptions
     from transcf.models.ials import IALS as IALS
     from transcf.models.itemknn import ItemKNN as ItemKNN
-    from transcf.models.lightgcn import LightGCN as LightGCN
     from transcf.models.mixture import TransCFMixture as TransCFMixture
-    from transcf.models.neumf import NeuMF as NeuMF
     from transcf.models.popularity import InversePopularity as InversePopularity
     from transcf.models.popularity import Popularity as Popularity
     from transcf.models.popularity import RecentPopularity as RecentPopularity
     from transcf.models.random import Random as Random
-    from transcf.models.recommender import Recommender as Recommender
     from transcf.models.registry import available as available
     from transcf.models.registry import create as create
     from transcf.models.registry import load as load
     from transcf.models.slim import SLIM as SLIM
+    from transcf.models.torch.cdae import CDAE as CDAE
+    from transcf.models.torch.lightgcn import LightGCN as LightGCN
+    from transcf.models.torch.neumf import NeuMF as NeuMF
+    from transcf.models.training import FitOptions as FitOptions
     from transcf.models.transcf import TransCF as TransCF
     from transcf.models.transcf.extensions import TransCFExtended as TransCFExtended
     from transcf.parallel import use_threads as use_threads
@@ -67,12 +68,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "Comparison": "experiments.comparison",
     "Evaluation": "evaluation",
-    "FitOptions": "models.fit_options",
+    "EventWeights": "models.event_weights",
+    "FitOptions": "models.training",
     "Interactions": "data.interactions",
-    "Recommender": "models.recommender",
+    "Recommender": "models.base",
     "Split": "data.split",
     "TransCFError": "errors",
-    "Tuning": "experiments.tuning",
+    "Tuning": "experiments.tune_result",
     "Validation": "evaluation",
     "available": "models.registry",
     "compare": "experiments.comparison",
@@ -80,18 +82,18 @@ _HOMES = {
     "draw_candidates": "data.candidates",
     "evaluate": "evaluation",
     "k_core": "data.filters",
-    "leave_one_out": "data.splits",
+    "leave_one_out": "data.splitters",
     "load": "models.registry",
-    "open_data": "data.sources",
-    "open_split": "data.sources",
+    "open_data": "data.readers",
+    "open_split": "data.splitters",
     "paired_tests": "evaluation",
     "paper_filter": "data.filters",
-    "random_ratio": "data.splits",
+    "random_ratio": "data.splitters",
     "read_interactions": "data.readers",
     "summarize_seeds": "evaluation",
     "synthesize": "data.synthetic",
-    "temporal_cut": "data.splits",
-    "tune": "experiments.tuning",
+    "temporal_cut": "data.splitters",
+    "tune": "experiments.tune",
     "use_threads": "parallel",
 }
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from transcf.analysis.suite import WHAT
 from transcf.cli.analyze import EPILOG
 from transcf.data.synthetic import synthesize, write_csv
-from transcf.experiments import qualitative
-from transcf.experiments.qualitative import PLANS, Reproduction
 from transcf.models.registry import create
+from transcf.paper import reproduction as qualitative
+from transcf.paper.analysis import WHAT
+from transcf.paper.reproduction import PLANS, Reproduction
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,9 @@ def test_what_the_data_do_not_allow_is_said(
     found = answer("analyze", shop / "cml", "--what", "all", "--data", shop / "events.csv",
                    "--pairs", 40)  # fmt: skip
     assert set(found["missing"]) == {"closer", "category", "map", "likeness", "tastes"}
-    assert "moves nobody" in found["missing"]["closer"]
+    assert "has no translations" in found["missing"]["closer"]
     assert [each["analysis"] for each in found["analyses"]] == ["variety", "rating"]
-    assert "moves nobody" in refusal("analyze", shop / "cml", "--what", "closer")
+    assert "has no translations" in refusal("analyze", shop / "cml", "--what", "closer")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,6 @@ def test_published_figures_name_rows_that_there_are() -> None:
 
 def _with_candidates(log, seed):
     from transcf.data.candidates import draw_candidates
-    from transcf.data.splits import leave_one_out
+    from transcf.data.splitters import leave_one_out
 
     return draw_candidates(leave_one_out(log, seed=seed), seed=seed)

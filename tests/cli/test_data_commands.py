@@ -12,9 +12,9 @@ import pytest
 from typer.testing import Result
 
 from transcf import load
-from transcf.data.catalog import describe
+from transcf.data.datasets import describe
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 
 Answer = Callable[..., Any]

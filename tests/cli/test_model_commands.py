@@ -19,9 +19,9 @@ from transcf.data.candidates import draw_candidates
 from transcf.data.split import Split
 from transcf.evaluation import evaluate
 from transcf.experiments.store import Store
+from transcf.models.base import Recommender
 from transcf.models.checkpoint import CheckpointFile
 from transcf.models.random import Random
-from transcf.models.recommender import Recommender
 from transcf.models.registry import available
 
 Answer = Callable[..., Any]

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
-from transcf.experiments import Study, reproduction
+from transcf.experiments import Study
+from transcf.paper import reproduction
 
 Command = Callable[..., Result]
 

@@ -14,7 +14,7 @@ from typer.testing import Result
 
 import transcf
 from transcf.cli.study import FORMAT, STUDIES
-from transcf.data import logs
+from transcf.data import splitters
 from transcf.data.synthetic import write_csv
 from transcf.evaluation.metrics import METRICS
 from transcf.experiments import Study, available_studies
@@ -215,13 +215,13 @@ def test_few_items_need_no_word_about_categories(
 def test_fit_reads_its_data_once(
     answer: Answer, log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, seen = logs.read_interactions, []
+    read, seen = splitters.read_interactions, []
 
     def counting(path: Any, **reading: Any) -> Any:
         seen.append(path)
         return read(path, **reading)
 
-    monkeypatch.setattr(logs, "read_interactions", counting)
+    monkeypatch.setattr(splitters, "read_interactions", counting)
     fitted = answer("fit", log_file, "--model", "ease", "--out", tmp_path / "model")
     assert len(seen) == 1
     assert fitted["interactions"] == len(read(log_file))

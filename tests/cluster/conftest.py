@@ -10,7 +10,7 @@ import pytest
 @pytest.fixture(scope="module")
 def session() -> Iterator[None]:
     """A cluster of this machine, which whatever asks for one finds."""
-    from transcf.distributed.session import Session
+    from transcf.distributed.cluster import Session
 
     shared = Session(None, processors=3)
     yield

@@ -12,10 +12,8 @@ import polars as pl
 import pytest
 
 from transcf import Interactions, create, read_interactions, synthesize
-from transcf.distributed.communicator import RayCommunicator
-from transcf.distributed.driver import share_of, share_out
-from transcf.distributed.transport import MessageQueue, Tag, Transport
-from transcf.distributed.worker import is_of_users
+from transcf.distributed.communicator import RayCommunicator, import_gloo, join_group
+from transcf.distributed.training import is_of_users, shard_of, share_out
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.kernels import Array
 from transcf.models import eals, ials
@@ -24,12 +22,12 @@ from transcf.models.aobpr import AdaptiveSolver
 from transcf.models.bpr import LogisticSolver
 from transcf.models.cml import HingeSolver
 from transcf.models.eals import EALSTraining
-from transcf.models.event_weights import EventWeights
-from transcf.models.fit_options import FitOptions
+from transcf.models.event_weights import InteractionWeights
+from transcf.models.families import LogSizes
 from transcf.models.ials import IALSSettings, IALSTraining
-from transcf.models.log_sizes import LogSizes
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.training import MixtureTraining
+from transcf.models.training import FitOptions
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.triples import Outline, Problem
 from transcf.parallel import use_threads
@@ -50,17 +48,6 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
 EPOCHS = range(1, 6)
 
 
-class Neighbour:
-    """A worker in a thread of the same process."""
-
-    def __init__(self, box: MessageQueue) -> None:
-        self._box = box
-
-    def send(self, tag: Tag, arrays: Sequence[Array]) -> None:
-        whole = [array.reshape(-1) for array in arrays] if len(arrays) > 1 else arrays
-        self._box.put(tag, np.concatenate(whole))
-
-
 @pytest.fixture(scope="module")
 def log() -> Interactions:
     return synthesize(users=400, items=1100, interactions=8000, seed=3)
@@ -76,7 +63,7 @@ def few_in_a_block(solver: Any, problem: Problem, settings: Any) -> Outline:
 
 def pairs_of(log: Interactions, settings: Any) -> Pairs:
     """All pairs; events weigh alike or not, as settings say."""
-    events = EventWeights.of(log, settings)
+    events = InteractionWeights.of(log, settings.event_weights)
     if isinstance(settings, IALSSettings):
         goal = ials.objective(settings, events.sums_of_items, events.sums_of_users)
     else:
@@ -103,13 +90,12 @@ def train(name: str, log: Interactions, workers: int) -> dict[str, Array]:
     solver, problem, settings, outline = task_of(name, log)
     first = solver(problem, settings, outline=outline).tensors()
     shares = share_out(np.diff(problem.user_indptr), outline.groups, workers)
-    boxes = [MessageQueue() for _ in range(workers)]
-    peers = [Neighbour(box) for box in boxes]
+    store = import_gloo().HashStore()
 
     def work(w: int) -> dict[str, Array]:
-        share = share_of(solver, problem, settings, outline, shares, w, threads=1)
-        crew = RayCommunicator(Transport(w, boxes[w], peers), shares)
-        own = solver(share.problem, settings, outline=share.outline, crew=crew)
+        part, groups = shard_of(problem, outline, shares, w)
+        crew = RayCommunicator(join_group(store, w, workers, "127.0.0.1"), shares)
+        own = solver(part, settings, outline=groups, crew=crew)
         users = slice(int(outline.groups[shares[w]]), int(outline.groups[shares[w + 1]]))
         own.load_tensors({n: t[users] if is_of_users(n) else t for n, t in first.items()})
         stats = [own.run_epoch(number) for number in EPOCHS]

@@ -11,9 +11,8 @@ import pytest
 
 from transcf import create, synthesize
 from transcf.distributed import Cluster
-from transcf.distributed.driver import LostWorkersError
-from transcf.models.fit_options import FitOptions
-from transcf.models.trainable import Epoch
+from transcf.distributed.training import LostWorkersError
+from transcf.models.training import Epoch, FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
 

@@ -13,16 +13,15 @@ import pytest
 from transcf import Interactions, Split, create, k_core, leave_one_out, load, synthesize
 from transcf.data import PartitionedLog, prepare_parts, read_interactions
 from transcf.distributed import Cluster
-from transcf.distributed.driver import share_out
-from transcf.distributed.tasks import ClusterTasks
+from transcf.distributed.cluster import ClusterTasks
+from transcf.distributed.training import share_out
 from transcf.errors import DataError, EvaluationError, UnsupportedError
 from transcf.evaluation.validation import Validation, as_validation, validation_in_parts
 from transcf.models.bpr import LogisticSolver
-from transcf.models.fit_options import FitOptions
 from transcf.models.mixture.batches import Events, Shards
 from transcf.models.mixture.partitioned import PartedEvents
-from transcf.models.partitioned import PartitionedProblem
-from transcf.models.training_data import PartitionedTrainingData
+from transcf.models.partitioned import PartitionedProblem, PartitionedTrainingData
+from transcf.models.training import FitOptions
 from transcf.models.triples import Problem
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")

@@ -18,11 +18,10 @@ from tests.cluster.processes import processes_called
 
 from transcf import Interactions, create, load, synthesize
 from transcf.distributed import Cluster
-from transcf.distributed.scoring import recommend_all
+from transcf.distributed.lists import recommend_all
 from transcf.errors import DataError, UnsupportedError
-from transcf.models.fit_options import FitOptions
-from transcf.models.recommender import Recommender
-from transcf.models.trainable import Epoch
+from transcf.models.base import Recommender
+from transcf.models.training import Epoch, FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
 
@@ -95,7 +94,7 @@ import sys
 from pathlib import Path
 from transcf import create, synthesize
 from transcf.distributed import Cluster
-from transcf.models.fit_options import FitOptions
+from transcf.models.training import FitOptions
 
 log = synthesize(users=600, items=900, interactions=12000, seed=3)
 options = FitOptions(

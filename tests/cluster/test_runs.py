@@ -19,16 +19,14 @@ from typer.testing import CliRunner, Result
 from transcf import Split, Tuning, compare, create, leave_one_out, synthesize, tune
 from transcf.cli.app import app
 from transcf.data.synthetic import write_csv
-from transcf.distributed import Cluster, driver
-from transcf.distributed.session import Session
+from transcf.distributed import Cluster, training
+from transcf.distributed.cluster import Session
 from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
-from transcf.experiments.candidate import Candidate
-from transcf.experiments.comparison import Comparison, compare_models
-from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.experiment import Experiment
+from transcf.experiments.comparison import Comparison, candidate_workers, compare_models
+from transcf.experiments.experiment import Candidate, Experiment
+from transcf.experiments.run import EvalConfig
 from transcf.experiments.store import Store
-from transcf.experiments.study_workers import candidate_workers
-from transcf.models.fit_options import FitOptions
+from transcf.models.training import FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
 
@@ -261,7 +259,7 @@ def test_workers_without_users_are_not_started_in_silence(monkeypatch: pytest.Mo
     def refuse(address: str | None, processors: int) -> None:
         raise NotHereError(processors)
 
-    monkeypatch.setattr(driver, "Session", refuse)
+    monkeypatch.setattr(training, "Session", refuse)
     options = FitOptions(cluster=Cluster(workers=9, threads=1))
     with (
         pytest.warns(UserWarning, match=r"^Only 4 workers of the 9 .* form 4 groups"),

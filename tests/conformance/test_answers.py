@@ -17,8 +17,8 @@ from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, make
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError, UnknownIdError, UnsupportedError
+from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
 from transcf.models.training_data import TrainingData
 
@@ -28,7 +28,7 @@ FITTED: dict[str, Recommender] = {}
 
 def few_epochs(name: str, number: int) -> dict[str, int]:
     """Enough where answers are looked at, not accuracy."""
-    return {"epochs": number} if model_class(name).has_epochs() else {}
+    return {"epochs": number} if model_class(name)._has_epochs() else {}
 
 
 def fitted(name: str) -> Recommender:

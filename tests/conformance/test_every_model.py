@@ -18,11 +18,11 @@ import transcf
 from transcf.data import synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, NotFittedError, ParameterError, UnknownIdError
-from transcf.models.fit_options import FitOptions
+from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender
+from transcf.models.params import Choice, Flag, Number, Rule, Text, values_of
 from transcf.models.registry import available, create, model_class
-from transcf.models.rules import Choice, Flag, Number, Rule, Text
+from transcf.models.training import FitOptions
 from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
 
@@ -63,7 +63,7 @@ FLOOR = {"popularity", "recent-popularity", "inverse-popularity", "random"}
 
 
 def has(name: str, parameter: str) -> bool:
-    return parameter in model_class(name).rules()
+    return parameter in model_class(name)._rules()
 
 
 EVERY_MODEL = pytest.mark.parametrize("name", available())
@@ -86,7 +86,7 @@ def test_the_model_is_covered_and_well_made(name: str) -> None:
     assert name in QUICK, f"give {name!r} an entry in QUICK, so that this suite covers it"
     kind = model_class(name)
     assert create(name).name.lower() == name
-    assert set(kind.rules()) == set(kind().get_params()), "every hyper-parameter has a rule"
+    assert set(kind._rules()) == set(values_of(kind().settings)), "every hyper-parameter has a rule"
     for parameter in inspect.signature(kind).parameters.values():
         assert parameter.kind is parameter.KEYWORD_ONLY
         assert parameter.default is not parameter.empty
@@ -345,7 +345,7 @@ def not_allowed(rule: Rule) -> list[object]:
 @EVERY_MODEL
 def test_bad_parameters_are_named(name: str, make_log: Callable) -> None:
     log = make_log([(1, 1), (2, 1), (2, 2)])
-    for parameter, rule in model_class(name).rules().items():
+    for parameter, rule in model_class(name)._rules().items():
         for value in not_allowed(rule):
             model = make(name, **{parameter: value})
             with pytest.raises(ParameterError, match=rf"{parameter}=.*must be"):
@@ -359,16 +359,16 @@ def test_bad_parameters_are_named(name: str, make_log: Callable) -> None:
 def test_numbers_of_numpy_are_numbers(name: str, make_log: Callable, tmp_path: Path) -> None:
     log = make_log([(user, item) for user in range(12) for item in range(user, user + 4)])
     short = {"epochs": 2} if has(name, "epochs") else {}
-    plain = make(name, **short).get_params()
+    plain = values_of(make(name, **short).settings)
     typed = dict(plain)
-    for parameter, rule in model_class(name).rules().items():
+    for parameter, rule in model_class(name)._rules().items():
         if isinstance(rule, Number) and plain[parameter] is not None:
             typed[parameter] = (np.int64 if rule.whole else np.float32)(plain[parameter])
             plain[parameter] = typed[parameter].item()  # what a float32 can hold
     with_numpy = create(name, **typed).fit(log)
     expected = all_scores(create(name, **plain).fit(log))
     np.testing.assert_array_equal(all_scores(with_numpy), expected)
-    loaded = transcf.load(with_numpy.save(tmp_path / "model")).get_params()
+    loaded = values_of(transcf.load(with_numpy.save(tmp_path / "model")).settings)
     given = {key: value for key, value in plain.items() if value is not None}
     assert {key: loaded[key] for key in given} == given, "others may depend on the data"
 

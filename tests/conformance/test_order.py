@@ -15,8 +15,8 @@ import transcf
 from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
+from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer
-from transcf.models.recommender import Recommender
 from transcf.models.registry import available, model_class
 from transcf.retrieval.scorer import Scorer
 from transcf.retrieval.views import BlockView
@@ -55,7 +55,7 @@ def told_by(model: Recommender) -> dict[str, list[str]]:
 
 
 def quick(name: str) -> Recommender:
-    return make(name, **({"epochs": 1} if model_class(name).has_epochs() else {}))
+    return make(name, **({"epochs": 1} if model_class(name)._has_epochs() else {}))
 
 
 @pytest.fixture(params=["with times", "without times"])
@@ -176,7 +176,7 @@ def test_order_counts_for_transcf_where_it_learned_from_times(
     is_timed: bool, tmp_path: Path
 ) -> None:
     table = events() if is_timed else events().drop("timestamp")
-    model = transcf.TransCF(dim=8, epochs=2, recency=2.0)
+    model = transcf.TransCF(dim=8, epochs=2, event_weights=transcf.EventWeights(recency=2.0))
     model.fit(read_interactions(table))
     loaded = transcf.load(model.save(tmp_path / "model"))
     history = ["i01", "i05", "i09", "i13"]

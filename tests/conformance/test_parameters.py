@@ -19,9 +19,9 @@ import transcf
 from transcf.cli.app import app
 from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
+from transcf.models.params import fields_of, flat_fields, values_of
 from transcf.models.registry import available, create, model_class
-from transcf.models.settings import fields_of, values_of
 
 SOURCE = Path(transcf.__file__).parent
 
@@ -41,7 +41,7 @@ def test_a_model_is_made_of_parts_rather_than_ancestors(name: str) -> None:
     assert Recommender in levels(kind)
     assert len(levels(kind)) <= 3, " > ".join(base.__name__ for base in levels(kind))
     log = synthesize(users=20, items=12, interactions=80, seed=1)
-    short = {"epochs": 1} if kind.has_epochs() else {}
+    short = {"epochs": 1} if kind._has_epochs() else {}
     assert len(levels(type(make(name, **short).fit(log).learned_))) <= 3
 
 
@@ -54,8 +54,8 @@ def test_the_documentation_has_every_parameter_with_its_meaning(name: str) -> No
     found = re.search(r"^Args:\n((?:    .*\n|\n)*)", text, re.MULTILINE)
     section = found.group(1) if found else ""
     listed = re.findall(r"^    (\w+): ", section, re.MULTILINE)
-    assert listed == list(kind.rules())
-    for entry in fields_of(kind.settings_class):
+    assert listed == list(inspect.signature(kind).parameters)
+    for entry in fields_of(kind._settings_class):
         assert entry.metadata["meaning"].endswith("."), "a sentence"
         assert f"{entry.name}: {one_line(entry.metadata['meaning'])} (" in one_line(section)
         assert f"{entry.name}: {one_line(entry.metadata['meaning'])} (" in shown, "in help()"
@@ -74,21 +74,22 @@ def described(name: str) -> dict[str, Any]:
 def test_whoever_shows_parameters_shows_the_same(name: str, tmp_path: Path) -> None:
     kind = model_class(name)
     signature = inspect.signature(kind).parameters
-    assert list(signature) == list(kind.rules()) == list(kind().get_params())
+    assert list(signature) == list(kind().get_params())
+    assert list(kind._rules()) == list(values_of(kind().settings))
     assert {key: entry.default for key, entry in signature.items()} == kind().get_params()
     model = create(name)
-    params = model.get_params()
-    assert {key: getattr(model, key) for key in params} == params
+    assert {key: getattr(model, key) for key in signature} == model.get_params()
+    params = values_of(model.settings)
     shown = described(name)
     assert (shown["name"], shown["class"]) == (name, kind.__name__)
     assert list(shown["parameters"]) == list(params)
-    for entry in fields_of(kind.settings_class):
+    for entry in flat_fields(kind._settings_class):
         assert shown["parameters"][entry.name] == {
             "default": params[entry.name],
-            "allowed": str(kind.rules()[entry.name]),
+            "allowed": str(kind._rules()[entry.name]),
             "meaning": entry.metadata["meaning"],
         }
-    fitted = make(name, **({"epochs": 1} if kind.has_epochs() else {}))
+    fitted = make(name, **({"epochs": 1} if kind._has_epochs() else {}))
     fitted.fit(synthesize(users=20, items=12, interactions=80, seed=1)).save(tmp_path / "model")
     about = json.loads((tmp_path / "model" / "model.json").read_text())
     params = values_of(fitted.settings_)
@@ -105,9 +106,9 @@ def test_the_list_of_models_says_of_each_what_it_says_alone() -> None:
     assert [entry["name"] for entry in listed] == list(available())
     for entry in listed:
         alone = described(entry["name"])
-        first, *_ = model_class(entry["name"]).variants
+        first, *_ = model_class(entry["name"])._variants
         if entry["name"] != first:  # the others are told by what makes them
-            own = model_class(entry["name"]).variants[entry["name"]]
+            own = model_class(entry["name"])._variants[entry["name"]]
             alone["parameters"] = {key: alone["parameters"][key] for key in own}
         assert entry == alone
 
@@ -115,13 +116,13 @@ def test_the_list_of_models_says_of_each_what_it_says_alone() -> None:
 @EVERY_MODEL
 def test_no_parameter_is_hidden(name: str) -> None:
     kind = model_class(name)
-    model = kind()
+    model, params = kind(), set(inspect.signature(kind).parameters)
     assert set(vars(model)) == {"settings"}, "a new model holds its settings and nothing else"
-    assert {entry.name for entry in dataclasses.fields(kind.settings_class)} == set(kind.rules())
-    for base in kind.settings_class.__mro__[:-1]:
+    assert {entry.name for entry in dataclasses.fields(kind._settings_class)} == params
+    for base in kind._settings_class.__mro__[:-1]:
         for key, value in vars(base).items():  # beside fields only what follows from them
             is_derived = inspect.isfunction(value) or isinstance(value, property)
-            assert key.startswith("_") or key in kind.rules() or is_derived
+            assert key.startswith("_") or key in params or is_derived
     for wrong in ({"colour": "red"}, {"n_threads": 1}):
         for attempt in (kind, model.set_params):
             with pytest.raises(ParameterError, match=f"has no parameter '{next(iter(wrong))}'"):
@@ -176,7 +177,7 @@ def attributes_of(tree: ast.AST, name: str) -> set[str]:
 
 
 def test_every_parameter_is_read_and_nothing_else_is() -> None:
-    kinds = {model_class(name).settings_class for name in available()}
+    kinds = {model_class(name)._settings_class for name in available()}
     fields = {entry.name for kind in kinds for entry in dataclasses.fields(kind)}
     derived = {key for kind in kinds for key in dir(kind)}
     methods = set(dir(dict)) | set(dir(list))  # some plain collections are called so, too

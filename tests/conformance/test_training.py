@@ -13,25 +13,22 @@ from tests.conformance.test_every_model import EVERY_MODEL, FLOOR, hit_rate, mak
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out, temporal_cut
+from transcf.data.splitters import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.errors import EvaluationError, NotFittedError
 from transcf.evaluation import Validation, evaluate
-from transcf.experiments.candidate import Candidate
-from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.experiment import Experiment
+from transcf.experiments.experiment import Candidate, Experiment
+from transcf.experiments.run import EvalConfig
+from transcf.models.base import Recommender
 from transcf.models.ease import EASE
-from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit, Held
-from transcf.models.recommender import Recommender
+from transcf.models.params import values_of
 from transcf.models.registry import available, model_class
-from transcf.models.settings import values_of
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions, Held, TrainingRun
 
-ITERATIVE = [name for name in available() if model_class(name).has_epochs()]
+ITERATIVE = [name for name in available() if model_class(name)._has_epochs()]
 #: Models that keep more than an epoch: their own tests say what a refit is.
-CHOOSING = {name for name in available() if model_class(name).chooses()} - {*ITERATIVE}
+CHOOSING = {name for name in available() if model_class(name)._chooses()} - {*ITERATIVE}
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +82,13 @@ def test_held_out_pairs_change_nothing_that_is_learned(name: str, split: Split) 
 class Cheat(EASE):
     """Learns from the validation part, too."""
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        train, validation = fit.train, fit.validation
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        train, validation = run.train, run.validation
         assert isinstance(validation, Interactions)
         users = np.concatenate([train.user_rows, validation.user_rows])
         items = np.concatenate([train.item_rows, validation.item_rows])
         both = Interactions.from_rows(train.users, train.items, users, items)
-        return super()._learn(replace(fit, log=both))
+        return super()._learn(replace(run, log=both))
 
 
 def test_a_cheat_would_be_noticed(split: Split) -> None:

@@ -15,15 +15,15 @@ import transcf
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError
-from transcf.models.event_weights import EventWeights, WeightSettings
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
+from transcf.models.event_weights import EventWeights, InteractionWeights
+from transcf.models.params import params_of
 from transcf.models.registry import available, model_class
-from transcf.models.settings import values_of
 from transcf.models.triples import Problem
 
 WEIGHTS = {"recency": 3.0, "half_life": 0.2, "confidence": "ratings"}
 OFF = {"recency": 0.0, "half_life": None, "confidence": "none"}
-WEIGHING = [name for name in available() if "recency" in model_class(name).rules()]
+WEIGHING = [name for name in available() if "recency" in model_class(name)._rules()]
 EVERY_WEIGHING_MODEL = pytest.mark.parametrize("name", WEIGHING)
 #: Those that learn from triples, or that draw events in some other way.
 BY_TRIPLES = [name for name in WEIGHING if name in ("bpr", "aobpr", "cml") or "transcf" in name]
@@ -44,7 +44,7 @@ def log() -> Interactions:
 
 
 def fit(name: str, log: Interactions, **settings: object) -> Recommender:
-    short = {"epochs": 2} if model_class(name).has_epochs() else {}
+    short = {"epochs": 2} if model_class(name)._has_epochs() else {}
     return make(name, **(short | OFF | settings)).fit(log)
 
 
@@ -57,7 +57,7 @@ def test_who_weighs_events() -> None:
     others = {"random", "blend"}
     learning = [name for name in available() if "popularity" not in name and name not in others]
     for name in learning:
-        assert set(WEIGHTS) <= set(model_class(name).rules()), name
+        assert set(WEIGHTS) <= set(model_class(name)._rules()), name
 
 
 @EVERY_WEIGHING_MODEL
@@ -105,7 +105,7 @@ def test_confidence_needs_ratings_above_zero(name: str, log: Interactions) -> No
 def test_a_loaded_model_keeps_its_answers(name: str, log: Interactions, tmp_path: Path) -> None:
     model = fit(name, log, **WEIGHTS)
     loaded = transcf.load(model.save(tmp_path / "model"))
-    assert loaded.get_params() == values_of(model.settings_)
+    assert loaded.get_params() == params_of(model.settings_)
     assert bits(loaded) == bits(model)
     assert all_scores(loaded).tobytes() == all_scores(model).tobytes()
     history = log.items.series[[4, 2, 9]].to_list()
@@ -118,7 +118,7 @@ def test_a_loaded_model_keeps_its_answers(name: str, log: Interactions, tmp_path
 def test_weights_follow_place_age_and_rating(log: Interactions) -> None:
     assert log.timestamps is not None
     assert log.ratings is not None
-    found = EventWeights.of(log, WeightSettings(**WEIGHTS))
+    found = InteractionWeights.of(log, EventWeights(**WEIGHTS))
     expected, newest_first = np.empty(len(log)), np.sort(log.timestamps)[::-1]
     for event in range(len(log)):
         mine = log.timestamps[log.user_rows == log.user_rows[event]]
@@ -139,8 +139,8 @@ def test_weights_follow_place_age_and_rating(log: Interactions) -> None:
 @pytest.mark.parametrize("name", BY_TRIPLES)
 def test_ages_and_ratings_say_how_often_users_are_drawn(name: str, log: Interactions) -> None:
     settings = make(name, **(OFF | {"half_life": 0.2})).settings
-    problem = Problem.of(log, settings)
-    weights = EventWeights.of(log, settings).overall
+    problem = Problem.of(log, settings.event_weights)
+    weights = InteractionWeights.of(log, settings.event_weights).overall
     sums = np.bincount(log.user_rows, weights)
     np.testing.assert_allclose(problem.samples_of_users(None), sums, rtol=1e-5)
     assert sums.max() > 1.2 * log.by_user.counts[sums.argmax()]
@@ -148,7 +148,7 @@ def test_ages_and_ratings_say_how_often_users_are_drawn(name: str, log: Interact
     means = sums / log.by_user.counts
     np.testing.assert_allclose(problem.samples_of_users(10), 10 * means / means.mean(), rtol=1e-5)
     # Places in a history compare no users.
-    placed = Problem.of(log, make(name, **(OFF | {"recency": 3.0})).settings)
+    placed = Problem.of(log, make(name, **(OFF | {"recency": 3.0})).event_weights)
     np.testing.assert_array_equal(placed.samples_of_users(None), log.by_user.counts)
     means = np.bincount(log.user_rows, placed.weights) / log.by_user.counts
     np.testing.assert_allclose(means, 1, rtol=1e-5)

@@ -14,9 +14,9 @@ import pytest
 
 from transcf import datasets
 from transcf.data import leave_one_out, open_data, open_split, synthesize
-from transcf.data.download import fetch
-from transcf.data.locations import find_folder, is_name
-from transcf.data.published import CATALOG, Remote
+from transcf.data.datasets import find_folder, is_name
+from transcf.data.datasets.catalog import CATALOG, Remote
+from transcf.data.datasets.download import fetch
 from transcf.errors import DataError, EvaluationError, MissingExtraError, ParameterError
 
 FILES = {

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from transcf.data import leave_one_out, open_data, prepare_parts, read_interactions, synthesize
-from transcf.data.sources import open_split
+from transcf.data.splitters import open_split
 from transcf.errors import DataError
 
 #: More rows than a reader samples.

@@ -10,7 +10,7 @@ import pytest
 from transcf import RecentPopularity
 from transcf.data import as_interactions, open_data, prepare_parts, read_interactions
 from transcf.errors import DataError, ParameterError, TransCFError
-from transcf.models.ages import by_age
+from transcf.models.event_weights import by_age
 
 NOON = datetime(2020, 1, 1, 12)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from transcf import read_interactions
-from transcf.data.parquet import damage_of, damage_of_file
+from transcf.data.parquet_check import damage_of, damage_of_file
 from transcf.errors import DataError
 
 FRAME = pl.DataFrame(

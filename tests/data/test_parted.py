@@ -11,7 +11,7 @@ import pytest
 
 from transcf import Interactions, Split, k_core, leave_one_out, open_data, open_split, paper_filter
 from transcf.data import PartitionedLog, open_parts, prepare_parts, read_interactions
-from transcf.data.splits import Order
+from transcf.data.splitters import Order
 from transcf.errors import DataError, ParameterError
 
 FEW = {"partitions": 5, "piece_rows": 37}

@@ -20,7 +20,7 @@ from transcf.data import (
     synthesize,
     temporal_cut,
 )
-from transcf.data.sources import as_split, open_log_and_split
+from transcf.data.splitters import open_log_and_split, split_log
 from transcf.errors import DataError, ParameterError
 
 EVENTS = st.lists(
@@ -194,8 +194,8 @@ def test_every_split_says_how_it_was_made():
     assert leave_one_out(log).how == leave_one_out(log, "time").how == newest
     assert leave_one_out(bare, seed=3).how == f"{chance}3 (the log has no timestamps)"
     assert leave_one_out(bare, "random").how == f"{chance}0"
-    assert as_split(bare, seed=3).recipe == leave_one_out(bare, seed=3).recipe
-    assert pairs_of(as_split(bare).test) == pairs_of(leave_one_out(bare).test)
+    assert split_log(bare, seed=3).recipe == leave_one_out(bare, seed=3).recipe
+    assert pairs_of(split_log(bare).test) == pairs_of(leave_one_out(bare).test)
     assert leave_one_out(log, "position").how.startswith("the last event of each user in the log")
     assert random_ratio(log, 0.25).how == (
         "25 % of the events at random for test, 10 % for validation, seed 0"

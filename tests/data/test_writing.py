@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from transcf.data.writing import check_file, form_of, text_writer, write_pieces
+from transcf.data.writing import TextWriter, check_file, form_of, write_pieces
 from transcf.errors import DataError, ParameterError
 
 TABLE = pl.DataFrame(
@@ -98,7 +98,7 @@ def test_other_endings_are_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="cannot be written"):
             write_pieces([TABLE], place)
     with (tmp_path / "x").open("wb") as stream, pytest.raises(ParameterError, match="'parquet'"):
-        text_writer(stream, "parquet")
+        TextWriter(stream, "parquet")
 
 
 def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:

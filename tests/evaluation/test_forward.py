@@ -14,9 +14,14 @@ from tests.evaluation.scorers import TableScorer
 from transcf import protocols
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
-from transcf.data.sources import as_split, usual_protocol
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out, random_ratio, temporal_cut
+from transcf.data.splitters import (
+    leave_one_out,
+    random_ratio,
+    split_log,
+    temporal_cut,
+    usual_protocol,
+)
 from transcf.data.synthetic import synthesize
 from transcf.errors import EvaluationError, FewUsersWarning, ParameterError
 from transcf.evaluation import Evaluation, evaluate
@@ -135,10 +140,12 @@ def test_what_a_model_has_learned_from_is_part_of_the_protocol(make, name) -> No
 def test_a_split_of_another_kind_is_refused() -> None:
     log = drifting()
     cut, newest = temporal_cut(log), leave_one_out(log)
-    with pytest.raises(EvaluationError, match=r"nobody learns from the future.*or use the strict "):
+    with pytest.raises(
+        EvaluationError, match=r"no model learns from the future.*or use the strict "
+    ):
         evaluate(EASE().fit(newest.before_test), newest, "forward")
     with pytest.raises(EvaluationError, match=r"newest event held out.*or use the forward "):
-        as_split(cut, "strict")
+        split_log(cut, "strict")
     assert not random_ratio(log).is_cut
     assert not replace(cut, recipe={}, validation=newest.validation).is_cut
     assert replace(cut, recipe={}).is_cut  # whoever made it
@@ -147,12 +154,12 @@ def test_a_split_of_another_kind_is_refused() -> None:
 
 def test_the_cut_is_usual_where_somebody_can_be_judged_by_it() -> None:
     log = drifting()
-    assert as_split(log).is_cut
+    assert split_log(log).is_cut
     table = log.to_frame()
-    assert as_split(table.drop("timestamp")).recipe["rule"] == "leave-one-out by random"
+    assert split_log(table.drop("timestamp")).recipe["rule"] == "leave-one-out by random"
     for times in (pl.lit(7), pl.col("user_id")):  # one moment; each user has one of their own
         timed = table.with_columns(timestamp=times)
-        assert as_split(timed).recipe["rule"] == "leave-one-out by time"
+        assert split_log(timed).recipe["rule"] == "leave-one-out by time"
     assert compare("ease", log).config.protocol == "forward"
     assert compare("ease", leave_one_out(log)).config.protocol == "strict"
 

@@ -14,19 +14,19 @@ import pytest
 from scipy.stats import wilcoxon
 
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out, temporal_cut
+from transcf.data.splitters import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.errors import NotFittedError, ParameterError
 from transcf.evaluation import Validation, evaluate
 from transcf.evaluation.significance import LEVEL
-from transcf.experiments.candidate import Candidate
 from transcf.experiments.comparison import Comparison, candidates_of, compare, compare_models
-from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.experiment import Experiment
+from transcf.experiments.experiment import Candidate, Experiment
 from transcf.experiments.report import table_of, write_report
+from transcf.experiments.run import EvalConfig
 from transcf.experiments.run_result import CandidateResult
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
+from transcf.models.params import values_of
 from transcf.models.popularity import Popularity
 from transcf.models.random import Random
 from transcf.models.registry import available, model_class
@@ -194,7 +194,7 @@ def test_an_object_lends_its_settings_and_stays_as_it_is(split: Split) -> None:
     mine = EASE(regularization=5.0)
     found = compare({"mine": mine}, split, trivial_baselines=False)
     (done,) = found.runs
-    assert (done.name, done.first.parameters) == ("mine", mine.get_params())
+    assert (done.name, done.first.parameters) == ("mine", values_of(mine.settings))
     with pytest.raises(NotFittedError):
         mine.recommend()
     # What is not set by hand may be searched, and nothing else.
@@ -221,7 +221,7 @@ def test_compare_splits_logs_and_tables_as_the_command_line_does(tmp_path: Path)
     sampled = compare("popularity", leave_one_out(log), protocol="paper")
     assert sampled.runs[0].full_ranking is not None
     every = [c.model for c in candidates_of("all")]
-    left_out = {name for name in available() if name in model_class(name).not_in_all}
+    left_out = {name for name in available() if name in model_class(name)._not_in_all}
     assert {"transcf-emb", "transcf-attention", "transcf-friends"} <= left_out
     assert every == [name for name in available() if name not in left_out]
 
@@ -348,11 +348,6 @@ def test_sampled_figures_stand_beside_the_full_ranking(split: Split) -> None:
     assert done.full_ranking is not None
     assert done.full_ranking.metrics["N@10"].mean == pytest.approx(direct.metrics["N@10"].mean)
     assert any("rank rare items first" in note for note in done.notes())
-
-
-def test_a_model_that_is_not_fitted_has_no_size() -> None:
-    with pytest.raises(NotFittedError, match="call fit first"):
-        _ = EASE().nbytes
 
 
 def test_an_interruption_ends_it_with_what_is_there(

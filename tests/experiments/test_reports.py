@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.experiments.kept import RESULTS
 
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError
 from transcf.experiments import Study, report, run_study

@@ -12,13 +12,14 @@ from transcf.data import k_core, leave_one_out, synthesize, temporal_cut
 from transcf.data.split import Split
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation, evaluate
-from transcf.experiments import Study, available_studies, load_study, run_study, runner
+from transcf.experiments import Study, available_studies, load_study, run_study
+from transcf.experiments import study as studies
+from transcf.experiments.search_space import settings_to_try
 from transcf.experiments.store import Store
+from transcf.experiments.tune_result import Config
 from transcf.models.bpr import BPR
 from transcf.models.popularity import InversePopularity, Popularity
 from transcf.models.random import Random
-from transcf.tuning import settings_to_try
-from transcf.tuning.config import Config
 
 
 @pytest.fixture
@@ -169,7 +170,7 @@ def test_the_studies_of_the_library_are_sound(name, monkeypatch) -> None:
     def opened(*arguments: object) -> None:
         raise DataError("opened")
 
-    monkeypatch.setattr(runner, "_split", opened)
+    monkeypatch.setattr(studies, "_split", opened)
     with pytest.raises(DataError, match="opened"):
         next(run_study(load_study(name)))
 

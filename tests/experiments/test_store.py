@@ -22,22 +22,18 @@ import pytest
 from transcf.data.candidates import draw_candidates
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation
 from transcf.experiments import Study, run_study
-from transcf.experiments.candidate import Candidate
 from transcf.experiments.comparison import Comparison, compare
-from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.experiment import CandidateRun, Experiment
-from transcf.experiments.locks import locked
-from transcf.experiments.run import fit_and_validate
-from transcf.experiments.run_key import RunKey
+from transcf.experiments.experiment import Candidate, CandidateRun, Experiment
+from transcf.experiments.run import EvalConfig, RunKey, fit_and_validate
 from transcf.experiments.store import RunLockedError, Store
+from transcf.models.base import Recommender
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
-from transcf.models.recommender import Recommender
 
 CHOICES = [{"regularization": value} for value in (1.0, 30.0, 1000.0)]
 
@@ -365,12 +361,35 @@ def test_keys_are_found_by_their_beginning_and_removed(split: Split, store: Stor
         Store(Path(__file__))
 
 
-def test_locks_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    claims = tmp_path / "claims"
-    claims.mkdir()
+def test_locks_of_killed_processes_are_removed(split: Split, store: Store) -> None:
+    key = RunKey.trial(EASE(), split.train, Validation.of(split))
+    claims = store.folder / "claims"
+    claims.mkdir(parents=True)
     (claims / "free.lock").touch()
-    with locked(claims / "held.lock") as is_ours:
-        assert is_ours
-        Store(tmp_path).remove_free_locks()
-        assert [path.name for path in claims.iterdir()] == ["held.lock"]
-    Store(tmp_path / "nowhere").remove_free_locks()
+    with store.lock(key):
+        store.remove_free_locks()
+        assert [path.name for path in claims.iterdir()] == [f"{key.digest}.lock"]
+    assert not any(claims.iterdir())
+    Store(store.folder / "nowhere").remove_free_locks()
+
+
+def test_the_index_follows_the_entries(split: Split, store: Store) -> None:
+    experiment = Experiment(split, EvalConfig("strict"), store=store, dataset="mine")
+    experiment.run(Candidate("ease", "ease", choices=CHOICES))
+    index = store.folder / "index.jsonl"
+    written = index.read_text()
+    rows, damaged = store.listed()
+    assert (len(rows), damaged) == (4, [])
+    assert index.read_text() == written, "all entries are in the index"
+    assert {row["kind"] for row in rows} == {"trial", "judged"}
+    assert {(row["dataset"], row["model"]) for row in rows} == {("mine", "ease")}
+    for content in ("", "[1]\nno JSON\n" + written[:-20]):
+        index.write_text(content)
+        assert store.listed() == (rows, [])
+        assert sorted(index.read_text().splitlines()) == sorted(written.splitlines())
+    store.remove(rows[0]["key"])
+    head = store.place(rows[1]["key"]) / "run.json"
+    head.write_bytes(head.read_bytes()[:50])
+    left, damaged = store.listed()
+    assert left == rows[2:]
+    assert len(damaged) == 1

@@ -20,11 +20,11 @@ import pytest
 
 from transcf import Split, Tuning, Validation, create, leave_one_out, synthesize, tune
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
-from transcf.experiments.candidate import Candidate
+from transcf.experiments.experiment import Candidate
+from transcf.experiments.search import Search
+from transcf.experiments.tune_result import Config
 from transcf.models.bpr import BPR
 from transcf.models.itemknn import ItemKNN
-from transcf.tuning import Search
-from transcf.tuning.config import Config
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -263,7 +263,7 @@ def _children() -> list[int]:
 def test_a_setting_whose_process_was_killed_is_tried_again(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transcf.experiments.tuning import study as studies
+    from transcf.experiments import trials as studies
 
     monkeypatch.setattr(studies, "GRACE", 1)
     asked: dict[str, Any] = {"sampler": "grid", "storage": str(tmp_path / "trials.sqlite")}
@@ -289,7 +289,7 @@ def _stored_about(storage: str) -> dict[str, Any]:
 def test_of_two_equal_proposals_the_later_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transcf.experiments.tuning.study import TrialStudy
+    from transcf.experiments.trials import TrialStudy
 
     budget = {"trials": 9, "sampler": "grid"}
     first, second = (
@@ -413,7 +413,7 @@ def test_plots_are_those_of_optuna(searched: Tuning, split: Split, tmp_path: Pat
 def test_tuning_without_its_extra_is_an_error_that_names_it(
     split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "transcf.experiments.tuning.study", None)
+    monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"transcf\[tune\]"):
         tune(split, "bpr")
 

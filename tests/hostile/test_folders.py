@@ -34,7 +34,7 @@ from transcf import create, load, synthesize
 from transcf.data.json_text import to_json
 from transcf.io import tensors
 from transcf.models.registry import available, model_class
-from transcf.serving.loaded_model import LoadedModel
+from transcf.serving.model_version import ModelVersion
 
 NAMES = ["popularity", "ease", "itemknn", "ials", "random"]
 FILES = ["model.json", "model.safetensors", "users.parquet", "items.parquet", "seen.parquet"]
@@ -170,7 +170,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Contents]
     @cache
     def files(name: str) -> Contents:
         small = {"epochs": 1, "dim": 2}
-        params = {key: value for key, value in small.items() if key in model_class(name).rules()}
+        params = {key: value for key, value in small.items() if key in model_class(name)._rules()}
         model = create(name, **params).fit(log)
         model.report_ |= {"dataset": "x", "protocol": "strict", "split_seed": 0, "held_out": True,
                           "fitted_on": "x", "split": "x", "events_after": 3,
@@ -187,7 +187,7 @@ def use(folder: Path) -> None:
     scores = [model.recommend(k=3)["score"], model.recommend_for([model.items_.series[0]])["score"]]
     assert all(score.is_finite().all() for score in scores)
     assert repr(model)
-    assert to_json(LoadedModel.load(1, folder, {}).about)
+    assert to_json(ModelVersion.load(1, folder, {}).description)
     report = model.report_
     assert f"{report['interactions']:,} {report['seconds']:.3f} {report.get('split_seed', 0):,}"
     assert isinstance(report.get("dataset", ""), str)
@@ -225,7 +225,7 @@ def _is_new(name: str, way: Way) -> bool:
     if way[0] != "params":
         return name == "popularity"
     before = EVERY[: EVERY.index(name)]
-    return not any(way[-1] in model_class(one).rules() for one in before)
+    return not any(way[-1] in model_class(one)._rules() for one in before)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -31,7 +31,7 @@ from transcf import (
 )
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import available, model_class
 
 EVENTS = [("ann", 1, 1), ("ann", 2, 2), ("ann", 3, 3), ("ann", 7, 3), ("bob", 1, 4), ("bob", 2, 5),
@@ -106,7 +106,7 @@ def is_allowed(rule: Any, value: Any) -> bool:
 @cases("parameters", 0.04)
 @given(name=st.sampled_from(available()), data=st.data())
 def test_settings_are_checked(round_: int, name: str, data: st.DataObject) -> None:
-    rules = model_class(name).rules()
+    rules = model_class(name)._rules()
     key = data.draw(st.sampled_from([*rules, "nonsense"]))
     value = data.draw(HOSTILE)
     found = outcome_of("parameters", lambda: create(name).set_params(**{key: value}))
@@ -117,14 +117,14 @@ def test_settings_are_checked(round_: int, name: str, data: st.DataObject) -> No
 @cases("parameters", 0.03)
 @given(name=st.sampled_from(sorted(QUICK)), data=st.data())
 def test_whatever_is_allowed_fits(round_: int, name: str, data: st.DataObject) -> None:
-    key = data.draw(st.sampled_from(sorted(create(name).rules()) or ["none"]))
+    key = data.draw(st.sampled_from(sorted(create(name)._rules()) or ["none"]))
     value = data.draw(HOSTILE)
     if key in ("epochs", "dim") and isinstance(value, int) and value > 4:
         value = 3  # what is large takes long, which is no defect
     changed = QUICK[name] | {key: value}
     found = outcome_of("parameters", lambda: create(name, **changed).fit(log()).recommend(k=3))
     if isinstance(found, Answered):
-        assert is_allowed(create(name).rules()[key], value)
+        assert is_allowed(create(name)._rules()[key], value)
         table = found.value
         assert not {*zip(table["user_id"], table["item_id"], strict=True)} & {
             (user, item) for user, item, _ in EVENTS
@@ -274,11 +274,11 @@ def test_paths_of_models(
 @given(data=st.data())
 def test_misspelled_names_are_recognised(round_: int, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(available()))
-    key = data.draw(st.sampled_from(["", *model_class(name).rules()]))
+    key = data.draw(st.sampled_from(["", *model_class(name)._rules()]))
     right = key or name
     place = data.draw(st.integers(0, len(right) - 1))
     wrong = right[:place] + data.draw(st.sampled_from(["", right[place] * 2])) + right[place + 1 :]
-    if wrong in available() or wrong in model_class(name).rules() or len(right) < 3:
+    if wrong in available() or wrong in model_class(name)._rules() or len(right) < 3:
         return
     params = {wrong: 1} if key else {}
     found = outcome_of("parameters", lambda: create(name if key else wrong, **params))

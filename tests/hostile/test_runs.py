@@ -17,9 +17,8 @@ from typer.testing import CliRunner, Result
 
 from transcf import leave_one_out, synthesize
 from transcf.cli.app import app
-from transcf.experiments.candidate import Candidate
-from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.experiment import Experiment
+from transcf.experiments.experiment import Candidate, Experiment
+from transcf.experiments.run import EvalConfig
 from transcf.experiments.store import Store
 
 #: Kinds of values; all of them with `make fuzz`.

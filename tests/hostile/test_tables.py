@@ -18,7 +18,7 @@ from tests.hostile._oracle import Events, Row, UnclearError, WrongError
 from tests.hostile._outcomes import Refused, cases, outcome_of
 
 from transcf import read_interactions
-from transcf.data.logs import as_interactions, open_data
+from transcf.data.readers import as_interactions, open_data
 
 
 @cases("tables", 0.04)

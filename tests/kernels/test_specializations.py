@@ -12,10 +12,10 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from transcf import FitOptions, Interactions, Validation, available, create, evaluate
-from transcf.data.sources import as_split
+from transcf.data.splitters import split_log
 from transcf.data.synthetic import synthesize
 from transcf.errors import TransCFError
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch
 
 #: Not made of kernels.
 TORCH = {"cdae", "neumf", "lightgcn"}
@@ -60,7 +60,7 @@ def interrupt_second(epoch: Epoch[Any]) -> None:
 def test_kernels_have_one_specialization(
     name: str, log: Interactions, tmp_path: Path, specialized: dict[str, set[str]]
 ) -> None:
-    split, known = as_split(log), create(name).get_params()
+    split, known = split_log(log), create(name).get_params()
     small = {"dim": 8, "epochs": 3, "random_state": 0}
     model = create(name, **{key: value for key, value in small.items() if key in known})
     if "epochs" in known:

@@ -83,6 +83,6 @@ def test_combinations_that_do_not_exist_any_more_are_named() -> None:
 
 def test_values_of_any_type_are_refused_with_a_sentence() -> None:
     with pytest.warns(FutureWarning), pytest.raises(ParameterError, match="variant"):
-        create("transcf", form=["dot"]).check_params()
+        create("transcf", form=["dot"])._check_params()
     with pytest.warns(FutureWarning):
         assert from_format_2("TransCF", {"form": {}})[1]["variant"] == {}

@@ -31,13 +31,11 @@ from transcf.errors import (
     UnsupportedError,
 )
 from transcf.experiments.deploy import fit_for_use
-from transcf.models.blend.learned import Blended
-from transcf.models.blend.parts import Part, read_parts, written
-from transcf.models.blend.weights import Remembered, search
-from transcf.models.fit_options import FitOptions
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
+from transcf.models.blend import Part, read_parts
+from transcf.models.blended import Blended, CachedScorer, search
 from transcf.models.registry import available, create, name_and_params
-from transcf.models.trainable import Epoch
+from transcf.models.training import Epoch, FitOptions
 from transcf.retrieval import top_k
 from transcf.retrieval.scorer import tile_maker
 
@@ -119,7 +117,7 @@ def test_a_mixture_inside_keeps_what_scores_many(split: Split) -> None:
     for other in (BPR(dim=4, epochs=2), EASE()):
         model = with_weights([mixture, other.fit(split.train)], [0.6, 0.4])
         rows = everybody(model)
-        assert tile_maker(model.for_many(rows)) is not None
+        assert tile_maker(model.learned_.for_many(rows)) is not None
         seen, allowed = model.seen_, model.rankable
         items, scores = top_k(model, rows, 8, seen=seen)
         expected = all_scores(model).copy()
@@ -177,7 +175,7 @@ def test_equal_figures_leave_weights_equal() -> None:
 
 def test_parts_are_scored_once_as_long_as_there_is_room(fitted: list[Recommender]) -> None:
     class Counted:
-        calls = 0
+        name, rankable, calls = "counted", np.ones(60, bool), 0
 
         def score_block(self, users: np.ndarray) -> np.ndarray:
             self.calls += 1
@@ -186,7 +184,7 @@ def test_parts_are_scored_once_as_long_as_there_is_room(fitted: list[Recommender
     users, size = np.arange(5, dtype=np.int32), 5 * 60 * 4
     for room, calls in ((size, 1), (size - 1, 3)):
         counted = Counted()
-        kept = Remembered(counted, room)
+        kept = CachedScorer(counted, room)
         for _ in range(3):
             np.testing.assert_array_equal(kept.score_block(users), fitted[0].score_block(users))
         assert counted.calls == calls
@@ -403,12 +401,12 @@ def test_every_model_with_any_parameters_is_written_and_read_again() -> None:
     for name in available():
         if name == "blend":
             continue
-        seed = {"random_state": 4} if "random_state" in create(name).rules() else {}
+        seed = {"random_state": 4} if "random_state" in create(name)._rules() else {}
         for params in ({}, seed):
             part = Part(*name_and_params(create(name, **params)))
             assert part.name == name
             other = Part("popularity" if name != "popularity" else "ease", {})
-            assert read_parts(written([part, other])) == (part, other)
+            assert read_parts(f"{part} + {other}") == (part, other)
             assert part.make(0).get_params() == create(name, **params).get_params()
 
 
@@ -436,7 +434,7 @@ def test_every_model_with_any_parameters_is_written_and_read_again() -> None:
 )
 def test_bad_text_is_told_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(ParameterError, match=rf"Blend: parts=.* must be models.*\(.*{message}"):
-        Blend(parts=text).check_params()
+        Blend(parts=text)._check_params()
 
 
 def test_similar_things_need_a_part_that_has_some(split: Split) -> None:

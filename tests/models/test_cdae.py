@@ -12,8 +12,9 @@ from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DivergenceError
-from transcf.models.cdae import CDAE, CDAESettings
-from transcf.models.cdae.training import CDAETraining, hidden, pair_loss
+from transcf.models.event_weights import EVEN
+from transcf.models.torch.cdae import CDAE, CDAESettings
+from transcf.models.torch.networks import AdamTraining, CDAENetwork
 
 CPU = torch.device("cpu")
 
@@ -35,19 +36,23 @@ def made(**changes: object) -> CDAESettings:
     return CDAESettings(**(plain | changes))
 
 
-def test_scores_are_those_of_the_autoencoder(log: Interactions) -> None:
-    training = CDAETraining(log.by_user, made(), CPU)
+def trained(log: Interactions, settings: CDAESettings) -> AdamTraining:
+    training = AdamTraining(CDAENetwork, log.by_user, EVEN, settings, CPU)
     training.run_epoch(1)
-    tensors = training.tensors()
-    nodes, inputs = (tensors[f"{n}.rows"][:, :5].astype(float) for n in ("nodes", "inputs"))
-    outputs, bias = tensors["outputs.rows"][:, :6].astype(float), tensors["bias"].astype(float)
+    return training
+
+
+def test_scores_are_those_of_the_autoencoder(log: Interactions) -> None:
+    tensors = trained(log, made()).tensors()
+    names = ("users.weight", "inputs.weight", "outputs.weight", "output_bias.weight", "bias")
+    nodes, inputs, outputs, output_bias, bias = (tensors[name].astype(float) for name in names)
     model = CDAE(
         dim=5, learning_rate=0.02, dropout=0.4, negatives=3, batch_size=16, init_scale=0.3, epochs=1
     ).fit(log)
     for user in range(log.n_users):
         own = log.by_user.row(user)
         h = sigmoid(inputs[own].sum(axis=0) + nodes[user] + bias)
-        expected = outputs[:, :5] @ h + outputs[:, 5]
+        expected = outputs @ h + output_bias[:, 0]
         found = model.score_block(np.array([user], dtype=np.int32))[0]
         np.testing.assert_allclose(found, expected, atol=1e-5)
     # A guest has the mean node, and nothing else that differs.
@@ -55,7 +60,7 @@ def test_scores_are_those_of_the_autoencoder(log: Interactions) -> None:
     h = sigmoid(inputs[own].sum(axis=0) + nodes.mean(axis=0) + bias)
     guests = model.learned_.fold_in(Histories.of([own], log.n_items))
     guest = guests.score_block(np.array([0], dtype=np.int32))[0]
-    np.testing.assert_allclose(guest, outputs[:, :5] @ h + outputs[:, 5], atol=1e-5)
+    np.testing.assert_allclose(guest, outputs @ h + output_bias[:, 0], atol=1e-5)
 
 
 def test_guests_have_the_mean_node_of_everybody_with_interactions() -> None:
@@ -64,11 +69,11 @@ def test_guests_have_the_mean_node_of_everybody_with_interactions() -> None:
     users, items = zip(*pairs, strict=True)
     log = read_interactions(pl.DataFrame({"user": users, "item": items}))
     log = log.select(log.user_rows < 3)
-    training = CDAETraining(log.by_user, made(), CPU)
-    first = training.tensors()["nodes.rows"][:, :5].copy()
+    training = AdamTraining(CDAENetwork, log.by_user, EVEN, made(), CPU)
+    first = training.tensors()["users.weight"].copy()
     training.run_epoch(1)
     tensors = training.tensors()
-    nodes = tensors["nodes.rows"][:, :5]
+    nodes = tensors["users.weight"]
     assert (nodes == first).all(axis=1).tolist() == [True, False, False, True]
     model = CDAE(
         dim=5, learning_rate=0.02, dropout=0.4, negatives=3, batch_size=16, init_scale=0.3, epochs=1
@@ -77,99 +82,62 @@ def test_guests_have_the_mean_node_of_everybody_with_interactions() -> None:
     np.testing.assert_allclose(model.guest_bias_, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "square"])
-def test_the_loss_is_the_formula_and_its_gradient_is_right(loss: str) -> None:
-    make = torch.Generator().manual_seed(2)
-
-    def leaf(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, dtype=torch.float64, generator=make, requires_grad=True)
-
-    nodes, bias, inputs, outputs = leaf(3, 4), leaf(4), leaf(5, 4), leaf(6, 5)
-    owners, places = torch.tensor([0, 0, 1, 2, 2]), torch.tensor([0, 0, 1, 2])
-    items = torch.tensor([[0, 3], [1, 4], [2, 5], [3, 0]])
-
-    def value(*parts: torch.Tensor) -> torch.Tensor:
-        nodes, bias, inputs, outputs = parts
-        return pair_loss(loss, hidden(nodes, bias, inputs, owners, 2.0), outputs, places, items)
-
-    assert torch.autograd.gradcheck(value, (nodes, bias, inputs, outputs), fast_mode=True)
-    v, b, w, o = (part.detach().numpy() for part in (nodes, bias, inputs, outputs))
-    total = 0.0
-    for place, pair in zip(places.tolist(), items.tolist(), strict=True):
-        h = sigmoid(2 * w[owners.numpy() == place].sum(axis=0) + v[place] + b)
-        for truth, item in zip((1, 0), pair, strict=True):
-            s = h @ o[item, :4] + o[item, 4]
-            p = sigmoid(s)
-            entropy = -np.log(p) if truth else -np.log(1 - p)
-            total += entropy if loss == "logistic" else (s - truth) ** 2
-    assert value(nodes, bias, inputs, outputs).item() == pytest.approx(total / 3)
-
-
 def test_an_epoch_shows_every_interaction_and_drops_some_of_the_input(log: Interactions) -> None:
-    training = CDAETraining(log.by_user, made(negatives=4, dropout=0.4), CPU)
-    batches = list(training._batches(1))
-    pairs = [
-        (int(batch.users[place]), int(items[0]))
-        for batch in batches
-        for place, items in zip(batch.places, batch.items, strict=True)
-    ]
-    assert sorted(pairs) == sorted(zip(log.user_rows.tolist(), log.item_rows.tolist(), strict=True))
-    assert len({user for batch in batches for user in batch.users.tolist()}) == log.n_users
-    kept = np.concatenate([batch.kept.numpy() for batch in batches])
+    network = CDAENetwork(log.by_user, EVEN, made(negatives=4, dropout=0.4))
+    batches = list(network.batches(1))
+    events = [(users[places], items) for users, places, _, items, _ in batches]
+    users, items = (np.concatenate(parts) for parts in zip(*events, strict=True))
+    own = set(zip(log.user_rows.tolist(), log.item_rows.tolist(), strict=True))
+    assert sorted(zip(users.tolist(), items[:, 0].tolist(), strict=True)) == sorted(own)
+    drawn = zip(np.repeat(users, 4).tolist(), items[:, 1:].ravel().tolist(), strict=True)
+    assert not own & set(drawn)
+    assert max(len(batch[0]) for batch in batches) == 16
+    kept, other = (np.concatenate([b[2] for b in network.batches(epoch)]) for epoch in (1, 2))
     assert abs(kept.mean() - 0.6) < 4 * np.sqrt(0.24 / len(kept))
-    own = set(pairs)
-    drawn = {
-        (int(batch.users[place]), item)
-        for batch in batches
-        for place, items in zip(batch.places, batch.items, strict=True)
-        for item in items[1:].tolist()
-    }
-    assert not own & drawn
-    other = np.concatenate([batch.kept.numpy() for batch in training._batches(2)])
     assert not np.array_equal(kept, other)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "square"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_gradients_are_those_of_the_written_loss_with_its_squares(
+def test_losses_and_squares_are_those_of_the_formula(
     log: Interactions, loss: str, weighted: bool
 ) -> None:
     table = np.random.default_rng(4).gamma(1.0, 1.0, (log.n_users, log.n_items))
-    counts = table[log.user_rows, log.item_rows].astype(np.float32)[: len(log) * weighted]
-    own = made(loss=loss, regularization=0.3)
-    training = CDAETraining(log.by_user, own, CPU, counts)
-    training.run_epoch(1)
-    widths = {"nodes.rows": 5, "inputs.rows": 5, "outputs.rows": 6}
-    tables = {name: training.tensors()[name][:, :width] for name, width in widths.items()}
-    tables["bias"] = training.tensors()["bias"]
-    leaves = [torch.tensor(table, dtype=torch.float64) for table in tables.values()]
-    nodes, inputs, outputs, bias = (leaf.requires_grad_() for leaf in leaves)
-    batch = next(training._batches(2))
-    errors, squares = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
-    for place, user in enumerate(batch.users.tolist()):
-        mine = batch.places == place
-        seen, shown = batch.items[mine & batch.kept, 0], batch.items[mine]
-        h = torch.sigmoid(inputs[seen].sum(dim=0) / 0.6 + nodes[user] + bias)
-        s = outputs[shown, :5] @ h + outputs[shown, 5]
-        t = torch.zeros_like(s)
+    weights = table[log.user_rows, log.item_rows].astype(np.float32)[: len(log) * weighted]
+    network = CDAENetwork(log.by_user, weights, made(loss=loss)).double()
+    batch = next(network.batches(2))
+    tensors = [torch.from_numpy(part) for part in batch]
+    tensors = [part.double() if part.is_floating_point() else part.long() for part in tensors]
+    tensors[2] = tensors[2].bool()
+    found = [value.item() for value in network(*tensors)]
+    state = {name: values.numpy() for name, values in network.state_dict().items()}
+    nodes, inputs, outputs, biases, bias = (
+        state[name]
+        for name in (
+            "users.weight",
+            "inputs.weight",
+            "outputs.weight",
+            "output_bias.weight",
+            "bias",
+        )
+    )
+    users, places, kept, items, _ = batch
+    errors = squares = 0.0
+    for place, user in enumerate(users):
+        seen, shown = items[(places == place) & kept, 0], items[places == place]
+        h = sigmoid(inputs[seen].sum(axis=0) / 0.6 + nodes[user] + bias)
+        s = outputs[shown] @ h + biases[shown, 0]
+        t = np.zeros_like(s)
         t[:, 0] = 1
-        p = torch.sigmoid(s)
-        entropy = -t * torch.log(p) - (1 - t) * torch.log(1 - p)
+        p = sigmoid(s)
+        entropy = -t * np.log(p) - (1 - t) * np.log(1 - p)
         each = entropy if loss == "logistic" else (s - t) ** 2
         if weighted:
-            own_weights = torch.from_numpy(table[user, shown[:, 0].numpy()])
-            each = torch.hstack([own_weights[:, None] * each[:, :1], each[:, 1:]])
-        errors = errors + each.sum()
-        parts = nodes[user], inputs[seen], outputs[shown]
-        squares = squares + sum(part.square().sum() for part in parts)
-    whole = (errors + 0.3 * squares) / len(batch.users)
-    expected = torch.autograd.grad(whole, [nodes, inputs, outputs, bias])
-    found = training.gradients(batch)
-    assert found.loss.item() == pytest.approx(errors.item() / len(batch.users), rel=1e-5)
-    for (taken, slopes), slope in zip(found[1:4], expected[:3], strict=True):
-        everywhere = torch.zeros_like(slope).index_copy(0, taken.rows, slopes.double())
-        torch.testing.assert_close(everywhere, slope, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(found.bias.double(), expected[3], atol=1e-5, rtol=1e-4)
+            each[:, 0] *= table[user, shown[:, 0]].astype(np.float32)
+        errors += each.sum()
+        parts = nodes[user], inputs[seen], outputs[shown], biases[shown]
+        squares += sum((part**2).sum() for part in parts)
+    assert found == pytest.approx([errors, squares], rel=1e-6)
 
 
 def test_divergence_names_the_cure(log: Interactions) -> None:

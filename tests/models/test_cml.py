@@ -30,7 +30,7 @@ def test_everybody_is_in_the_unit_ball(log: Interactions, covariance: float) -> 
 
 def test_people_known_by_a_history_are_in_the_ball_too(log: Interactions) -> None:
     model = CML(dim=12, learning_rate=0.5, epochs=4).fit(log)
-    guests = model.learned_._guests
+    guests = model.learned_._fold
     guests._map = 50 * np.ones((13, 12), np.float32)  # would place them far outside
     vectors = guests(Histories.of([np.array([1, 5]), np.array([9])], 150))
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)

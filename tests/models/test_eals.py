@@ -21,8 +21,8 @@ from transcf.errors import DataError, DivergenceError, ParameterError
 from transcf.models import eals
 from transcf.models.alternation import Alternation, Objective, Pairs, cholesky, elementwise
 from transcf.models.eals import EALS, weights_of_items
-from transcf.models.fit_options import FitOptions
 from transcf.models.registry import load
+from transcf.models.training import FitOptions
 from transcf.parallel import thread_count, use_threads
 
 #: For a few hundred interactions; the defaults are for larger data.

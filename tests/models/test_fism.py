@@ -15,12 +15,12 @@ from transcf.data import leave_one_out, synthesize
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError
-from transcf.kernels.fism_visits import WORTH_SHARING
-from transcf.kernels.rng import advance, below, mix, stream
+from transcf.kernels.fism import choose_positives, draw_unseen
+from transcf.kernels.rng import stream
 from transcf.kernels.sampling import TRAINING
-from transcf.models.fism import FISM, FISMSettings
-from transcf.models.fism.training import Training
-from transcf.models.fit_options import FitOptions
+from transcf.models.fism import FISM, FISMSettings, Training
+from transcf.models.params import nested_params
+from transcf.models.training import FitOptions
 
 LOSSES = ["auc", "rmse"]
 NAMES = ("history_vectors", "item_vectors", "item_bias")
@@ -45,7 +45,7 @@ def made(**changes: object) -> FISMSettings:
         "dim": 5, "learning_rate": 0.05, "regularization": 0.0, "bias_regularization": 0.0,
         "negatives": 1, "init_scale": 0.03,
     }  # fmt: skip
-    return FISMSettings(**(plain | changes))
+    return FISMSettings(**nested_params(FISMSettings, plain | changes))
 
 
 def few_people() -> Interactions:
@@ -59,23 +59,41 @@ def few_people() -> Interactions:
 
 
 @numba.njit
-def first_place(seed: int, epoch: int, user: int, count: int) -> int:
-    """Where a user's positives begin: the first draw of the user's stream."""
-    return below(mix(advance(stream(seed, epoch, TRAINING, user))), count)
+def draw(
+    rows: np.ndarray, active: np.ndarray, seed: int, epoch: int, user: int, count: int
+) -> list:
+    """The negatives of a user, in order."""
+    state, drawn = stream(seed, epoch, TRAINING, user), []
+    for _ in range(count):
+        state, item = draw_unseen(rows, active, state)
+        drawn.append(item)
+    return drawn
 
 
-def visits_of(training: Training, epoch: int) -> list[list[Sample]]:
-    """What the only batch of an epoch drew, visit by visit."""
-    h, visits, drawn = training._settings, training._visits(epoch), training._scratch.drawn_rows
-    everything = []
-    for v, user in enumerate(visits.users):
-        own = training._by_user.row(user).tolist()
-        lists = drawn[visits.drawn[v] : visits.drawn[v + 1]].reshape(-1, h.negatives).tolist()
-        first = first_place(h.random_state, epoch, user, len(own)) + visits.skipped[v]
-        places = [(first + n) % len(own) for n in range(len(lists))]
-        if len(visits.places):
-            places = visits.places[visits.drawn[v] // h.negatives :][: len(lists)].tolist()
-        everything.append([Sample(own, own[n], js) for n, js in zip(places, lists, strict=True)])
+def positives_of(training: Training, epoch: int) -> list[tuple[int, list[int]]]:
+    """The users of an epoch in order, each with its positives as places among the user's items."""
+    visits, found = training.visits(epoch), []
+    for user, many, start in zip(visits.users, visits.positives, visits.starts, strict=True):
+        own = slice(*training._by_user.indptr[user : user + 2])
+        places = np.empty(many, np.int32)
+        weights = visits.weights[own] if len(visits.weights) else visits.weights
+        choose_positives(weights, own.stop - own.start, start, places)
+        found.append((int(user), places.tolist()))
+    return found
+
+
+def samples_of(training: Training, epoch: int) -> list[Sample]:
+    """What an epoch draws, in order."""
+    h, everything = training._settings, []
+    for user, places in positives_of(training, epoch):
+        rows = training._by_user.row(user)
+        many = len(places) * h.negatives
+        if not many:
+            continue
+        drawn = draw(rows, training._active, h.random_state, epoch, user, many)
+        lists = np.reshape(drawn, (-1, h.negatives)).tolist()
+        own = rows.tolist()
+        everything += [Sample(own, own[n], js) for n, js in zip(places, lists, strict=True)]
     return everything
 
 
@@ -112,8 +130,8 @@ def written_loss(at: Tensors, samples: list[Sample], h: FISMSettings) -> float:
 
 
 def trained(settings: FISMSettings) -> tuple[Training, Tensors, Tensors, float]:
-    """One epoch of one batch in float64: the training, the tensors before and after, the loss."""
-    training = Training(few_people(), settings, at_once=1000)
+    """One epoch in float64: the training, the tensors before and after, the loss."""
+    training = Training(few_people(), settings)
     generator = np.random.default_rng(0)
     before = {
         name: 0.5 * generator.standard_normal(tensor.shape)
@@ -136,7 +154,7 @@ def test_a_small_step_follows_the_gradient_of_the_written_loss(
         negatives=negatives, random_state=4, recency=recency,
     )  # fmt: skip
     training, at, after, reported = trained(settings)
-    samples = [sample for visit in visits_of(training, 1) for sample in visit]
+    samples = samples_of(training, 1)
     positives = Counter(len(sample.own) for sample in samples)
     assert positives == {1: 1, 2: 2, 3: 3, 5: 5}, "whoever has all is left out"
     for own, positive, drawn in samples:
@@ -157,43 +175,41 @@ def test_a_small_step_follows_the_gradient_of_the_written_loss(
         np.testing.assert_allclose((at[name] - after[name]) / rate, numeric, rtol=1e-4, atol=1e-5)
 
 
-def naive_visit(start: Tensors, visit: list[Sample], h: FISMSettings) -> Tensors:
-    """Step by step over the whole history, negatives as they were at the start: the changes."""
+def naive_epoch(start: Tensors, samples: list[Sample], h: FISMSettings) -> Tensors:
+    """Every step over the whole history, one after the other."""
     at = {name: tensor.copy() for name, tensor in start.items()}
-    drawn = {name: np.zeros_like(tensor) for name, tensor in start.items()}
     p, q, b = (at[name] for name in NAMES)
     rate, shrink, bias_shrink = (
         h.learning_rate * by for by in (1.0, h.regularization, h.bias_regularization)
     )
-    for own, i, negatives in visit:
+
+    def step(history: list[int], scale: float, target: float, item: int) -> None:
+        x = scale * p[history].sum(axis=0)
+        error = target - b[item] - x @ q[item]
+        p[history] += rate * error * scale * q[item]
+        q[item] += rate * error * x - shrink * q[item]
+        b[item] += rate * error - bias_shrink * b[item]
+
+    for own, i, negatives in samples:
         others = [k for k in own if k != i]
         scale = len(others) ** -h.alpha if others else 0.0
         mean = 1 / (1 + len(negatives))
         if h.loss == "rmse":
-            x = scale * p[others].sum(axis=0)
-            error = 1 - mean - b[i] - x @ q[i]
-            p[others] += rate * error * scale * q[i]
-            q[i] += rate * error * x - shrink * q[i]
-            b[i] += rate * error - bias_shrink * b[i]
+            step(others, scale, 1 - mean, i)
             p[i] -= shrink * p[i]
+            for j in negatives:
+                step(own, len(own) ** -h.alpha, -mean, j)
+            continue
         for j in negatives:
-            q_j, b_j = start["item_vectors"][j], start["item_bias"][j]
-            if h.loss == "auc":
-                x = scale * p[others].sum(axis=0)
-                error = 1 - (b[i] - b_j + x @ (q[i] - q_j))
-                p[others] += rate * error * scale * (q[i] - q_j)
-                q[i] += rate * error * x - shrink * q[i]
-                b[i] += rate * error - bias_shrink * b[i]
-                error = -error
-            else:
-                x = len(own) ** -h.alpha * p[own].sum(axis=0)
-                error = -mean - b_j - x @ q_j
-                p[own] += rate * error * len(own) ** -h.alpha * q_j
-            drawn["item_vectors"][j] += rate * error * x - shrink * q_j
-            drawn["item_bias"][j] += rate * error - bias_shrink * b_j
-        if h.loss == "auc":
-            p[i] *= 1 - shrink * len(negatives)
-    return {name: at[name] - start[name] + drawn[name] for name in NAMES}
+            x = scale * p[others].sum(axis=0)
+            error = 1 - (b[i] - b[j] + x @ (q[i] - q[j]))
+            p[others] += rate * error * scale * (q[i] - q[j])
+            q[i] += rate * error * x - shrink * q[i]
+            q[j] -= rate * error * x + shrink * q[j]
+            b[i] += rate * error - bias_shrink * b[i]
+            b[j] -= rate * error + bias_shrink * b[j]
+        p[i] *= 1 - shrink * len(negatives)
+    return at
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -206,10 +222,7 @@ def test_long_steps_equal_those_over_whole_histories(
         samples_per_user=samples_per_user, negatives=2, random_state=1,
     )  # fmt: skip
     training, start, after, _ = trained(settings)
-    expected = {name: tensor.copy() for name, tensor in start.items()}
-    for visit in visits_of(training, 1):
-        for name, change in naive_visit(start, visit, settings).items():
-            expected[name] += change
+    expected = naive_epoch(start, samples_of(training, 1), settings)
     for name in NAMES:
         np.testing.assert_allclose(after[name], expected[name], rtol=1e-9, atol=1e-12)
 
@@ -250,8 +263,6 @@ def test_the_bits_are_the_same_for_any_threads_and_for_a_loaded_model(
     ids = IdMap(pl.Series(range(4000)))
     log = Interactions.from_rows(ids, ids, *pairs)
     settings = {"loss": loss, "dim": 24, "epochs": 2, "samples_per_user": 10, "negatives": 2}
-    training = Training(log, FISMSettings(**settings))
-    assert training._at_once * 10 * 2 >= WORTH_SHARING, "batches that threads share"
     models = [FISM(**settings).fit(log, options=FitOptions(threads=n)) for n in (1, 2, 3)]
     loaded = FISM.load(models[0].save(tmp_path / "model"))
     other = FISM(**settings, random_state=1).fit(log)
@@ -277,25 +288,13 @@ def test_too_long_steps_are_reported(log: Interactions) -> None:
         FISM(dim=8, learning_rate=100.0).fit(log)
 
 
-def test_whoever_lacks_few_items_comes_several_times() -> None:
-    """Draws of a visit are at most the items that can be drawn, and no positive is lost."""
+def test_users_who_lack_few_items_are_learned_from() -> None:
     generator = np.random.default_rng(0)
     sizes = generator.integers(12, 19, 100)
     pairs = [(u, i) for u, n in enumerate(sizes) for i in generator.choice(20, n, replace=False)]
     users, items = np.array(pairs, np.int32).T
     ids = IdMap(pl.Series(range(100))), IdMap(pl.Series(range(20)))
-    dense = Interactions.from_rows(*ids, users, items)
-    negatives = 3
-    visits = Training(dense, made(negatives=negatives))._visits(1)
-    drawn = np.diff(visits.drawn)
-    assert (drawn <= np.maximum(negatives, 20 - sizes[visits.users])).all()
-    for user in range(100):
-        mine = visits.users == user
-        positives = drawn[mine] // negatives
-        assert positives.sum() == sizes[user]
-        assert visits.skipped[mine].tolist() == [0, *np.cumsum(positives)[:-1]]
-    # With the default of 20 negatives the summed steps would overshoot if all came at once.
-    losses = FISM(epochs=20).fit(dense).history_["loss"]
+    losses = FISM(epochs=20).fit(Interactions.from_rows(*ids, users, items)).history_["loss"]
     assert losses[-1] < losses[0]
 
 
@@ -304,10 +303,8 @@ def times_taken(log: Interactions, settings: FISMSettings, epochs: int) -> np.nd
     training = Training(log, settings)
     counts = np.zeros((epochs, len(log)))
     for epoch in range(epochs):
-        visits = training._visits(epoch)
-        taken = np.diff(visits.drawn) // settings.negatives
-        entries = np.repeat(log.by_user.indptr[visits.users], taken) + visits.places
-        np.add.at(counts[epoch], entries, 1)
+        for user, places in positives_of(training, epoch):
+            np.add.at(counts[epoch], log.by_user.indptr[user] + np.array(places, np.int64), 1)
     return counts
 
 
@@ -341,12 +338,12 @@ def test_users_with_recent_events_have_more_samples(log: Interactions) -> None:
 
 
 def test_events_that_weigh_the_same_are_all_taken_once(log: Interactions) -> None:
-    assert not len(Training(log, made())._visits(1).places)
+    assert not len(Training(log, made()).visits(1).weights)
     rated = Interactions.from_rows(
         log.users, log.items, log.user_rows, log.item_rows,
         ratings=np.full(len(log), 3.0, np.float32),
     )  # fmt: skip
-    assert not len(Training(rated, made(confidence="ratings", recency=1.0))._visits(1).places)
+    assert not len(Training(rated, made(confidence="ratings", recency=1.0)).visits(1).weights)
 
 
 @pytest.mark.parametrize("alpha", [0, 1])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import FitWarning
 from transcf.models.registry import create

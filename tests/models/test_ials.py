@@ -16,8 +16,8 @@ from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError
 from transcf.models.alternation import Alternation, Pairs, cholesky, conjugate
-from transcf.models.fit_options import FitOptions
 from transcf.models.ials import IALS, objective
+from transcf.models.training import FitOptions
 
 
 def matrix(log: Interactions) -> np.ndarray:

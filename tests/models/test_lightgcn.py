@@ -9,13 +9,11 @@ import torch
 from transcf.data import synthesize
 from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
+from transcf.models.event_weights import EVEN
 from transcf.models.fitted import FittedScorer
-from transcf.models.lightgcn import LightGCN, LightGCNSettings
-from transcf.models.lightgcn.training import Graph, LightGCNTraining
-from transcf.models.torch.graph import normalized, smooth
+from transcf.models.torch.lightgcn import LightGCN, LightGCNSettings, normalized, smooth
+from transcf.models.torch.networks import LightGCNNetwork
 from transcf.models.training_data import TrainingData
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +42,12 @@ def test_smoothing_is_the_mean_of_matrix_powers(log: Interactions, layers: int) 
     items = rng.normal(size=(log.n_items, 3)).astype(np.float32)
     expected = dense_mean(log, layers) @ np.vstack([users, items])
     by_scipy = smooth(normalized(log.by_user), users, items, layers)[:2]
-    graph = Graph(log.by_user, layers, CPU)
-    by_torch = graph.smooth(torch.from_numpy(users), torch.from_numpy(items))
+    network = LightGCNNetwork(log.by_user, EVEN, LightGCNSettings(dim=3, layers=layers))
+    with torch.no_grad():
+        network.vectors.weight.copy_(torch.from_numpy(np.vstack([users, items])))
+        by_torch = network.smoothed().numpy()
     np.testing.assert_allclose(np.vstack(by_scipy), expected, atol=1e-6)
-    np.testing.assert_allclose(np.vstack([part.numpy() for part in by_torch]), expected, atol=1e-6)
+    np.testing.assert_allclose(by_torch, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -55,10 +55,8 @@ def test_gradients_are_those_of_the_dense_loss(log: Interactions, weighted: bool
     settings = LightGCNSettings(
         dim=4, layers=3, learning_rate=0.01, regularization=0.05, batch_size=64, init_scale=0.5
     )
-    training = LightGCNTraining(log.by_user, settings, CPU)
-    start = training.tensors()
-    e = torch.tensor(np.vstack([start["users"], start["items"]]), dtype=torch.float64)
-    e.requires_grad_()
+    network = LightGCNNetwork(log.by_user, EVEN, settings)
+    e = network.vectors.weight.detach().double().requires_grad_()
     rng = np.random.default_rng(2)
     u = torch.from_numpy(rng.integers(0, log.n_users, 40))
     i, j = torch.from_numpy(rng.integers(0, log.n_items, (2, 40)))
@@ -66,13 +64,14 @@ def test_gradients_are_those_of_the_dense_loss(log: Interactions, weighted: bool
     own, other = i + log.n_users, j + log.n_users
     counts = torch.from_numpy(rng.gamma(1.0, 1.0, 40)) if weighted else torch.ones(40)
     logs = torch.log(torch.sigmoid((x[u] * (x[own] - x[other])).sum(dim=1)))
-    likelihood = -(counts * logs).mean()
-    squares = sum(e[rows].square().sum() for rows in (u, own, other)) / 40
+    likelihood = -(counts * logs).sum()
+    squares = sum(e[rows].square().sum() for rows in (u, own, other))
     (expected,) = torch.autograd.grad(likelihood + 0.05 * squares, e)
-    loss, found = training.gradients(u, i, j, counts.float() if weighted else None)
-    assert float(loss) == pytest.approx(float(likelihood.detach()), rel=1e-5)
-    together = torch.vstack([found["users"], found["items"]]).double()
-    torch.testing.assert_close(together, expected, atol=1e-6, rtol=1e-4)
+    losses, found = network(u, torch.stack([i, j], dim=1), counts.float())
+    assert losses.item() == pytest.approx(likelihood.item(), rel=1e-5)
+    assert found.item() == pytest.approx(squares.item(), rel=1e-5)
+    (losses + 0.05 * found).backward()
+    torch.testing.assert_close(network.vectors.weight.grad.double(), expected, atol=1e-4, rtol=1e-4)
 
 
 def test_a_user_is_their_own_vector_and_what_their_items_send(log: Interactions) -> None:
@@ -87,11 +86,12 @@ def test_a_user_is_their_own_vector_and_what_their_items_send(log: Interactions)
             return super()._snapshot(tensors, known, settings)
 
     model = Watched(**settings).fit(log)
-    expected = dense_mean(log, 2) @ np.vstack([kept["users"], kept["items"]])
+    first = kept["vectors.weight"]
+    expected = dense_mean(log, 2) @ first
     np.testing.assert_allclose(model.user_vectors_, expected[: log.n_users], atol=1e-5)
     np.testing.assert_allclose(model.item_vectors_, expected[log.n_users :], atol=1e-5)
-    sent = model.learned_._guests._inputs(model.seen_)[:, :-1]
-    np.testing.assert_allclose((kept["users"] + sent) / 3, model.user_vectors_, atol=1e-5)
+    sent = model.learned_._fold._inputs(model.seen_)[:, :-1]
+    np.testing.assert_allclose((first[: log.n_users] + sent) / 3, model.user_vectors_, atol=1e-5)
 
 
 def test_guests_with_the_history_of_a_user_get_scores_like_theirs(log: Interactions) -> None:

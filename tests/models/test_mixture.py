@@ -170,7 +170,7 @@ def test_points_stay_in_the_ball(model: TransCFMixture) -> None:
 def test_many_are_scored_as_one_by_one(log: Interactions, changes: dict) -> None:
     model = TransCFMixture(**SMALL, **changes).fit(log)
     everybody = np.arange(log.n_users, dtype=np.int32)
-    many = model.for_many(everybody)
+    many = model.learned_.for_many(everybody)
     assert many is not model.learned_, "a table pays here, and is made"
     one_by_one = np.vstack([model.score_block(everybody[n : n + 1]) for n in everybody])
     np.testing.assert_allclose(many.score_block(everybody), one_by_one, rtol=1e-5, atol=1e-5)
@@ -227,7 +227,7 @@ def test_equal_items_tie_in_tiles(log: Interactions, model: TransCFMixture) -> N
 
 
 def test_few_people_need_no_table(model: TransCFMixture) -> None:
-    assert model.for_many(np.arange(2, dtype=np.int32)) is model.learned_
+    assert model.learned_.for_many(np.arange(2, dtype=np.int32)) is model.learned_
 
 
 def test_nobody_asked_for_gets_nothing(model: TransCFMixture) -> None:
@@ -268,7 +268,7 @@ def test_points_beyond_the_ball_need_no_table(log: Interactions) -> None:
 
 def test_scores_do_not_depend_on_threads(model: TransCFMixture) -> None:
     everybody = np.arange(len(model.users_), dtype=np.int32)
-    for scorer in (model, model.for_many(everybody)):
+    for scorer in (model, model.learned_.for_many(everybody)):
         found = []
         for threads in (1, 3):
             with use_threads(threads):
@@ -304,10 +304,10 @@ def test_the_best_found_by_bounds_are_the_best_of_all(
 def test_lists_do_not_depend_on_who_else_is_asked_for(model: TransCFMixture) -> None:
     learned = learned_by(model)
     users = np.flatnonzero(learned.known.active).astype(np.int32)
-    assert model.for_many(users) is not learned, "a table for all"
+    assert model.learned_.for_many(users) is not learned, "a table for all"
     everybody = top_k(learned, users, 10, seen=learned.known.seen)
     for some in (slice(0, 1), slice(5, 8)):
-        assert model.for_many(users[some]) is learned, "and none for a few"
+        assert model.learned_.for_many(users[some]) is learned, "and none for a few"
         found = top_k(learned, users[some], 10, seen=learned.known.seen)
         for part, whole in zip(found, everybody, strict=True):
             np.testing.assert_array_equal(part, whole[some])

@@ -1,4 +1,4 @@
-"""What the neural models share: torch left as it was, draws, Adam by rows, resumption."""
+"""What the neural models share: torch left as it was, draws, minibatches, resumption."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.models.event_weights import EVEN
-from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer
 from transcf.models.registry import available, create, model_class
-from transcf.models.torch.draws import SampledInteractions, UnseenItems, generator
-from transcf.models.torch.products import pair_products
-from transcf.models.torch.rows import DenseParameters, RowTable, distinct, pull
-from transcf.models.trainable import Epoch
+from transcf.models.torch.common import UnseenItems, generator
+from transcf.models.torch.networks import Network
+from transcf.models.torch.neumf import NeuMFSettings
+from transcf.models.training import Epoch, FitOptions
 
-CPU = torch.device("cpu")
 NEURAL = {
     "cdae": {"dim": 6, "batch_size": 32, "dropout": 0.3, "regularization": 1e-3},
     "neumf": {"dim": 4, "batch_size": 256, "pretrain": 3, "regularization": 1e-3},
@@ -122,7 +120,9 @@ def test_fit_leaves_torch_as_it_was(name: str, log: Interactions) -> None:
 
 
 # Where a rate falls over the epochs, a run has to know them; the conformance suite resumes those.
-@pytest.mark.parametrize("name", [n for n in NEURAL if "epochs" in model_class(n).resumable_params])
+@pytest.mark.parametrize(
+    "name", [n for n in NEURAL if "epochs" in model_class(n)._resumable_params]
+)
 @pytest.mark.parametrize("stop", [1, 3, 4])
 def test_a_resumed_run_ends_with_the_same_bits(
     name: str, stop: int, log: Interactions, tmp_path: Path
@@ -186,84 +186,18 @@ def test_generators_depend_on_their_whole_name() -> None:
     assert generator(*names[-1]).random() in first
 
 
-# -- Adam --------------------------------------------------------------------------------------
-
-
-def test_every_row_is_trained_as_by_adam_alone() -> None:
-    rng = np.random.default_rng(3)
-    start = rng.normal(size=(5, 4))
-    table = RowTable(start, 0.05, CPU)
-    alone = [torch.tensor(row, requires_grad=True) for row in start]
-    optimizers = [torch.optim.Adam([row], lr=0.05) for row in alone]
-    for _ in range(40):
-        rows = np.flatnonzero(rng.random(5) < [0.0, 0.1, 0.5, 0.9, 1.0])
-        gradient = rng.normal(size=(len(rows), 4))
-        table.step(table.take(torch.from_numpy(rows)), torch.from_numpy(gradient))
-        for row, own in zip(rows, gradient, strict=True):
-            alone[row].grad = torch.from_numpy(own)
-            optimizers[row].step()
-    expected = np.stack([row.detach().numpy() for row in alone])
-    np.testing.assert_allclose(table.values, expected, rtol=1e-10)
-    np.testing.assert_array_equal(table.values[0], start[0])
-
-
-def test_moments_are_kept_and_put_back() -> None:
-    rng = np.random.default_rng(4)
-    start, rows = rng.normal(size=(3, 2)).astype(np.float32), torch.tensor([0, 2])
-
-    def made() -> tuple[RowTable, DenseParameters]:
-        return RowTable(start, 0.1, CPU), DenseParameters({"w": start[0].copy()}, 0.1, CPU)
-
-    def train(table: RowTable, dense: DenseParameters, seed: int) -> None:
-        gradient = torch.randn(2, 2, generator=torch.Generator().manual_seed(seed))
-        table.step(table.take(rows), gradient)
-        dense.step({"w": gradient[0]})
-
-    table, dense = made()
-    train(table, dense, 0)
-    kept = {n: t.copy() for n, t in (table.tensors("t") | dense.tensors()).items()}
-    for tensor in kept.values():
-        tensor.flags.writeable = False  # as those of a file
-    other_table, other_dense = made()
-    other_table.load("t", kept)
-    other_dense.load(kept)
-    for seed in (1, 2):
-        train(table, dense, seed)
-        train(other_table, other_dense, seed)
-    assert other_table.values.tobytes() == table.values.tobytes()
-    assert other_dense.arrays()["w"].tobytes() == dense.arrays()["w"].tobytes()
-
-
-def test_the_pull_is_the_gradient_of_the_squares() -> None:
-    table = RowTable(np.random.default_rng(5).normal(size=(6, 3)), 0.1, CPU)
-    rows, places, uses = distinct(torch.tensor([4, 1, 4, 4, 0]))
-    taken = table.take(rows)
-    squares = 0.7 * taken.values[places].square().sum()
-    (expected,) = torch.autograd.grad(squares, taken.values)
-    torch.testing.assert_close(pull(torch.zeros_like(expected), taken, uses, 0.7), expected)
-
-
-def test_pair_products_and_their_gradients() -> None:
-    make = torch.Generator().manual_seed(0)
-    left = torch.randn(7, 3, dtype=torch.float64, generator=make, requires_grad=True)
-    right = torch.randn(9, 4, dtype=torch.float64, generator=make, requires_grad=True)
-    of_left = torch.randint(7, (3000,), generator=make)  # more than one piece
-    of_right = torch.randint(9, (3000, 2), generator=make)
-    products = pair_products(left, right[:, :3], of_left, of_right)
-    expected = (left[of_left][:, None] * right[of_right][..., :3]).sum(dim=2)
-    torch.testing.assert_close(products, expected)
-    weights = torch.randn(3000, 2, dtype=torch.float64, generator=make)
-    found = torch.autograd.grad((products * weights).sum(), [left, right])
-    wanted = torch.autograd.grad((expected * weights).sum(), [left, right])
-    torch.testing.assert_close(found, wanted)
-
-
-def test_weights_stay_with_their_interactions(log: Interactions) -> None:
+def test_an_epoch_has_every_interaction_with_its_weight_and_negatives(log: Interactions) -> None:
     table = np.random.default_rng(0).random((log.n_users, log.n_items)).astype(np.float32)
     weights = table[log.user_rows, log.item_rows]
-    shown = SampledInteractions(log.by_user, weights).draw(seed=3, epoch=2, negatives=2)
-    np.testing.assert_array_equal(shown.weights, table[shown.users, shown.items[:, 0]])
-    plain = SampledInteractions(log.by_user, EVEN).draw(seed=3, epoch=2, negatives=2)
-    np.testing.assert_array_equal(shown.users, plain.users)
-    np.testing.assert_array_equal(shown.items, plain.items)
-    assert not len(plain.weights)
+    settings = NeuMFSettings(dim=2, negatives=3, batch_size=100)
+    batches = list(Network(log.by_user, weights, settings).batches(2))
+    assert max(len(users) for users, _, _ in batches) == 100
+    users, items, found = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+    own = set(zip(log.user_rows.tolist(), log.item_rows.tolist(), strict=True))
+    assert sorted(zip(users.tolist(), items[:, 0].tolist(), strict=True)) == sorted(own)
+    np.testing.assert_array_equal(found, table[users, items[:, 0]])
+    drawn = zip(np.repeat(users, 3).tolist(), items[:, 1:].ravel().tolist(), strict=True)
+    assert not own & set(drawn)
+    plain = list(Network(log.by_user, EVEN, settings).batches(2))
+    np.testing.assert_array_equal(np.concatenate([part[1] for part in plain]), items)
+    assert all((part[2] == 1).all() for part in plain)

@@ -16,13 +16,11 @@ from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.lanes import LANES
 from transcf.models.aobpr import AdaptiveSolver, AoBPR, AoBPRSettings
+from transcf.models.base import Recommender
 from transcf.models.bpr import BPR, BPRSettings, LogisticSolver
 from transcf.models.cml import CML, CMLSettings, HingeSolver, covariance_slope
-from transcf.models.fit_options import FitOptions
-from transcf.models.pairwise import PairwiseSolver
-from transcf.models.recommender import Recommender
-from transcf.models.trainable import Epoch
-from transcf.models.triples import Problem
+from transcf.models.training import Epoch, FitOptions
+from transcf.models.triples import PairwiseSolver, Problem
 from transcf.parallel import use_threads
 
 NAMES = ("user_vectors", "item_vectors", "item_bias")

@@ -9,7 +9,7 @@ from transcf import BPR, EASE, TransCF, TransCFMixture, leave_one_out, load, syn
 from transcf.data.split import Split
 from transcf.errors import DivergenceError, NotFittedError, ParameterError
 from transcf.models import ease
-from transcf.models.fit_options import FitOptions
+from transcf.models.training import FitOptions
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,10 @@ import pytest
 
 from transcf import TransCF
 from transcf.errors import ParameterError
-from transcf.models.presets import available_presets
+from transcf.models.params import values_of
 from transcf.models.registry import (
     available,
+    available_presets,
     create,
     model_class,
     name_and_params,
@@ -41,8 +42,8 @@ def test_create_passes_parameters_on() -> None:
 def test_every_variant_can_be_made_as_a_preset_says(name: str) -> None:
     params = preset_of(name, "paper")
     model = create(name, **params)
-    model.check_params()
-    assert model.get_params().items() >= params.items()
+    model._check_params()
+    assert values_of(model.settings).items() >= params.items()
 
 
 def test_a_model_is_made_again_of_its_name_and_parameters() -> None:

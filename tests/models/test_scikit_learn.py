@@ -21,7 +21,6 @@ FITTED = (
     "histories_",
     "item_counts_",
     "report_",
-    "nbytes",
 )
 
 

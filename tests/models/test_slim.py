@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 from transcf.data.interactions import Interactions
 from transcf.kernels.elastic import elastic_weights
 from transcf.models import slim
-from transcf.models.fit_options import FitOptions
 from transcf.models.slim import SLIM
+from transcf.models.training import FitOptions
 
 PENALTIES = [(0.5, 1.0), (2.0, 5.0), (0.1, 3.0), (1.0, 0.0)]
 

@@ -19,12 +19,10 @@ from transcf.data import leave_one_out, synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ModelFileError, ParameterError
 from transcf.evaluation import evaluate
-from transcf.models.event_weights import EventWeights, WeightSettings
-from transcf.models.fit_options import FitOptions
-from transcf.models.presets import available_presets, preset
-from transcf.models.registry import create, load
-from transcf.models.trainable import Epoch
-from transcf.models.transcf import TransCF, TransCFSettings, exact
+from transcf.models.event_weights import EventWeights, InteractionWeights
+from transcf.models.registry import available_presets, create, load, preset
+from transcf.models.training import Epoch, FitOptions
+from transcf.models.transcf import TransCF, exact
 from transcf.models.transcf.fast import FastSolver
 from transcf.models.transcf.parameters import Parameters
 from transcf.models.triples import Problem
@@ -50,15 +48,15 @@ def test_the_saved_tensors_are_the_same_for_one_two_and_three_threads(
     tmp_path: Path, settings: dict
 ) -> None:
     log = synthesize(users=400, items=700, interactions=8000, seed=3)
-    solver = FastSolver(Problem.of(log), TransCFSettings(**(settings | {"dim": 24})))
+    solver = FastSolver(Problem.of(log), create("transcf", **(settings | {"dim": 24})).settings)
     assert len(solver._strata.groups) - 1 >= 6
     sums = set()
     for threads in (1, 2, 3):
-        model = TransCF(**(settings | {"dim": 24, "epochs": 3}))
+        model = create("transcf", **(settings | {"dim": 24, "epochs": 3}))
         model.fit(log, options=FitOptions(threads=threads))
         sums.add(checksum(model.save(tmp_path / str(threads))))
     assert len(sums) == 1
-    other = TransCF(**(settings | {"dim": 24, "epochs": 3, "random_state": 1}))
+    other = create("transcf", **(settings | {"dim": 24, "epochs": 3, "random_state": 1}))
     assert checksum(other.fit(log).save(tmp_path / "other")) not in sums
 
 
@@ -67,7 +65,7 @@ import sys
 from pathlib import Path
 from transcf.data import leave_one_out, synthesize
 from transcf.models.transcf import TransCF
-from transcf.models.fit_options import FitOptions
+from transcf.models.training import FitOptions
 
 split = leave_one_out(synthesize(users=300, items=150, interactions=5000, seed=3))
 model = TransCF(dim=24, epochs=40, random_state=5)
@@ -255,7 +253,7 @@ def test_high_rates_do_not_diverge(variant: str, solver: Literal["fast", "exact"
 
 
 def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:
-    weights = EventWeights.of(log, WeightSettings(recency=3.0)).within_users
+    weights = InteractionWeights.of(log, EventWeights(recency=3.0)).within_users
     row = 4
     own = slice(*log.by_user.indptr[row : row + 2])
     order = np.argsort(log.timestamps[own], kind="stable")
@@ -264,7 +262,7 @@ def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:
     size = own.stop - own.start
     assert sorted_weights.sum() == pytest.approx(size)
     assert sorted_weights[0] / sorted_weights[-1] == pytest.approx(np.exp(3.0 * (1 / size - 1)))
-    assert EventWeights.of(log, WeightSettings(recency=0.0)).is_even
+    assert InteractionWeights.of(log, EventWeights(recency=0.0)).is_even
 
 
 def test_presets_carry_settings_of_single_datasets(tmp_path: Path) -> None:
@@ -272,7 +270,10 @@ def test_presets_carry_settings_of_single_datasets(tmp_path: Path) -> None:
     general, own = preset("TransCF", "paper"), preset("TransCF", "paper", "delicious")
     assert general["learning_rate"] != own["learning_rate"]
     assert own["negatives"] == general["negatives"] == 1
-    assert TransCF.paper(dim=5).get_params() == TransCF(**(general | {"dim": 5})).get_params()
+    assert (
+        TransCF.paper(dim=5).get_params()
+        == create("transcf", **(general | {"dim": 5})).get_params()
+    )
     with pytest.raises(ParameterError, match="no preset 'best'"):
         preset("TransCF", "best")
 

@@ -15,7 +15,7 @@ from transcf.data.readers import read_interactions
 from transcf.models import eals, ials
 from transcf.models.alternation import Alternation, Pairs, cholesky, conjugate, elementwise
 from transcf.models.eals import EALS, weights_of_items
-from transcf.models.event_weights import EVEN
+from transcf.models.event_weights import EVEN, EventWeights
 from transcf.models.ials import IALS
 
 DIM = 9
@@ -135,7 +135,7 @@ def weigh(log: Interactions, recency: float, half_life: float) -> np.ndarray:
     return R
 
 
-SETTINGS = {"recency": 1.5, "half_life": 20.0, "confidence": "ratings"}
+SETTINGS = {"event_weights": EventWeights(recency=1.5, half_life=20.0, confidence="ratings")}
 
 
 @pytest.mark.parametrize("solver", ["cg", "cholesky"])
@@ -176,7 +176,7 @@ def test_later_items_of_a_new_history_count_more(
     kind: type[IALS] | type[EALS], timed_log: Interactions
 ) -> None:
     base = IALS_SETTINGS if kind is IALS else EALS_SETTINGS
-    model = kind(dim=6, epochs=10, **base, recency=2.0).fit(timed_log)
+    model = kind(dim=6, epochs=10, **base, event_weights=EventWeights(recency=2.0)).fit(timed_log)
     history = np.array([7, 2, 25, 11])
     weights = np.exp(2.0 * (np.arange(1, 5) / 4 - 1))
     guest = np.zeros((1, timed_log.n_items))
@@ -203,5 +203,5 @@ def test_later_items_of_a_new_history_count_more(
     turned = model.recommend_for(ids[::-1], k=100, exclude_seen=False)
     assert not turned.equals(table)
     plain = read_interactions(timed_log.to_frame().select("user_id", "item_id"))
-    untimed = kind(dim=6, epochs=2, **base, recency=2.0).fit(plain)
+    untimed = kind(dim=6, epochs=2, **base, event_weights=EventWeights(recency=2.0)).fit(plain)
     assert untimed.recommend_for(ids, k=9).equals(untimed.recommend_for(ids[::-1], k=9))

@@ -22,18 +22,18 @@ from transcf.errors import (
     ParameterError,
 )
 from transcf.io.tensors import Arrays
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
+from transcf.models.params import setting, settings
 from transcf.models.popularity import Popularity
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.exports import (
+from transcf.retrieval import export as vectors
+from transcf.retrieval.export import (
     export_index,
     export_lancedb,
     export_parquet,
     export_pgvector,
-    vectors,
 )
 from transcf.retrieval.scorer import LinearForm, StoredForm
 
@@ -68,8 +68,8 @@ class Factors(Recommender[FactorsSettings]):
     name = "factors"
     __init__ = init_from_params(FactorsSettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        return self._restore({}, fit.known, self.settings)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        return self._restore({}, run.known, self.settings)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: object) -> FittedScorer:
         return Vectors(known, self.settings.width)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from transcf import BPR, Interactions, TransCFMixture, synthesize
 from transcf.data.csr import Csr
-from transcf.models.recommender import Recommender
-from transcf.retrieval.exports import export_index, export_lancedb, export_parquet, export_pgvector
+from transcf.models.base import Recommender
+from transcf.retrieval.export import export_index, export_lancedb, export_parquet, export_pgvector
 from transcf.retrieval.sums import Queries, SumForm, best_of_sums, top_k_of_sums
 
 
@@ -122,7 +122,7 @@ def ours(model: Recommender, user: Any) -> list[Any]:
 
 
 def test_the_form_scores_as_the_model(model: TransCFMixture) -> None:
-    form = model.sum_form()
+    form = model.learned_.sum_form()
     assert form is not None
     for user in (0, 9, 33):
         expected = model.score_block(np.array([user], np.int32))[0]
@@ -134,7 +134,7 @@ def test_the_form_scores_as_the_model(model: TransCFMixture) -> None:
 
 
 def test_models_with_another_score_have_no_such_form(log: Interactions) -> None:
-    assert BPR(dim=4, epochs=1).fit(log).sum_form() is None
+    assert BPR(dim=4, epochs=1).fit(log).learned_.sum_form() is None
 
 
 def merged(users: pl.DataFrame, items: pl.DataFrame, user: Any) -> list[Any]:
@@ -188,7 +188,7 @@ def test_index_file_answers_as_the_model(model: TransCFMixture, tmp_path: Path) 
     from transcf.retrieval.index import ItemIndex
 
     export_index(model, tmp_path / "items.index")
-    index, form = ItemIndex.load(tmp_path / "items.index"), model.sum_form()
+    index, form = ItemIndex.load(tmp_path / "items.index"), model.learned_.sum_form()
     assert form is not None
     rows = np.arange(0, len(model.users_), 3, dtype=np.int32)
     found = index.search_sums(form.of_users(rows), 10)

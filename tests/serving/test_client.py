@@ -13,7 +13,7 @@ import pytest
 from tests.serving.living import living
 
 from transcf.errors import ParameterError, ServiceError
-from transcf.serving import AsyncClient, Client, results
+from transcf.serving import AsyncClient, Client, schemas
 
 STRANGE = ["a/b", "..", ".", "é 😀", "100%", "x?y#z", "%2F"]
 
@@ -37,21 +37,21 @@ def test_every_method_gives_what_its_type_says(url: str) -> None:
         one = shop.recommend("u001", k=3, explain=True)
         first, second = (entry["item"] for entry in one["items"][:2])
         answers: list[tuple[Any, type]] = [
-            (one, results.Recommendations),
-            (one["items"][0], results.RankedItem),
-            (one["items"][0]["reason"], results.Reason),
-            (shop.recommend_many(["u001", "u002"], 2), results.ManyRecommendations),
-            (shop.recommend_for([first, second], 2), results.SessionRecommendations),
-            (shop.similar_items(first), results.SimilarItems),
-            (shop.similar_users("u001"), results.SimilarUsers),
-            (shop.explain("u001", first), results.Explained),
-            (shop.explain_for([second], first), results.Explained),
-            (shop.score([("u001", first)]), results.PairScores),
-            (shop.item(first), results.ItemFacts),
-            (shop.user("u001"), results.UserFacts),
-            (shop.user("u001")["history"][0], results.PastItem),
-            (shop.search("u"), results.Found),
-            (shop.send_event("somebody", first, rating=4.0), results.Stored),
+            (one, schemas.Recommendations),
+            (one["items"][0], schemas.RankedItem),
+            (one["items"][0]["reason"], schemas.Reason),
+            (shop.recommend_many(["u001", "u002"], 2), schemas.ManyRecommendations),
+            (shop.recommend_for([first, second], 2), schemas.SessionRecommendations),
+            (shop.similar_items(first), schemas.SimilarItems),
+            (shop.similar_users("u001"), schemas.SimilarUsers),
+            (shop.explain("u001", first), schemas.Explained),
+            (shop.explain_for([second], first), schemas.Explained),
+            (shop.score([("u001", first)]), schemas.PairScores),
+            (shop.item(first), schemas.ItemFacts),
+            (shop.user("u001"), schemas.UserFacts),
+            (shop.user("u001")["history"][0], schemas.PastItem),
+            (shop.search("u"), schemas.Found),
+            (shop.send_event("somebody", first, rating=4.0), schemas.Stored),
         ]
         for answer, kind in answers:
             assert fits(answer, kind), (kind.__name__, sorted(answer))

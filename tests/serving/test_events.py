@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from transcf.errors import ParameterError
-from transcf.serving.events.cache import EventCache
-from transcf.serving.events.store import Event, StoreError, open_store
+from transcf.serving.events import Event, EventCache, EventStore, StoreError
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +37,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_keys_count_once_and_numbers_ascend(url: str) -> None:
-    store = open_store(url)
+    store = EventStore(url)
     posts = [
         [Event("ann", "tea", 1.5, 4.0, "a"), Event("ann", "cup", 2.0, None, "b")],
         [Event("bob", "tea", 3.0, None, "a"), Event("bob", "pot", 3.0), Event("bob", "pot", 3.0)],
     ]
     added = store.add(posts)
     assert [(one.stored, one.repeated) for one in added] == [(2, 0), (2, 1)]
-    found = open_store(url).after(0)
-    assert [one.event for one in found] == [*posts[0], *posts[1][1:]]
+    found = EventStore(url).after(0)
+    assert found == [*posts[0], *posts[1][1:]]
     numbers = [one.number for one in found]
     assert numbers == sorted(set(numbers))
     assert added[-1].last == numbers[-1]
@@ -54,11 +53,11 @@ def test_keys_count_once_and_numbers_ascend(url: str) -> None:
 
 
 def test_writers_side_by_side_lose_nothing(url: str) -> None:
-    open_store(url).close()
-    reader = EventCache(open_store(url))
+    EventStore(url).close()
+    reader = EventCache(EventStore(url))
 
     def write(writer: int) -> None:
-        store = open_store(url)
+        store = EventStore(url)
         for number in range(20):
             event = Event(f"u{writer}", f"i{number}", 0.0, None, f"{writer}-{number}")
             store.add([[event], [event]])
@@ -75,38 +74,38 @@ def test_writers_side_by_side_lose_nothing(url: str) -> None:
 
 
 def test_events_are_known_up_to_what_a_model_has_learned(url: str) -> None:
-    store, recent = open_store(url), EventCache(open_store(url))
+    store, recent = EventStore(url), EventCache(EventStore(url))
     store.add([[Event("ann", "tea", 0.0), Event("ann", "cup", 0.0)]])
     recent.update()
     first, second = recent.by_user["ann"]
-    assert [e.item for e in recent.of("ann", first[0])] == ["cup"]
-    recent.forget(first[0])
+    assert [e.item for e in recent.of("ann", first.number)] == ["cup"]
+    recent.forget(first.number)
     assert [e.item for e in recent.of("ann")] == ["cup"]
-    recent.begin(0)
+    recent.restart(0)
     assert [e.item for e in recent.of("ann")] == ["tea", "cup"]
-    recent.forget(second[0])
+    recent.forget(second.number)
     assert recent.by_user == {}
 
 
 def test_a_store_that_cannot_be_used_says_so(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("this is no database" * 100)
     with pytest.raises(StoreError, match=r"notes\.txt cannot be used"):
-        open_store(str(tmp_path / "notes.txt"))
+        EventStore(str(tmp_path / "notes.txt"))
     with pytest.raises(ParameterError, match="redis:// is no store"):
-        open_store("redis://localhost")
+        EventStore("redis://localhost")
     with pytest.raises(StoreError, match="PostgreSQL cannot be used"):
-        open_store("postgresql://nobody@127.0.0.1:1/nothing")
+        EventStore("postgresql://nobody@127.0.0.1:1/nothing")
 
 
 def test_a_store_that_fails_later_leaves_what_is_known(tmp_path: Path) -> None:
     path = tmp_path / "events.db"
-    open_store(str(path)).add([[Event("ann", "tea", 0.0)]])
-    recent = EventCache(open_store(str(path)))
+    EventStore(str(path)).add([[Event("ann", "tea", 0.0)]])
+    recent = EventCache(EventStore(str(path)))
     recent.update()
     recent.store.close()
     broken = EventCache(_Broken(), by_user=recent.by_user)  # type: ignore[abstract]
     broken.update()
-    assert broken.trouble == "The disk is gone."
+    assert broken.error == "The disk is gone."
     assert [e.item for e in broken.of("ann")] == ["tea"]
 
 

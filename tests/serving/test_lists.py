@@ -14,12 +14,10 @@ from starlette.testclient import TestClient
 import transcf
 from transcf.data.interactions import Interactions
 from transcf.models.registry import create
-from transcf.serving.events.cache import EventCache
-from transcf.serving.events.store import open_store
-from transcf.serving.loaded_model import LoadedModel
-from transcf.serving.ranking import RecommendOptions, rank
-from transcf.serving.sharing import FOLDER
-from transcf.serving.users import find_people
+from transcf.serving.events import EventCache, EventStore
+from transcf.serving.model_version import SHARED_FOLDER, ModelVersion
+from transcf.serving.ranking import rank, resolve_users
+from transcf.serving.schemas import RecommendOptions
 
 
 def listed(answer: dict[str, Any]) -> list[Any]:
@@ -160,17 +158,17 @@ def test_a_list_does_not_depend_on_who_else_asks(client: TestClient, model: Any)
 
 
 def test_wishes_of_one_batch_are_kept_apart(trained: Path, tmp_path: Path, model: Any) -> None:
-    served = LoadedModel.load(1, trained / "shop", {})
-    recent = EventCache(open_store(str(tmp_path / "events.db")))
+    served = ModelVersion.load(1, trained / "shop", {})
+    recent = EventCache(EventStore(str(tmp_path / "events.db")))
     best = model.recommend("u005", k=4)["item_id"].to_list()
     wishes = [
-        RecommendOptions(2),
-        RecommendOptions(2, exclude=(best[0],)),
-        RecommendOptions(2, exclude=(best[1],)),
-        RecommendOptions(1),
+        RecommendOptions(k=2),
+        RecommendOptions(k=2, exclude=(best[0],)),
+        RecommendOptions(k=2, exclude=(best[1],)),
+        RecommendOptions(k=1),
     ]
-    wishes += [RecommendOptions(2, exclude_seen=False), RecommendOptions(2, items=(best[3],))]
-    people = find_people(served, recent, ["u005"] * len(wishes))
+    wishes += [RecommendOptions(k=2, exclude_seen=False), RecommendOptions(k=2, items=(best[3],))]
+    people = resolve_users(served, recent, ["u005"] * len(wishes))
     lists = [served.items.ids(r.items).to_list() for r in rank(served, people, wishes)]
     seen = model.recommend("u005", k=2, exclude_seen=False)["item_id"].to_list()
     assert lists == [best[:2], best[1:3], [best[0], best[2]], best[:1], seen, best[3:]]
@@ -186,7 +184,7 @@ def test_other_kinds_of_models_are_served(
 ) -> None:
     settings = {"dim": 4, "epochs": 1} if name == "bpr" else {}
     (tmp_path / "shared").mkdir()
-    monkeypatch.setenv(FOLDER, str(tmp_path / "shared"))  # as workers that share vectors have it
+    monkeypatch.setenv(SHARED_FOLDER, str(tmp_path / "shared"))  # as for workers
     fitted = create(name, **settings).fit(log)
     fitted.save(tmp_path / "other")
     client = open_client(tmp_path / "other")

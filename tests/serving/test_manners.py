@@ -15,8 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from transcf.errors import ParameterError
-from transcf.serving.auth import check_host, read_token
-from transcf.serving.limits import Limits
+from transcf.serving.middleware import Limits, check_host, read_token
 
 TOKEN = "0123456789abcdef-secret"
 
@@ -112,16 +111,16 @@ def test_others_are_not_served_without_a_token(tmp_path: Path) -> None:
 def test_too_many_requests_are_turned_away_and_slow_ones_ended(
     shop: Path, open_client: Callable[..., TestClient]
 ) -> None:
-    client = open_client(shop / "shop", limits=Limits(inside=4, seconds=3.0))
+    client = open_client(shop / "shop", limits=Limits(requests=4, seconds=3.0))
     service = client.app.state.service  # type: ignore[attr-defined]
     asleep = threading.Event()
-    answer = service._lists._run
+    answer = service._recommendations._run
 
     def slowly(asks: Any) -> Any:
         asleep.wait(3.5)
         return answer(asks)
 
-    service._lists._run = slowly
+    service._recommendations._run = slowly
     with ThreadPoolExecutor(12) as pool:
         paths = [f"/v1/recommendations/u{n:03d}" for n in range(1, 13)]
         found = list(pool.map(client.get, paths))

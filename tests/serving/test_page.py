@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-from transcf.serving.page import POLICY, assets
+from transcf.serving.app import PAGE, POLICY
 
-PAGE = Path(str(files("transcf.serving"))) / "page"
 SCRIPTS = sorted(PAGE.glob("*.js"))
 
 
@@ -40,7 +38,7 @@ def test_every_part_that_the_page_names_is_there() -> None:
     named = set(re.findall(r'"page/([^"]+)"', (PAGE / "index.html").read_text()))
     for script in SCRIPTS:
         named |= set(re.findall(r'from "\./([^"]+)"', script.read_text()))
-    assert named <= set(assets())
+    assert named <= {path.name for path in PAGE.iterdir()} | {"plotly.js"}
     assert {script.name for script in SCRIPTS} <= named, "no script that nobody asks for"
 
 

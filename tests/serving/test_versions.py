@@ -14,14 +14,14 @@ import transcf
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError
 from transcf.models.registry import create
-from transcf.serving.events.store import Event, open_store
+from transcf.serving.events import Event, EventStore
 from transcf.serving.refresh import back_to, refresh
 from transcf.serving.versions import Versions
 
 
 def look(client: TestClient) -> dict[str, Any]:
     """Let the service look for a new version now, and return what it serves."""
-    client.app.state.service.shelf.look()  # type: ignore[attr-defined]
+    client.app.state.service.versions.check()  # type: ignore[attr-defined]
     found: dict[str, Any] = client.get("/v1/models").json()
     return found
 
@@ -91,7 +91,7 @@ def test_refresh_learns_from_events_and_serves_what_is_not_worse(
     open_client: Callable[..., TestClient],
     quick: bool,
 ) -> None:
-    versions, store = Versions(shop / "shop"), open_store(str(shop / "events.db"))
+    versions, store = Versions(shop / "shop"), EventStore(str(shop / "events.db"))
     assert refresh(versions, store).version is None
     events = taste(log, 30)
     store.add([events])
@@ -117,7 +117,7 @@ def test_refresh_learns_from_events_and_serves_what_is_not_worse(
 
 
 def test_a_worse_version_is_written_and_not_served(shop: Path, log: Interactions) -> None:
-    versions, store = Versions(shop / "shop"), open_store(str(shop / "events.db"))
+    versions, store = Versions(shop / "shop"), EventStore(str(shop / "events.db"))
     versions.switch(versions.add(create("ease").fit(log)))
     # Version 3 learns from people who take what nobody takes, and is judged on usual ones.
     odd = log.items.series[log.by_item.counts.argsort()[:6]].to_list()

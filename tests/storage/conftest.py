@@ -9,7 +9,7 @@ import pytest
 
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import create
 
 #: Settings under which any model learns in a moment.

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from transcf import load
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, UnsupportedError
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 
 About = dict[str, Any]
 
@@ -154,7 +154,7 @@ def test_any_change_is_the_same_model_or_one_sentence(
         return
     assert model.recommend(model.users_.series[0], k=3).height == 3
     assert model.save(folder.with_name("again"), overwrite=True)
-    if model.settings_.trend:  # says so, and would have to age
+    if model.settings_.event_weights.trend:  # says so, and would have to age
         with pytest.raises(UnsupportedError):
             model.partial_fit(log)
     else:

@@ -17,15 +17,15 @@ from transcf.data import atomic
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError, WriteError
-from transcf.io import checksums, model_dir
+from transcf.io import files, model_dir
+from transcf.models.base import Recommender
 from transcf.models.ease import EASE
-from transcf.models.fit_options import FitOptions
 from transcf.models.itemknn import ItemKNN
 from transcf.models.mixture import TransCFMixture
+from transcf.models.params import params_of, values_of
 from transcf.models.popularity import Popularity
-from transcf.models.recommender import Recommender
 from transcf.models.registry import create
-from transcf.models.settings import values_of
+from transcf.models.training import FitOptions
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_damage_is_an_error_or_changes_nothing(
         else:
             assert answers(loaded) == expected
             assert loaded.recommend().equals(card)
-            assert loaded.get_params() == values_of(model.settings_)
+            assert loaded.get_params() == params_of(model.settings_)
         path.write_bytes(intact[path])
     assert unclear == 0
     assert refused > 400  # all but the model card, and blanks in the JSON
@@ -278,11 +278,11 @@ def test_a_failed_save_leaves_the_old_model(
 
 
 def test_large_files_are_hashed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checksums, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(files, "PIECE_BYTES", 1000)
     content = np.random.default_rng(0).bytes(2500)
     (tmp_path / "big").write_bytes(content)
     (tmp_path / "none").write_bytes(b"")
-    big, none = checksums.checksums([tmp_path / "big", tmp_path / "none"])
+    big, none = files.checksums([tmp_path / "big", tmp_path / "none"])
     assert big == [hashlib.sha256(content[n : n + 1000]).hexdigest() for n in (0, 1000, 2000)]
     assert none == [hashlib.sha256(b"").hexdigest()]
 

@@ -24,9 +24,9 @@ PROGRAM = """
     from transcf.cli.app import app
     from transcf.data.synthetic import write_csv
     from transcf.errors import WriteError
-    from transcf.retrieval.exports import export_parquet
+    from transcf.retrieval.export import export_parquet
     from transcf.retrieval.index import ItemIndex
-    from transcf.models.fit_options import FitOptions
+    from transcf.models.training import FitOptions
 
     folder = Path(sys.argv[1])
     log = synthesize(300, 100, 3000)

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from transcf.data import atomic
-from transcf.data.atomic import atomic_write, atomic_write_dir
-from transcf.data.workspace import workspace
+from transcf.data.atomic import atomic_write, atomic_write_dir, workspace
 from transcf.errors import WriteError
 from transcf.io import tensors
 
@@ -96,10 +95,10 @@ def test_a_writer_killed_between_two_renames_loses_nothing(tmp_path: Path) -> No
     target = tmp_path / "model"
     with atomic_write_dir(target) as place:
         (place / "old").write_text("good")
-    with workspace(target) as work:
-        target.rename(work.old)
+    with workspace(target) as (folder, _):
+        target.rename(folder / "old")
         abandoned = tmp_path / ".model.0123abcd.tmp"
-        work.folder.rename(abandoned)
+        folder.rename(abandoned)
     with pytest.raises(RuntimeError), atomic_write_dir(target):
         raise RuntimeError
     assert (target / "old").read_text() == "good"

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from transcf.distributed import Cluster
     from transcf.evaluation.protocols import Part as EvaluationPart
     from transcf.evaluation.ranks import Ties as EvaluationTies
-    from transcf.experiments.eval_config import EvalConfig
+    from transcf.experiments.run import EvalConfig
     from transcf.experiments.store import Store
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 #: Keywords of `open_data`.
 ReadingOptions: TypeAlias = dict[str, Any]
@@ -243,8 +243,8 @@ def _parse_reading(
     categories: Categories = None,
 ) -> ReadingOptions:
     """Turn the options of reading into the keywords of `open_data`."""
-    from transcf.data.columns import ROLES
     from transcf.data.paths import path_of
+    from transcf.data.validate import ROLES
 
     reading: ReadingOptions = {}
     for column in columns or ():
@@ -284,7 +284,7 @@ def read_model(
     data: str = "",
 ) -> tuple[str, dict[str, Any]]:
     """Return the model of `--model` or `--config`, and its parameters: preset, file, `--set`."""
-    from transcf.tuning.config import Config
+    from transcf.experiments.tune_result import Config
 
     stored = None if config is None else Config.read(config, name)
     if stored is not None:
@@ -300,8 +300,8 @@ def read_model(
 
 def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, Any]]:
     """Read `--set NAME=VALUE`; return the model's name, old names replaced, and the values."""
+    from transcf.models.params import parse
     from transcf.models.registry import current, model_class
-    from transcf.models.rules import parse
 
     texts: dict[str, str] = {}
     for setting in settings or ():
@@ -311,7 +311,7 @@ def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, A
         texts[key.strip()] = text.strip()
     name, texts = current(name, texts)
     kind = model_class(name)
-    rules = kind.rules()
+    rules = kind._rules()
     return name, {key: parse(kind.__name__, key, text, rules) for key, text in texts.items()}
 
 
@@ -320,7 +320,7 @@ def read_eval_config(
 ) -> EvalConfig:
     """Check how models are to be judged, before anything is fitted."""
     from transcf.evaluation import protocols, ranks
-    from transcf.experiments.eval_config import EvalConfig
+    from transcf.experiments.run import EvalConfig
 
     for option, word, allowed in (
         ("protocol", protocol, (None, *PROTOCOLS)),
@@ -346,7 +346,7 @@ def read_eval_config(
 
 def check_files(report: Path | None, results: Path | None = None) -> None:
     """Refuse files that cannot be written, before any work is done."""
-    from transcf.pages.page import check_file
+    from transcf.experiments.page import check_file
 
     if report is not None:
         check_file(report)
@@ -399,7 +399,7 @@ def open_model(folder: str | Path) -> Recommender[Any]:
 
 def dataset_name(data: str) -> str:
     """Return the catalog name of DATA if it is one or a folder called so, else DATA."""
-    from transcf.data.catalog import names
+    from transcf.data.datasets import names
 
     folder = Path(data).name
     return folder if folder in names() else data
@@ -407,7 +407,7 @@ def dataset_name(data: str) -> str:
 
 def absolute_name(data: str) -> str:
     """Write DATA such that it means the same from any folder."""
-    from transcf.data.locations import is_name
+    from transcf.data.datasets import is_name
     from transcf.data.paths import path_of
 
     return data if is_name(data) else str(path_of(data).resolve())

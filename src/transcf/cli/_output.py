@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned.log import PartitionedLog
     from transcf.experiments.results import Results
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 #: The `--json` flag of every command; with it, stdout holds JSON and nothing else.
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
@@ -54,7 +54,7 @@ def print_table(
 
 def say_reading(log: Interactions | PartitionedLog) -> None:
     """Print on stderr what of DATA is not used, and how its ratings are used."""
-    from transcf.data.notes import reading_notes
+    from transcf.data.report import reading_notes
 
     for note in reading_notes(log):
         typer.echo(f"transcf: note: {note}.", err=True)
@@ -82,7 +82,7 @@ def show_saved(
     model: Recommender[Any], folder: Path, as_json: bool, more: Mapping[str, object] | None = None
 ) -> None:
     """Say what a model is that was saved, and where."""
-    from transcf.models.settings import values_of
+    from transcf.models.params import values_of
 
     facts = {"model": model.name, "folder": str(folder), **(more or {}), **model.report_}
     settings = values_of(model.settings_)

@@ -1,4 +1,4 @@
-"""What `transcf data prepare` and `transcf fit` do with logs in parts."""
+"""`transcf data prepare --partitions`, and `transcf fit` with a partitioned log."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ from transcf.protocols import full_ranking, protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.partitioned.executor import Run
     from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned.prepare import Run
     from transcf.data.split import Split
-    from transcf.data.splits import Order
+    from transcf.data.splitters import Order
     from transcf.distributed import Cluster
     from transcf.evaluation import Validation
 
 T = TypeVar("T")
-#: Ways to split that look at one user at a time.
+#: Splits that depend on one user at a time.
 _ORDERS = ("auto", "time", "position", "paper", "random")
-#: What can be said about reading a log in parts.
-_READING = ("user", "item", "rating", "timestamp", "category", "ratings", "min_rating")
 
 
 def prepare_in_parts(
@@ -41,10 +39,9 @@ def prepare_in_parts(
     reading: ReadingOptions,
     as_json: bool,
 ) -> None:
-    """Prepare Parquet files by partitions of users, and print what came of it."""
+    """Prepare Parquet files by partitions of users, and print the result."""
     from transcf.data.filters import filter_of
-    from transcf.data.partitioned.executor import one_by_one
-    from transcf.data.partitioned.preparing import prepare_parts
+    from transcf.data.partitioned.prepare import READING, one_by_one, prepare_parts
 
     least, is_paper = filter_of(reading.pop("filter", "none"))
     if split_name not in _ORDERS:
@@ -52,7 +49,7 @@ def prepare_in_parts(
             f"--split {split_name} looks at all events at once: with --partitions use "
             f"{', '.join(_ORDERS)}."
         )
-    other = next((name for name in reading if name not in _READING), None)
+    other = next((name for name in reading if name not in READING), None)
     if other is not None:
         option = "no-header" if other == "header" else other
         raise ParameterError(
@@ -90,12 +87,12 @@ def prepare_in_parts(
 def open_for_fit(
     data: str, protocol: str | None, seed: int, reading: ReadingOptions, is_spread: bool
 ) -> tuple[Interactions | PartitionedLog, Split | PartitionedLog, Validation | PartitionedLog, str]:
-    """Open all events, the split of them, how to judge epochs by it, and the protocol of that.
+    """Return all events, their split, the validation of epochs, and its protocol.
 
-    A log in parts stays on disk if the training is spread over processes.
+    A partitioned log stays on disk if the training is distributed.
     """
-    from transcf.data.logs import as_partitioned
-    from transcf.data.sources import open_log_and_split, usual_protocol
+    from transcf.data.readers import as_partitioned
+    from transcf.data.splitters import open_log_and_split, usual_protocol
     from transcf.evaluation import Validation
 
     parted = as_partitioned(data) if is_spread else None
@@ -119,13 +116,13 @@ def open_for_fit(
 
 
 def _tasks(cluster: Cluster) -> Any:
-    from transcf.distributed.tasks import ClusterTasks
+    from transcf.distributed.cluster import ClusterTasks
 
     return ClusterTasks(cluster)
 
 
 def _shown(run: Run) -> Run:
-    """Show on a terminal what is being done."""
+    """Show a progress bar for each step."""
 
     def with_bar(
         title: str, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]

@@ -21,9 +21,9 @@ from transcf.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from transcf.analysis import Analysis
     from transcf.data.interactions import Interactions
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
+    from transcf.paper import Analysis
 
 #: Below the options in `--help`; a test compares it with what there is.
 EPILOG = (
@@ -66,7 +66,7 @@ def analyze(
     as_json: JsonFlag = False,
 ) -> None:
     """Say what the vectors of the model in DIR encode: tables, figures, JSON."""
-    from transcf.analysis.suite import WHAT, Subject, check_what
+    from transcf.paper.analysis import WHAT, Subject, check_what
 
     asked = [name.strip() for name in what.split(",")]
     names = check_what(asked)
@@ -104,12 +104,12 @@ def data_of(
     model: Recommender[Any], folder: Path, data: str | None, reading: ReadingOptions
 ) -> Interactions:
     """Open the data that a saved model notes, or other data that is named."""
-    from transcf.data.sources import open_data
+    from transcf.data.readers import open_data
 
     if data is not None:
         return open_data(data, **reading)
     if reading:
-        raise ParameterError("How to read data can only be said with --data.")
+        raise ParameterError("Options of reading data need --data.")
     origin = model.report_
     if "dataset" not in origin:
         raise ParameterError(

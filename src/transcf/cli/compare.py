@@ -45,8 +45,8 @@ from transcf.errors import ParameterError
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from transcf.experiments.candidate import Candidate
     from transcf.experiments.comparison import Comparison
+    from transcf.experiments.experiment import Candidate
 
 #: Options that do not change what comes of a comparison.
 _BESIDE = (
@@ -116,17 +116,16 @@ def compare(
     no_store: NoStore = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit and judge several models on the same split, and test their differences.
+    """Fit and evaluate several models on the same split, and test their differences.
 
     With --workers, processes of a Ray cluster run some of the fits; they have to reach the folder
     of the store. Ends with exit code 1 if one of the models could not be fitted.
     """
     from transcf.data.report import listed
-    from transcf.data.sources import open_split
-    from transcf.experiments.comparison import compare_models, suited_to
+    from transcf.data.splitters import open_split
+    from transcf.experiments.comparison import candidate_workers, compare_models, suited_to
     from transcf.experiments.experiment import Experiment
     from transcf.experiments.report import results_of, write_report
-    from transcf.experiments.study_workers import candidate_workers
 
     check_files(report)
     eval_config = read_eval_config(protocol, ties, part, at, beyond)
@@ -175,14 +174,14 @@ def _candidates(
 ) -> list[Candidate]:
     from transcf.experiments.comparison import TRIVIAL_BASELINES, candidates_of
     from transcf.experiments.run_result import TIMED_BASELINE
+    from transcf.experiments.tune_result import Config
     from transcf.models.registry import canonical_name, distinct
-    from transcf.tuning.config import Config
 
     asked = distinct() if models == "all" else map(canonical_name, models.split(","))
     stored = {read.model: dict(read.params) for read in map(Config.read, config)}
     if len(stored) < len(config):
         raise ParameterError("Two --config files are about the same model: give one for each.")
-    # The floor of timed data joins by itself later on, unless somebody has settings for it.
+    # The baseline of data with times is added later, unless it has settings of its own.
     floor = (
         [TIMED_BASELINE] if any(_model_of(one) == TIMED_BASELINE for one in settings or ()) else []
     )

@@ -38,14 +38,14 @@ def info(
 
     For a name of the catalog, say what to cite and on what terms the data is given, too.
     """
-    from transcf.data import catalog
-    from transcf.data.locations import SYNTHETIC, is_name
-    from transcf.data.notes import reading_notes
-    from transcf.data.sources import open_data
+    from transcf.data import datasets
+    from transcf.data.datasets import SYNTHETIC, is_name
+    from transcf.data.readers import open_data
+    from transcf.data.report import reading_notes
 
     log = open_data(data, **reading)
     is_listed = is_name(data) and data != SYNTHETIC
-    about = _entry(catalog.describe(data)) if is_listed else {}
+    about = _entry(datasets.describe(data)) if is_listed else {}
     facts = {**about, **_facts(log)}
     if as_json:
         notes = reading_notes(log)
@@ -100,7 +100,7 @@ def prepare(
     """Filter and split a log once, and save it for every later command."""
     from transcf.cli._parts import prepare_in_parts
     from transcf.data.candidates import draw_candidates
-    from transcf.data.sources import open_data
+    from transcf.data.readers import open_data
 
     if partitions is not None:
         spread = parse_cluster(workers, cluster)
@@ -144,18 +144,18 @@ def download(
     as_json: JsonFlag = False,
 ) -> None:
     """Fetch a dataset of the catalog, or list the catalog."""
-    from transcf.data import catalog
+    from transcf.data import datasets
 
     if name is None:
-        known = [_entry(catalog.describe(entry)) for entry in catalog.names()]
+        known = [_entry(datasets.describe(entry)) for entry in datasets.names()]
         if as_json:
             print_json(known)
         else:
             rows = [(entry["name"], entry["title"], entry["home"]) for entry in known]
             print_table("Catalog", ("name", "title", "home"), rows)
         return
-    entry = _entry(catalog.describe(name))
-    folder = catalog.download(name, out)
+    entry = _entry(datasets.describe(name))
+    folder = datasets.download(name, out)
     if as_json:
         print_json({**entry, "folder": str(folder)})
     else:
@@ -198,7 +198,7 @@ def synthesize(
 
 
 def _split(log: Interactions, name: str, seed: int) -> Split:
-    from transcf.data.splits import leave_one_out, random_ratio, temporal_cut
+    from transcf.data.splitters import leave_one_out, random_ratio, temporal_cut
 
     if name == "cut":
         return temporal_cut(log)

@@ -19,17 +19,16 @@ _DRIFT, _SEQUENCES = 4.0, 0.5
 
 def demo(as_json: JsonFlag = False) -> None:
     """Make up data, compare models on it, recommend, explain, and welcome somebody new."""
-    from transcf.data.sources import as_split
+    from transcf.data.splitters import split_log
     from transcf.data.synthetic import synthesize
     from transcf.evaluation import Validation
-    from transcf.experiments.candidate import Candidate
     from transcf.experiments.comparison import compare_models
-    from transcf.experiments.eval_config import EvalConfig
-    from transcf.experiments.experiment import Experiment
+    from transcf.experiments.experiment import Candidate, Experiment
+    from transcf.experiments.run import EvalConfig
 
     started = time.perf_counter()
     log = synthesize(drift=_DRIFT, sequences=_SEQUENCES, seed=0)
-    split = as_split(log)
+    split = split_log(log)
     candidates = [Candidate(name, name) for name in _SHOWN]
     found = compare_models("made-up data", candidates, Experiment(split, EvalConfig()), _METRIC)
     user = split.train.users.series[0]

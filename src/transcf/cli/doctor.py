@@ -56,11 +56,11 @@ def _compile_kernels() -> None:
     from contextlib import suppress
 
     from transcf import Validation, available, create, evaluate
-    from transcf.data.sources import as_split
+    from transcf.data.splitters import split_log
     from transcf.data.synthetic import synthesize
     from transcf.errors import TransCFError
 
-    split = as_split(synthesize(users=200, items=100, interactions=3000, drift=4.0, sequences=0.5))
+    split = split_log(synthesize(users=200, items=100, interactions=3000, drift=4.0, sequences=0.5))
     history = split.train.items.series[:5].to_list()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two epochs on a small log teach little

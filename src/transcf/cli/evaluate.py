@@ -39,7 +39,7 @@ from transcf.protocols import protocol_named
 if TYPE_CHECKING:
     from transcf.data.split import Split
     from transcf.experiments.run_result import CandidateResult
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 
 #: Options that say how to fit, by parameter: a fitted model has them behind it.
@@ -102,10 +102,9 @@ def evaluate(
         _refuse_fitting(context, data)
         dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
     else:
-        from transcf.data.sources import open_split
-        from transcf.experiments.candidate import Candidate
-        from transcf.experiments.experiment import Experiment
-        from transcf.experiments.study_workers import candidate_workers
+        from transcf.data.splitters import open_split
+        from transcf.experiments.comparison import candidate_workers
+        from transcf.experiments.experiment import Candidate, Experiment
 
         model, params = read_model(model, config, settings, preset, data)
         eval_config = read_eval_config(protocol, ties, part, at, beyond)
@@ -144,7 +143,7 @@ def _judge_saved(
     folder: str, protocol: str | None, ties: str, part: str, at: str, beyond: bool
 ) -> tuple[str, CandidateResult]:
     """Open the data that a saved model was fitted on, and judge it there."""
-    from transcf.data.sources import as_split, open_split
+    from transcf.data.splitters import open_split, split_log
     from transcf.experiments.run_result import CandidateResult, RunResult
 
     fitted = open_model(folder)
@@ -165,7 +164,7 @@ def _judge_saved(
     eval_config = read_eval_config(protocol, ties, part, at, beyond)
     split = open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
     _check_same_training(folder, dataset, fitted, split)
-    split = as_split(split, eval_config.protocol, seed=seed)
+    split = split_log(split, eval_config.protocol, seed=seed)
     found = RunResult.of(
         fitted,
         seconds=float(origin["seconds"]),

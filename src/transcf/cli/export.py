@@ -12,8 +12,8 @@ from transcf.cli._output import JsonFlag, print_facts, print_json
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
-    from transcf.models.recommender import Recommender
-    from transcf.retrieval.exports import Exported
+    from transcf.models.base import Recommender
+    from transcf.retrieval.export import Exported
 
 _STORES = ("parquet", "pgvector", "lancedb", "index")
 
@@ -64,7 +64,7 @@ def _check(to: str, out: str | None, url: str | None) -> None:
 
 
 def _run(model: Recommender[Any], to: str, out: str | None, url: str | None) -> Exported:
-    from transcf.retrieval import exports
+    from transcf.retrieval import export as exports
 
     if to == "pgvector":
         assert url is not None, "checked"

@@ -69,10 +69,10 @@ def fit(
     are spread over processes of a Ray cluster, and the model is the same to the last bit.
     """
     from transcf.cli._parts import open_for_fit
-    from transcf.experiments.candidate import Candidate
     from transcf.experiments.deploy import fit_for_use
+    from transcf.experiments.experiment import Candidate
     from transcf.io.model_dir import check_replaceable
-    from transcf.models.fit_options import FitOptions
+    from transcf.models.training import FitOptions
 
     model, params = read_model(model, config, settings, preset, data)
     made = Candidate(model, model, params).make(seed)

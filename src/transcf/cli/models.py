@@ -45,15 +45,15 @@ def _print_one(described: dict[str, Any]) -> None:
 
 def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
     """Describe a model; in a list, a variant has only what makes it one."""
+    from transcf.models.params import flat_fields, values_of
     from transcf.models.registry import create, model_class
-    from transcf.models.settings import fields_of
 
-    kind, values = model_class(name), create(name).get_params()
-    own, first = kind.variants[name], next(iter(kind.variants))
+    kind, values = model_class(name), values_of(create(name).settings)
+    own, first = kind._variants[name], next(iter(kind._variants))
     summary = (kind.__doc__ or "").strip().split("\n")[0]
     if name != first:
         changed = ", ".join(f"{key}={value}" for key, value in own.items())
-        why = kind.not_in_all.get(name)
+        why = kind._not_in_all.get(name)
         summary = f"As {first}, with {changed}" + (f" (not part of all: {why})." if why else ".")
     return {
         "name": name,
@@ -65,7 +65,7 @@ def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
                 "allowed": str(field.metadata["rule"]),
                 "meaning": field.metadata["meaning"],
             }
-            for field in fields_of(kind.settings_class)
+            for field in flat_fields(kind._settings_class)
             if whole or name == first or field.name in own
         },
     }

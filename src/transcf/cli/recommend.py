@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from transcf.data.ids import Id, IdMap
     from transcf.data.interactions import Mask
     from transcf.distributed import Cluster
+    from transcf.models.base import Recommender
     from transcf.models.item_filters import Fallback
-    from transcf.models.recommender import Recommender
 
 #: DIR of the commands that ask a saved model.
 Folder: TypeAlias = Annotated[
@@ -121,7 +121,7 @@ def recommend(
     if categories and items_file is None:
         raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
     from transcf.models.item_filters import Filters
-    from transcf.models.streams import recommendation_pieces
+    from transcf.models.tables import recommendation_pieces
 
     model = open_model(folder)
     policy = cast("Fallback", on_unknown)
@@ -159,7 +159,7 @@ def _recommend_on(
     spread: Cluster, folder: Path, out: Path, k: int, exclude_seen: bool, as_json: bool
 ) -> None:
     """Let a cluster write the lists of everybody."""
-    from transcf.distributed.scoring import recommend_all
+    from transcf.distributed.lists import recommend_all
 
     recommend_all(folder, out, k, cluster=spread, exclude_seen=exclude_seen)
     facts = {"folder": str(out), "parts": len(list(out.glob("*.parquet")))}
@@ -279,10 +279,10 @@ def show(
             print_lists(title, tables)
         return
     from transcf.data.paths import path_of
-    from transcf.data.writing import text_writer, write_pieces
+    from transcf.data.writing import TextWriter, write_pieces
 
     if out == "-":
-        writer = text_writer(sys.stdout.buffer, form or "csv")
+        writer = TextWriter(sys.stdout.buffer, form or "csv")
         for piece in pieces:
             writer.write(piece)
         sys.stdout.buffer.flush()

@@ -11,7 +11,7 @@ import typer
 from transcf.cli._options import Threads
 from transcf.cli._output import JsonFlag, print_facts, print_json
 from transcf.cli.serve import Events
-from transcf.errors import ParameterError
+from transcf.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
     from transcf.serving.refresh import Refreshed
@@ -54,18 +54,18 @@ def refresh(
 
     versions = Versions(folder.absolute())
     versions.check()
+    try:
+        from transcf.serving import refresh as refreshing
+        from transcf.serving.events import EventStore, events_url
+    except ImportError as error:
+        raise MissingExtraError("Refreshing a model", "serve") from error
     if back_to is not None:
-        from transcf.serving.refresh import back_to as go_back
-
-        go_back(versions, back_to)
+        refreshing.back_to(versions, back_to)
         _show(f"Version {back_to} of {folder} is served", {"served": back_to}, as_json)
         return
-    from transcf.serving.events.store import events_url, open_store
-    from transcf.serving.refresh import refresh as renew
-
-    store = open_store(events_url(folder, events))
+    store = EventStore(events_url(folder, events))
     try:
-        done = renew(versions, store, data, quick=quick, force=force)
+        done = refreshing.refresh(versions, store, data, quick=quick, force=force)
     finally:
         store.close()
     _show(_title(folder, done), asdict(done), as_json)

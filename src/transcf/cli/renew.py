@@ -22,7 +22,7 @@ from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 Model: TypeAlias = Annotated[
     Path,
@@ -73,8 +73,8 @@ def refit(
     Ctrl-C changes nothing, keeps a checkpoint beside the new folder for --resume, and ends with
     130.
     """
-    from transcf.data.sources import open_data
-    from transcf.models.fit_options import FitOptions
+    from transcf.data.readers import open_data
+    from transcf.models.training import FitOptions
 
     target = _target(folder, out, overwrite)
     model = open_model(folder)
@@ -123,7 +123,7 @@ def partial_fit(
 
     Until the larger model is whole, the old one stays.
     """
-    from transcf.data.sources import open_data
+    from transcf.data.readers import open_data
 
     target = _target(folder, out, overwrite)
     model = open_model(folder)

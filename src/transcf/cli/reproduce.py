@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._analysis import reproduce_analysis
 from transcf.cli._options import (
     ClusterAddress,
     ReportFile,
@@ -18,9 +17,11 @@ from transcf.cli._options import (
     command_line,
     open_store,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, write_results
+from transcf.cli._output import JsonFlag, print_facts, print_json, print_table, write_results
 from transcf.cli._progress import show_steps
 from transcf.cli._sharing import Jobs, RunWorkers, parse_sharing
+from transcf.cli.analyze import print_analyses
+from transcf.errors import ParameterError
 from transcf.interrupts import INTERRUPTED
 from transcf.legend import ERROR, help_text
 
@@ -91,12 +92,11 @@ def reproduce(
     help; the store has to be a folder that all of them reach. `analysis` has options of its own.
     """
     if table == "analysis":
-        reproduce_analysis(_listed(datasets), pairs=pairs, out=out, seed=seed, as_json=as_json)
+        _reproduce_analysis(_listed(datasets), pairs=pairs, out=out, seed=seed, as_json=as_json)
         return
-    from transcf.experiments.reproduction import load_table
     from transcf.experiments.results import Results
-    from transcf.experiments.runner import run_study
-    from transcf.experiments.study_workers import study_workers
+    from transcf.experiments.study import run_study, study_workers
+    from transcf.paper.reproduction import load_table
 
     check_files(report, results)
     plan = load_table(
@@ -109,7 +109,7 @@ def reproduce(
     )
     kept = open_store(store)
     sharing = study_workers(plan, kept, jobs, parse_sharing(jobs, workers, cluster))
-    total = sum(len(plan.under(by, data)) for data in plan.datasets for by in plan.by(data))
+    total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
     with show_steps(total, "models") as steps, sharing:
         found = list(run_study(plan, steps.report, steps.counted, kept))
     if not any(comparison.runs for comparison in found):
@@ -136,18 +136,54 @@ def _listed(names: str | None) -> list[str] | None:
 
 
 def _facts(plan: Study, comparison: Comparison) -> dict[str, Any]:
-    """JSON form of a table, with what was printed, and what is said of its shape."""
-    from transcf.experiments.reproduction import Shape
+    """Return the JSON form of a table, with printed figures and the shape of a sweep."""
     from transcf.experiments.results import facts_of
+    from transcf.paper.reproduction import compare_shape
 
-    shape = Shape.of(plan, comparison)
-    return facts_of(comparison, plan) | ({} if shape is None else {"shape": str(shape)})
+    shape = compare_shape(plan, comparison)
+    return facts_of(comparison, plan) | ({} if shape is None else {"shape": shape})
 
 
 def _print(plan: Study, comparison: Comparison) -> None:
-    from transcf.experiments.reproduction import Shape, table_beside
+    from transcf.paper.reproduction import compare_shape, table_beside
 
     table = table_beside(plan, comparison)
     print_table(table.title, table.columns, table.rows, notes=table.notes)
-    if (shape := Shape.of(plan, comparison)) is not None:
-        typer.echo(shape)
+    if (shape := compare_shape(plan, comparison)) is not None:
+        print_facts(f"Shape of the sweep on {comparison.dataset}", shape)
+
+
+def _reproduce_analysis(
+    datasets: list[str] | None, *, pairs: int, out: Path | None, seed: int, as_json: bool
+) -> None:
+    """Run the analyses of some datasets, or of all, and the example in two dimensions."""
+    from transcf.paper.reproduction import PLANS, check_datasets, reproduce
+    from transcf.paper.tastes import toy
+
+    names = check_datasets(PLANS if datasets is None else datasets)
+    if out is not None and out.exists() and not out.is_dir():
+        raise ParameterError(f"--out {out} is a file: name a folder.")
+    found = []
+    with show_steps(len(names), "datasets") as steps:
+        for name in steps.counted(names):
+            done = reproduce(name, number=pairs, random_state=seed, on_progress=steps.report)
+            found.append(done)
+            if out is not None:
+                done.write(out)
+    picture = toy(random_state=seed)
+    if out is not None:
+        picture.write(out)
+    if as_json:
+        datasets_found = [each.to_dict() for each in found]
+        print_json({"datasets": datasets_found, "toy": picture.to_dict()})
+        return
+    for each in found:
+        print_analyses(each.analyses, {})
+        if len(beside := each.beside()):
+            rows = [(*row[:2], *map(_rounded, row[2:])) for row in beside.iter_rows()]
+            print_table(f"{each.dataset}: beside the paper, in per cent", beside.columns, rows)
+    print_analyses([picture], {})
+
+
+def _rounded(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

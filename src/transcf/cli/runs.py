@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from transcf.cli._options import StorePath, open_store
 from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
-from transcf.errors import DataError, ParameterError
+from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.experiments.store import Entry, Store
@@ -31,25 +30,27 @@ def list_runs(
     as_json: JsonFlag = False,
 ) -> None:
     """List stored runs: what was run on which data, and its validation figure."""
+    from transcf.experiments.store import COLUMNS
+    from transcf.tables import Table, text_of
+
     kept = open_store(store)
-    found = list(_entries(kept, model, dataset))
+    rows = _listed_runs(kept, model, dataset)
     if as_json:
-        print_json([_facts(entry) for entry in found])
+        print_json([_facts(kept.read(row["key"])) for row in rows])
         return
-    rows = [
-        (
-            entry.key[:_SHOWN], entry.cell["kind"], entry.about.get("dataset", ""),
-            entry.about.get("model", ""), entry.cell["settings"].get("random_state"),
-            entry.cell["rules"].get("protocol", "validation"), _metric(entry), _figure(entry),
-            round(entry.result.spent, 2), entry.written.removesuffix("+00:00"),
-        )
-        for entry in found
-    ]  # fmt: skip
+    cells = [
+        (row["key"][:_SHOWN], *(row[name] for name in COLUMNS[:-1]), row["written"][:19])
+        for row in rows
+    ]
     columns = (
         "key", "kind", "data", "model", "seed", "judged by", "metric", "figure", "seconds",
         "written (UTC)",
     )  # fmt: skip
-    print_table(f"{len(found):,} stored runs in {kept.folder}", columns, rows)
+    title = f"{len(rows):,} stored runs in {kept.folder}"
+    # Rich takes several seconds for thousands of rows.
+    typer.echo(
+        Table(title, columns, [[text_of(cell, 2) for cell in row] for row in cells]).to_text()
+    )
 
 
 @app.command()
@@ -116,7 +117,7 @@ def remove(
     if keys:
         chosen = list(dict.fromkeys(kept.one_key(key) for key in keys))
     else:
-        chosen = [entry.key for entry in _entries(kept, model, dataset)]
+        chosen = [row["key"] for row in _listed_runs(kept, model, dataset)]
     if chosen and not yes:
         typer.confirm(
             f"Remove {len(chosen):,} stored runs from {kept.folder}?", abort=True, err=True
@@ -129,42 +130,19 @@ def remove(
         typer.echo(f"Removed {len(chosen):,} stored runs.")
 
 
-def _entries(store: Store, model: str | None, dataset: str | None) -> Iterator[Entry]:
-    """Yield the runs of a model on some data, the oldest first; damaged ones are counted."""
+def _listed_runs(store: Store, model: str | None, dataset: str | None) -> list[dict[str, Any]]:
+    """Return the runs of a model on some data, the oldest first; damaged ones are counted."""
     from transcf.models.registry import canonical_name
 
-    name = None if model is None else canonical_name(model)
-    wanted = {"model": name, "dataset": dataset}
-    found: list[Entry] = []
-    damaged: list[str] = []
-    for key in store.all_keys():
-        try:
-            entry = store.read(key)
-        except DataError as problem:
-            damaged.append(str(problem))
-            continue
-        if all(value in (None, entry.about.get(name)) for name, value in wanted.items()):
-            found.append(entry)
+    wanted = {"model": None if model is None else canonical_name(model), "dataset": dataset}
+    rows, damaged = store.listed()
     if damaged:
         what = "stored run is" if len(damaged) == 1 else "stored runs are"
         first = f"{len(damaged):,} {what} damaged and left out; the first:"
         typer.echo(f"transcf: {first} {damaged[0]}", err=True)
-    yield from sorted(found, key=lambda entry: (entry.written, entry.key))
-
-
-def _metric(entry: Entry) -> str:
-    """The metric of a trial, or the first of a judged run that tables show first."""
-    if entry.result.evaluation is None:
-        return str(entry.cell["rules"].get("metric", ""))
-    return next(iter(entry.result.evaluation.metrics))
-
-
-def _figure(entry: Entry) -> str:
-    if entry.result.error is not None:
-        return "failed"
-    if entry.result.evaluation is not None:
-        return str(entry.result.evaluation.metrics[_metric(entry)])
-    return "-" if entry.result.validation is None else f"{entry.result.validation:.4f}"
+    return [
+        row for row in rows if all(value in (None, row[name]) for name, value in wanted.items())
+    ]
 
 
 def _facts(entry: Entry) -> dict[str, Any]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.interrupts import temporary_folder, unwatch
-
-if TYPE_CHECKING:
-    from transcf.serving.server import Address
-    from transcf.serving.service import ServiceSettings
 
 Events: TypeAlias = Annotated[
     str | None,
@@ -55,28 +51,24 @@ def serve(
     if demo == (folder is not None):
         raise ParameterError("Name a MODEL to serve, or give --demo.")
     try:
-        from transcf.serving.page import assets
-        from transcf.serving.server import Address
+        from transcf.serving.app import plotly_script, run
         from transcf.serving.service import ServiceSettings
     except ImportError as error:
         raise MissingExtraError("Serving a model", "serve") from error
-    assets()  # what is missing is said now rather than to the first visitor
-    address = Address(host, port, workers)
+    plotly_script()  # raises now instead of at the first request for the page
+    name = f"[{host}]" if ":" in host else host
+
+    def start(settings: ServiceSettings) -> None:
+        words = f"Serving {settings.model} at http://{name}:{port}/ (Ctrl-C ends it)"
+        unwatch()  # the server finishes requests in progress
+        run(settings, host, port, workers, lambda: typer.echo(words))
+
     if folder is not None:
-        _run(ServiceSettings(folder, events, items, token_file), address)
+        start(ServiceSettings(folder, events, items, token_file))
         return
     from transcf.serving.demo import demo_shop
 
     with temporary_folder("transcf-demo-") as place:
         typer.echo("Making up a tea shop and fitting a model to it ...")
         shop = demo_shop(place)
-        _run(ServiceSettings(shop.model, events, shop.items, token_file), address)
-
-
-def _run(service: ServiceSettings, address: Address) -> None:
-    from transcf.serving import server
-
-    name = f"[{address.host}]" if ":" in address.host else address.host
-    words = f"Serving {service.model} at http://{name}:{address.port}/ (Ctrl-C ends it)"
-    unwatch()  # the server answers what has begun, and ends
-    server.run(service, address, lambda: typer.echo(words))
+        start(ServiceSettings(shop.model, events, shop.items, token_file))

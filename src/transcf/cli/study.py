@@ -123,13 +123,12 @@ def study(
     """
     from transcf.experiments import load_study, run_study
     from transcf.experiments.results import Results, facts_of
-    from transcf.experiments.study_workers import study_workers
+    from transcf.experiments.study import study_workers
 
     check_files(report, results)
     plan = load_study(name).only(_listed(datasets), _listed(models))
     plan = plan if seeds is None else replace(plan, seeds=seeds)
-    tables = [(protocol, data) for data in plan.datasets for protocol in plan.by(data)]
-    total = sum(len(plan.under(*table)) for table in tables)
+    total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
     if not total:
         raise ParameterError(
             f"{name} runs none of these models on these datasets: choose other ones, or leave out "

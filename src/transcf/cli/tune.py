@@ -29,7 +29,7 @@ from transcf.cli._sharing import RunWorkers, parse_sharing
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from transcf.experiments.tuning import Tuning
+    from transcf.experiments.tune_result import Tuning
 
 
 @reading_options
@@ -105,9 +105,9 @@ def tune(
     same, but which settings are tried depends on the order in which trials end. Ctrl-C prints the
     best so far and exits with 130; the next search runs unfinished trials again.
     """
-    from transcf.data.sources import open_split
-    from transcf.experiments.tuning import tune as run
-    from transcf.experiments.tuning.result import check_plots
+    from transcf.data.splitters import open_split
+    from transcf.experiments.tune import tune as run
+    from transcf.experiments.tune_result import check_plots
 
     spread = parse_sharing(jobs, workers, cluster)
     model, params = read_values(model, settings)

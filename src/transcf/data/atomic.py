@@ -1,27 +1,41 @@
-"""Files and folders that appear whole or not at all.
+"""Atomic writes of files and folders.
 
-Both are written in a workspace beside the target and take its name in one step. New files get the
-permissions that the umask gives, whichever library wrote them. What the system refuses (a full
-disk, no permission) is a `WriteError` in one sentence, and leaves the target as it was.
+Both are written in a hidden folder `.NAME.TOKEN.tmp` next to the target and renamed at the end. New
+files get the permissions of the umask, whichever library wrote them. What the system refuses (a
+full disk, no permission) is a `WriteError` in one sentence, and leaves the target as it was.
+
+The hidden folder holds a file `transcf.lock`, which its writer keeps locked. The system releases
+the lock when the writer ends in any way, so the next writer of the same target removes folders
+whose lock is free. Where locks are not supported, nothing is ever removed.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import os
 import re
+import secrets
+import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from transcf.data.workspace import Workspace, workspace
 from transcf.errors import TransCFError, WriteError
-from transcf.interrupts import uninterrupted
+from transcf.interrupts import remove_folder, temporary, uninterrupted
 
-_HERE = -100  # AT_FDCWD: paths are relative to the working directory
-_EXCHANGE = 2  # RENAME_EXCHANGE: both names exist before and after
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+_LOCK, _NEW, _OLD = "transcf.lock", "new", "old"
+#: Longest target name, in bytes, that a hidden folder repeats: most systems end names at 255.
+_NAME_BYTES = 200
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 _FULL = "the disk is full: free some space or choose another place"
 #: Polars reports this, without the system's number, if it cannot write the end of a Parquet file.
@@ -43,7 +57,7 @@ _REASONS = {
 
 @contextmanager
 def atomic_write(target: Path) -> Iterator[Path]:
-    """Give a file of the same name to write to, and put it in the target's place at the end.
+    """Yield a path to write to; at the end the file replaces the target.
 
     A file that is replaced keeps its permissions, and a symbolic link stays: the file that it
     points to is replaced. If anything fails, the target stays as it was and nothing else is left.
@@ -57,57 +71,192 @@ def atomic_write(target: Path) -> Iterator[Path]:
         >>> Path("table.csv").read_text()
         'a,b'
     """
-    with _in_words(target):
+    with _write_errors(target):
         if _exists(target) and target.is_symlink():
             target = Path(os.path.realpath(target))
         mode = stat.S_IMODE(target.stat().st_mode) if _exists(target) else None
         if mode is not None and not target.is_file():
             raise WriteError(f"{target} is not a file that can be replaced: name another one.")
         target.parent.mkdir(parents=True, exist_ok=True)
-        with workspace(target) as work:
-            unfinished = work.new / target.name
+        with workspace(target) as (folder, file_mode):
+            unfinished = folder / _NEW / target.name
             yield unfinished
-            _finish(unfinished, work.file_mode if mode is None else mode)
+            _finish(unfinished, file_mode if mode is None else mode)
             unfinished.replace(target)
 
 
 @contextmanager
 def atomic_write_dir(target: Path, *, replace: bool = True) -> Iterator[Path]:
-    """Give a folder to write to, and put it in the target's place at the end.
+    """Yield a folder to write to; at the end it replaces the target.
 
     The files and both folders are flushed to disk before the swap. If anything fails, the
     target stays as it was and nothing else is left.
 
     Args:
-        target: Where the folder should be.
-        replace: Whether a folder with anything in it is replaced.
+        target: The folder to write.
+        replace: Whether a folder that is not empty is replaced.
 
     Raises:
-        WriteError: The system refuses to write it, or something is there and stays.
+        WriteError: The system refuses to write it, or the target exists and is not replaced.
     """
-    with _in_words(target):
+    with _write_errors(target):
         _exists(target)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with workspace(target) as work:
-            yield work.new
-            for path in (*sorted(work.new.rglob("*")), work.new):
-                _finish(path, work.file_mode)
-            _put_in_place(work, target, replace)
+        with workspace(target) as (folder, file_mode):
+            new = folder / _NEW
+            yield new
+            for path in (*sorted(new.rglob("*")), new):
+                _finish(path, file_mode)
+            _put_in_place(folder, target, replace)
             _flush(target.parent)
 
 
 def is_taken(target: Path) -> bool:
-    """Whether anything is there.
+    """Return whether anything exists at a path.
 
     Raises:
         WriteError: There cannot be a file or folder of that name.
     """
-    with _in_words(target):
+    with _write_errors(target):
         return _exists(target)
 
 
+def try_lock(handle: int) -> bool:
+    """Lock an open file unless another process or handle holds it; closing the file unlocks it.
+
+    Raises:
+        OSError: There are no locks on this system or file system.
+    """
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        elif os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    except (BlockingIOError, PermissionError):  # the first on POSIX, the second on Windows
+        return False
+    return True
+
+
+@contextmanager
+def workspace(target: Path) -> Iterator[tuple[Path, int]]:
+    """Make a hidden folder next to the target, with a folder `new`, and remove it at the end.
+
+    Those that killed writers of the same target left behind are removed first.
+
+    Yields:
+        The folder, and the permissions of new files in it: those of the umask and default ACLs.
+    """
+    remove_abandoned(target)
+    with temporary(partial(_make, target), partial(_close, target)) as (folder, lock):
+        yield folder, stat.S_IMODE(os.fstat(lock).st_mode)
+
+
+def remove_abandoned(target: Path) -> None:
+    """Remove the hidden folders of this target whose writers have ended."""
+    pattern = re.compile(rf"\.{re.escape(_stem(target))}\.[0-9a-f]{{8}}\.tmp")
+    for folder in list(target.parent.iterdir()):
+        if pattern.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
+            # One that cannot be opened or removed must not prevent writing another.
+            with suppress(OSError):
+                _remove_if_abandoned(folder, target)
+
+
+def _remove_if_abandoned(folder: Path, target: Path) -> None:
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        folder.rmdir()  # killed before it began; fails, as it should, if anything is inside
+        return
+    try:
+        if try_lock(lock):
+            _remove(folder, target)
+    finally:
+        os.close(lock)
+
+
+def _make(target: Path) -> tuple[Path, int]:
+    """Make a hidden folder, and lock it."""
+    while True:
+        folder = target.with_name(f".{_stem(target)}.{secrets.token_hex(4)}.tmp")
+        folder.mkdir()
+        try:
+            lock = os.open(folder / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        except FileNotFoundError:
+            continue  # another writer saw it empty and removed it as abandoned
+        try:
+            is_ours = try_lock(lock)
+        except OSError:
+            is_ours = True  # no locks here, hence no writer removes it as abandoned
+        if is_ours and (folder / _LOCK).exists():
+            (folder / _NEW).mkdir()
+            return folder, lock
+        os.close(lock)  # another writer removed it before it was locked
+
+
+def _close(target: Path, made: tuple[Path, int]) -> None:
+    folder, lock = made
+    _remove(folder, target)
+    os.close(lock)
+
+
+def _remove(folder: Path, target: Path) -> None:
+    """Remove a hidden folder that is locked; the lock last, so that a kill here can be cleaned up.
+
+    Of two renames of which the second was not done, the first is undone.
+    """
+    if (folder / _OLD).exists() and not target.exists():
+        (folder / _OLD).rename(target)
+    for part in (_NEW, _OLD):
+        remove_folder(folder / part)
+    with suppress(OSError):
+        if {path.name for path in folder.iterdir()} <= {_LOCK}:
+            shutil.rmtree(folder)
+
+
+def _stem(target: Path) -> str:
+    """Return the target's name, or its hash if the name is too long."""
+    name = os.fsencode(target.name)
+    return target.name if len(name) <= _NAME_BYTES else hashlib.sha256(name).hexdigest()
+
+
+def _put_in_place(folder: Path, target: Path, replace: bool) -> None:
+    """Rename the new folder to the target; an old one is in the hidden folder afterwards."""
+    new, old = folder / _NEW, folder / _OLD
+    try:
+        new.rename(target)  # to a free name, or over an empty folder
+        return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    if not replace:
+        raise WriteError(f"{target} appeared while it was being written, and was left alone.")
+    if _exchange(new, target):
+        return
+    # No atomic exchange on this system: the name is free for a moment between two renames.
+    with uninterrupted():
+        target.rename(old)
+        try:
+            new.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names in one step, if the system can."""
+    rename = getattr(ctypes.CDLL(None) if os.name == "posix" else None, "renameat2", None)
+    if rename is None:
+        return False
+    paths = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
+    return bool(rename(*paths, _RENAME_EXCHANGE) == 0)
+
+
 def _exists(target: Path) -> bool:
-    """Whether anything is there; raise before the work is done if such a name cannot be."""
+    """Return whether anything exists at a path; raise if there cannot be such a name."""
     if "\0" in str(target):
         raise WriteError(f"{str(target)!r} cannot be written: a name has no NUL in it.")
     try:
@@ -120,8 +269,8 @@ def _exists(target: Path) -> bool:
 
 
 @contextmanager
-def _in_words(target: Path) -> Iterator[None]:
-    """Turn what the system says into a sentence.
+def _write_errors(target: Path) -> Iterator[None]:
+    """Convert errors of the system to a `WriteError`.
 
     Polars and safetensors have errors of their own, with the system's number in their text.
     """
@@ -142,7 +291,7 @@ def _in_words(target: Path) -> Iterator[None]:
 
 
 def _is_elsewhere(error: Exception, target: Path) -> bool:
-    """Whether an error names a file that has nothing to do with the target."""
+    """Return whether an error names a file outside the folder of the target."""
     name = getattr(error, "filename", None)
     if not isinstance(name, str | bytes):
         return False
@@ -151,44 +300,14 @@ def _is_elsewhere(error: Exception, target: Path) -> bool:
 
 
 def _finish(path: Path, file_mode: int) -> None:
-    """Give a file its permissions, and make sure that it is on disk."""
+    """Set the permissions of a file, and flush it to disk."""
     if path.is_file() and not path.is_symlink():
         path.chmod(file_mode)
     _flush(path)
 
 
-def _put_in_place(work: Workspace, target: Path, replace: bool) -> None:
-    """Swap the new folder in; what was there before is in the workspace afterwards."""
-    try:
-        work.new.rename(target)  # to a free name, or over an empty folder
-        return
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-    if not replace:
-        raise WriteError(f"{target} appeared while it was being written, and was left alone.")
-    if _exchange(work.new, target):
-        return
-    # No atomic exchange on this system: the name is free for a moment between two renames.
-    with uninterrupted():
-        target.rename(work.old)
-        try:
-            work.new.rename(target)
-        except OSError:
-            work.old.rename(target)
-            raise
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names in one step, if the system can."""
-    rename = getattr(ctypes.CDLL(None) if os.name == "posix" else None, "renameat2", None)
-    if rename is None:
-        return False
-    return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
-
-
 def _flush(path: Path) -> None:
-    """Make sure that a file or folder is on disk (folders: where the system allows it)."""
+    """Flush a file or folder to disk (folders: where the system allows it)."""
     if path.is_dir() and os.name != "posix":
         return
     handle = os.open(path, os.O_RDONLY)

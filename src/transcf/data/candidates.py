@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from transcf.data.seeds import check_seed
 from transcf.data.split import Candidates, Split
+from transcf.data.validate import check_seed
 from transcf.errors import ParameterError, shown
 
 
@@ -22,7 +22,7 @@ def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
     Args:
         split: Any split.
         n: Candidates for each user.
-        seed: Of the draw.
+        seed: Seed of the draw.
 
     Example:
         >>> from transcf import leave_one_out, synthesize
@@ -53,7 +53,5 @@ def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
         users_with_fewer=int((held_out & (lengths < n)).sum()),
     )
     recipe = {**split.recipe, "candidates": n, "candidates_seed": seed}
-    source = f"{n} drawn, seed {seed}"
-    return replace(
-        split, candidates=Candidates(indptr, items, source), recipe=recipe, report=report
-    )
+    candidates = Candidates(indptr, items, f"{n} drawn, seed {seed}")
+    return replace(split, candidates=candidates, recipe=recipe, report=report)

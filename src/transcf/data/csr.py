@@ -1,4 +1,4 @@
-"""Compressed rows: which columns each row holds."""
+"""`Csr`: a binary sparse matrix by rows."""
 
 from __future__ import annotations
 

@@ -19,22 +19,29 @@ from typing import Any
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from transcf.data.columns import Roles
-from transcf.data.delimited import Content, Dialect, decode, delimited_source, start_of
-from transcf.data.parquet import damage_of, damage_of_file
+from transcf.data.csv_dialect import (
+    Content,
+    Dialect,
+    all_bytes,
+    delimited_source,
+    read_utf8,
+    start_of,
+)
+from transcf.data.parquet_check import damage_of, damage_of_file
 from transcf.data.paths import ENDINGS, JSON_LINES, PARQUET, ending_of
-from transcf.data.tables import Source, by_role
+from transcf.data.tables import Source, by_role, frame_source
+from transcf.data.validate import Roles
 from transcf.errors import DataError
 
 _GZIP, _PARQUET_MARK = b"\x1f\x8b", b"PAR1"
 
 
-def files_source(paths: Sequence[Path], form: Dialect) -> Source:
+def files_source(paths: Sequence[Path], dialect: Dialect) -> Source:
     """Open files, which are read one after the other as if they were one."""
-    if len(paths) == 1:
-        return file_source(paths[0], form)
-    sources = [file_source(path, form) for path in paths]
+    sources = [file_source(path, dialect) for path in paths]
     first = sources[0]
+    if len(sources) == 1:
+        return first
     if any(source.is_text != first.is_text for source in sources):
         raise DataError(f"{first.label} and the files after it are of several kinds: read one.")
     ends: list[int] = []
@@ -43,7 +50,7 @@ def files_source(paths: Sequence[Path], form: Dialect) -> Source:
         check_names(sources, roles)
         frames = [source.read(roles) for source in sources]
         ends[:] = accumulate(map(len, frames))
-        return _together(frames, sources, roles)
+        return _concat(frames, sources, roles)
 
     def locate(row: int) -> str:
         file = bisect_right(ends, row)
@@ -53,9 +60,9 @@ def files_source(paths: Sequence[Path], form: Dialect) -> Source:
     return replace(first, label=label, read=read, locate=locate)
 
 
-def file_source(path: Path, form: Dialect | None = None) -> Source:
-    """Open a file by its ending, and check that it is what the ending says."""
-    form = form or Dialect()
+def file_source(path: Path, dialect: Dialect | None = None) -> Source:
+    """Open a file by its ending, and check that its content is what the ending says."""
+    dialect = dialect or Dialect()
     if not path.exists():
         raise DataError(f"There is no file {path}: check the path.")
     if path.is_dir():
@@ -76,12 +83,18 @@ def file_source(path: Path, form: Dialect | None = None) -> Source:
     _check_mark(path, content, ending)
     if ending in PARQUET:
         return _parquet_source(path, content)
-    if not form.is_utf8:
-        content = decode(path, content, form.encoding)
-    _check_text(path, content, ending)
+    content = read_utf8(path, content, dialect.encoding)
+    start = start_of(content)
+    if not start.strip():
+        raise DataError(f"{path} is empty: there is nothing in it but blanks.")
+    if b"\0" in start:
+        raise DataError(
+            f"{path} ends in {ending} but holds binary data, not UTF-8 text: if it is text, name "
+            f"its encoding with encoding=... (in a shell: --encoding utf-16, for one)."
+        )
     if ending in JSON_LINES:
         return _json_source(path, content)
-    return delimited_source(path, content, form)
+    return delimited_source(path, content, dialect)
 
 
 def unpack(path: Path) -> bytes:
@@ -95,37 +108,51 @@ def unpack(path: Path) -> bytes:
         ) from problem
 
 
+def unreadable(path: Path, kind: str, problem: BaseException) -> DataError:
+    """Return the error about a file that cannot be read."""
+    reason = str(problem).strip().split("\n", 1)[0].rstrip(".")
+    return DataError(f"{path} cannot be read as {kind}: {reason}.")
+
+
 def _check_mark(path: Path, content: Content, ending: str) -> None:
     """Compare the first bytes with what the ending says."""
     start = start_of(content)
     packed = isinstance(content, bytes)
     if start.startswith(_GZIP):
-        remedy = "twice: unpack it once" if packed else f": rename it to {path.name}.gz"
-        raise DataError(
-            f"{path} ends in {path.suffix} but is gzipped{'' if not packed else ' '}{remedy}."
-        )
-    if ending in PARQUET and not start.startswith(_PARQUET_MARK):
+        remedy = " twice: unpack it once" if packed else f": rename it to {path.name}.gz"
+        raise DataError(f"{path} ends in {path.suffix} but is gzipped{remedy}.")
+    is_parquet = start.startswith(_PARQUET_MARK)
+    if ending in PARQUET and not is_parquet:
         raise DataError(f"{path} ends in {ending} but is not a Parquet file.")
-    if ending not in PARQUET and start.startswith(_PARQUET_MARK):
+    if ending not in PARQUET and is_parquet:
         better = path.with_suffix(".parquet").name if not packed else f"{path.stem}.parquet.gz"
         raise DataError(f"{path} ends in {ending} but is a Parquet file: rename it to {better}.")
 
 
-def _check_text(path: Path, content: Content, ending: str) -> None:
-    start = start_of(content)
-    if not start.strip():
-        raise DataError(f"{path} is empty: there is nothing in it but blanks.")
-    if b"\0" in start:
+def check_names(sources: Sequence[Source], roles: Roles) -> None:
+    """Raise if a file lacks a column that the first one has."""
+    for source in sources:
+        for name in roles.values():
+            if name not in source.columns:
+                raise DataError(
+                    f"{source.label} has no column {name!r}, which {sources[0].label} has."
+                )
+
+
+def check_kinds(column: str, kinds: Sequence[pl.DataType], sources: Sequence[Source]) -> None:
+    """Raise if columns of one name hold different kinds of values."""
+    odd = _odd_one(kinds)
+    if odd is not None:
         raise DataError(
-            f"{path} ends in {ending} but holds binary data, not UTF-8 text: if it is text, name "
-            f"its encoding with encoding=... (in a shell: --encoding utf-16, for one)."
+            f"Column {column!r} holds {kinds[0]} in {sources[0].label} and {kinds[odd]} in "
+            f"{sources[odd].label}: make it the same in both."
         )
 
 
-def _together(
+def _concat(
     frames: Sequence[pl.DataFrame], sources: Sequence[Source], roles: Roles
 ) -> pl.DataFrame:
-    """Put the rows of files under each other; ids must be of the same kind in all of them."""
+    """Concatenate the rows of files; ids must be of the same kind in all of them."""
     for role, column in roles.items():
         kinds = [frame[role].dtype for frame in frames]
         if not sources[0].is_text:
@@ -134,34 +161,10 @@ def _together(
             # As text, a value of the other kind can be found and named.
             frames = [frame.with_columns(pl.col(role).cast(pl.String)) for frame in frames]
         if isinstance(kinds[0], pl.Datetime) and len(set(kinds)) > 1:
-            frames = [frame.with_columns(_microseconds(frame[role])) for frame in frames]
+            moment = pl.Datetime("us", None if kinds[0].time_zone is None else "UTC")
+            columns = (frame[role].cast(moment, strict=False) for frame in frames)
+            frames = [frame.with_columns(c) for frame, c in zip(frames, columns, strict=True)]
     return pl.concat(frames, how="vertical_relaxed")
-
-
-def _microseconds(moments: pl.Series) -> pl.Series:
-    """Return moments of any unit and time zone in microseconds and UTC; null beyond their range."""
-    is_zoned = getattr(moments.dtype, "time_zone", None) is not None
-    return moments.cast(pl.Datetime("us", "UTC" if is_zoned else None), strict=False)
-
-
-def check_names(sources: Sequence[Source], roles: Roles) -> None:
-    """Refuse files that lack a column that the first one has."""
-    for source in sources:
-        lacking = next((name for name in roles.values() if name not in source.columns), None)
-        if lacking is not None:
-            raise DataError(
-                f"{source.label} has no column {lacking!r}, which {sources[0].label} has."
-            )
-
-
-def check_kinds(column: str, kinds: Sequence[pl.DataType], sources: Sequence[Source]) -> None:
-    """Refuse files whose columns of one name hold different kinds of values."""
-    odd = _odd_one(kinds)
-    if odd is not None:
-        raise DataError(
-            f"Column {column!r} holds {kinds[0]} in {sources[0].label} and {kinds[odd]} in "
-            f"{sources[odd].label}: make it the same in both."
-        )
 
 
 def _odd_one(kinds: Sequence[pl.DataType]) -> int | None:
@@ -183,31 +186,28 @@ def parquet_schema(file: io.BytesIO | Path) -> pl.Schema:
 
 
 def _parquet_source(path: Path, content: Content) -> Source:
-    def packed() -> io.BytesIO | Path:
+    def file() -> io.BytesIO | Path:
         return io.BytesIO(content) if isinstance(content, bytes) else content
+
+    def read(roles: Roles) -> pl.DataFrame:
+        columns = list(roles.values())
+        try:
+            return by_role(pl.read_parquet(file(), columns=columns, glob=False), roles)
+        except (PolarsError, PanicException, OSError) as problem:
+            raise unreadable(path, "Parquet", problem) from problem
 
     damage = damage_of(content) if isinstance(content, bytes) else damage_of_file(content)
     if damage is not None:
         raise DataError(f"{path} is damaged ({damage}): fetch or write it again.")
     try:
-        names = tuple(parquet_schema(packed()))
+        names = tuple(parquet_schema(file()))
     except (PolarsError, PanicException, OSError) as problem:
         raise unreadable(path, "Parquet", problem) from problem
-
-    def read(roles: Roles) -> pl.DataFrame:
-        try:
-            return by_role(
-                pl.read_parquet(packed(), columns=list(roles.values()), glob=False), roles
-            )
-        except (PolarsError, PanicException, OSError) as problem:
-            raise unreadable(path, "Parquet", problem) from problem
-
     return Source(str(path), names, read)
 
 
 def _json_source(path: Path, content: Content) -> Source:
-    text = content if isinstance(content, bytes) else content.read_bytes()
-    text = text.removeprefix(codecs.BOM_UTF8)
+    text = all_bytes(content).removeprefix(codecs.BOM_UTF8)
     try:
         frame = pl.read_ndjson(text, infer_schema_length=None)
     except (PolarsError, PanicException) as problem:
@@ -222,14 +222,14 @@ def _json_source(path: Path, content: Content) -> Source:
         return by_role(frame, roles)
 
     def locate(row: int) -> str:
-        lines = (number for number, line in enumerate(text.split(b"\n"), 1) if line.strip())
-        return f"{path}: line {next(islice(lines, row, None)):,}"
+        number, _ = next(islice(_filled_lines(text), row, None))
+        return f"{path}: line {number:,}"
 
-    return Source(str(path), tuple(frame.columns), read, locate=locate)
+    return replace(frame_source(frame, str(path)), read=read, locate=locate)
 
 
 def _check_unique(path: Path, text: bytes, column: str) -> None:
-    """Refuse a line that has a key twice: the JSON reader takes the first value without notice."""
+    """Raise if a line has a key twice: polars takes the first value without notice."""
     name = re.escape(json.dumps(column, ensure_ascii=False).encode())
     if not re.search(name + rb"\s*:[^\n]*" + name + rb"\s*:", text):
         return
@@ -239,10 +239,10 @@ def _check_unique(path: Path, text: bytes, column: str) -> None:
 
 
 def _check_unmixed(path: Path, text: bytes, column: str) -> None:
-    """Refuse numbers, lists and the like among text ids: the JSON reader turns them into text."""
+    """Raise if there are numbers or lists among text ids: polars turns them into text."""
     name = json.dumps(column, ensure_ascii=False).encode()
     if not re.search(re.escape(name) + rb'\s*:\s*[^\s"n]', text):
-        return  # text and null alone, as is usual
+        return  # text and null alone
     for number, found in _json_values(text):
         value = found.get(column) if isinstance(found, dict) else None
         if value is not None and not isinstance(value, str):
@@ -254,31 +254,28 @@ def _check_unmixed(path: Path, text: bytes, column: str) -> None:
 
 def _json_values(text: bytes, **options: Any) -> Iterator[tuple[int, Any]]:
     """Yield the number and the value of each line, without those that Python cannot parse."""
-    for number, line in enumerate(text.split(b"\n"), 1):
-        if line.strip():
-            with suppress(ValueError, RecursionError):  # polars accepts it, or has refused it
-                yield number, json.loads(line, **options)
+    for number, line in _filled_lines(text):
+        with suppress(ValueError, RecursionError):  # polars accepts it, or has refused it
+            yield number, json.loads(line, **options)
+
+
+def _filled_lines(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and the text of each line that is not blank."""
+    lines = enumerate(text.split(b"\n"), 1)
+    return ((number, line) for number, line in lines if line.strip())
 
 
 def _bad_json(path: Path, text: bytes) -> DataError | None:
-    """Find the first line that is not a JSON object."""
-    for number, line in enumerate(text.split(b"\n"), 1):
-        if not line.strip():
-            continue
+    """Return the error about the first line that is not a JSON object, if there is one."""
+    for number, line in _filled_lines(text):
         what = "not a JSON object"
         try:
-            fine = isinstance(json.loads(line), dict)
+            if isinstance(json.loads(line), dict):
+                continue
         except ValueError:
-            fine = False
+            pass
         except RecursionError:
-            fine, what = False, "nested too deeply"
-        if not fine:
-            shown = line[:60].decode("utf-8", "replace")
-            return DataError(f"{path}: line {number:,} is {what}: {shown!r}.")
+            what = "nested too deeply"
+        shown = line[:60].decode("utf-8", "replace")
+        return DataError(f"{path}: line {number:,} is {what}: {shown!r}.")
     return None
-
-
-def unreadable(path: Path, kind: str, problem: BaseException) -> DataError:
-    """Return the error about a file that cannot be read."""
-    reason = str(problem).strip().split("\n", 1)[0].rstrip(".")
-    return DataError(f"{path} cannot be read as {kind}: {reason}.")

@@ -1,20 +1,24 @@
-"""Leaving out users and items with too few events, never in silence."""
+"""Filters: events with low ratings, and users and items with too few events."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from transcf.data.interactions import Interactions, Mask
+from transcf.data.report import LOW_RATINGS, Report
+from transcf.data.validate import naming
 from transcf.errors import DataError, ParameterError, is_word, shown
+
+#: A bound that every rating meets, missing ones included.
+ANY_RATING = -math.inf
 
 
 def filter_of(name: str) -> tuple[int | None, bool]:
-    """Read the name of a filter.
-
-    Args:
-        name: "none", "paper", or a number with "-core".
+    """Parse the name of a filter: "none", "paper", or a number with "-core".
 
     Returns:
         The number of a k-core, None for the others, and whether it is `paper_filter`.
@@ -34,7 +38,7 @@ def filter_of(name: str) -> tuple[int | None, bool]:
 
 
 def filtered(log: Interactions, name: str) -> Interactions:
-    """Return a log after the filter of a name, see `filter_of`."""
+    """Apply the filter of a name, see `filter_of`."""
     least, is_paper = filter_of(name)
     if is_paper:
         return paper_filter(log)
@@ -42,12 +46,12 @@ def filtered(log: Interactions, name: str) -> Interactions:
 
 
 def k_core(log: Any, users: int = 5, items: int = 5) -> Interactions:
-    """Keep the largest part in which everybody has enough events.
+    """Keep the largest part in which all users and items have enough events.
 
-    Users and items below the bar are left out again and again until none is left to leave out.
+    Users and items below the bounds are removed repeatedly until none are left to remove.
 
     Args:
-        log: A log, or whatever `as_interactions` takes.
+        log: A log, or anything that `read_interactions` takes.
         users: Least number of events of a user.
         items: Least number of events of an item.
 
@@ -57,7 +61,7 @@ def k_core(log: Any, users: int = 5, items: int = 5) -> Interactions:
         >>> bool(log.by_user.counts.min() >= 5 and log.by_item.counts.min() >= 5)
         True
     """
-    from transcf.data.logs import as_interactions
+    from transcf.data.readers import as_interactions
 
     log = as_interactions(log)
     check_core("users", users)
@@ -85,9 +89,9 @@ def paper_filter(log: Any) -> Interactions:
     that training, validation and test get one each. Items may end up below 5.
 
     Args:
-        log: A log, or whatever `as_interactions` takes.
+        log: A log, or anything that `read_interactions` takes.
     """
-    from transcf.data.logs import as_interactions
+    from transcf.data.readers import as_interactions
 
     log = as_interactions(log)
     all_users, all_items = np.ones(log.n_users, dtype=bool), np.ones(log.n_items, dtype=bool)
@@ -95,6 +99,116 @@ def paper_filter(log: Any) -> Interactions:
     items = _enough_by_item(log, users, all_items, 5)
     users = _enough_by_user(log, users, items, 3)
     return _keep(log, users, items, "paper filter")
+
+
+def filter_min_rating(log: Interactions, min_rating: float | None = None) -> Interactions:
+    """Keep the events whose rating counts as positive feedback.
+
+    Of a repeated pair, the rating of the newest event counts. Users and items that lose all their
+    events are removed as well; the report counts what was left out. Ratings stay, for models that
+    weigh events by them.
+
+    Args:
+        log: Any log; without ratings it stays as it is, unless a bound is given.
+        min_rating: The lowest rating that stays; events without a rating are left out. None
+            leaves out ratings of 0 and below only, and `-inf` nothing.
+
+    Example:
+        >>> import polars as pl
+        >>> from transcf import read_interactions
+        >>> frame = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 7], "rating": [0, 2, 5]})
+        >>> print(read_interactions(frame, min_rating=3).report)
+        read: rows 3
+        merge repeats: events 3, repeats 0
+        leave out ratings below 3: interactions 2, users 1, items 1
+    """
+    check_min_rating(min_rating)
+    if not has_ratings(min_rating, rated=log.ratings is not None):
+        return log
+    assert log.ratings is not None  # `has_ratings` has checked it
+    kept = meets_min_rating(log.ratings, min_rating)
+    if kept.all():
+        return log
+    fewer = log.select(kept, drop_ids=True)
+    report = drop_low_ratings(
+        log.report,
+        min_rating,
+        of=len(log),
+        interactions=len(log) - len(fewer),
+        without_rating=int(np.isnan(log.ratings[~kept]).sum()),
+        users=log.n_users - fewer.n_users,
+        items=log.n_items - fewer.n_items,
+    )
+    return fewer.with_report(report)
+
+
+def check_min_rating(min_rating: float | None) -> None:
+    """Raise a `ParameterError` unless the bound is None or a number."""
+    if min_rating is None:
+        return
+    is_number = isinstance(min_rating, int | float | np.number) and not isinstance(min_rating, bool)
+    try:
+        bound = float(min_rating) if is_number else math.nan
+    except (OverflowError, TypeError):
+        bound = math.nan
+    if math.isnan(bound):
+        raise ParameterError(f"min_rating={shown(min_rating)} is not allowed; it must be a number.")
+
+
+def has_ratings(min_rating: float | None, *, rated: bool) -> bool:
+    """Return whether events are filtered by rating; raise a `DataError` if ratings are missing."""
+    if min_rating == ANY_RATING or (min_rating is None and not rated):
+        return False
+    if not rated:
+        raise DataError(
+            f"The log has no ratings, so min_rating={min_rating:g} cannot be met: "
+            f"{naming('rating')}."
+        )
+    return True
+
+
+def meets_min_rating(
+    ratings: npt.NDArray[np.float32], min_rating: float | None
+) -> npt.NDArray[np.bool_]:
+    """(n,) which ratings count as positive feedback."""
+    kept: npt.NDArray[np.bool_] = ~(ratings <= 0) if min_rating is None else ratings >= min_rating
+    return kept
+
+
+def drop_low_ratings(
+    report: Report,
+    min_rating: float | None,
+    *,
+    of: int,
+    interactions: int,
+    without_rating: int,
+    users: int,
+    items: int,
+) -> Report:
+    """Report what was left out of so many events; raise a `DataError` if it was all of them."""
+    bound = "of 0 or below" if min_rating is None else f"below {min_rating:g}"
+    if interactions == of:
+        raise DataError(
+            f"All {of:,} ratings are {bound.removeprefix('of ')}, so nothing is left: choose "
+            f"another min_rating (in a shell: --min-rating), -inf to keep all."
+        )
+    missing = {"without_rating": without_rating} if without_rating else {}
+    counts = {"interactions": interactions, **missing, "users": users, "items": items}
+    return report.then(LOW_RATINGS + bound, **counts)
+
+
+def nothing_left(step: str, interactions: int) -> DataError:
+    """Return the error about a filter that leaves nothing."""
+    return DataError(
+        f"The {step} leaves nothing of {interactions:,} interactions: choose a lower bar or "
+        f"give more data."
+    )
+
+
+def check_core(name: str, value: int) -> None:
+    """Raise a `ParameterError` unless a least number of events is an integer from 0 on."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ParameterError(f"{name}={shown(value)} is not allowed; it must be an integer >= 0.")
 
 
 def _enough_by_user(log: Interactions, users: Mask, items: Mask, least: int) -> Mask:
@@ -114,7 +228,7 @@ def _enough_by_item(log: Interactions, users: Mask, items: Mask, least: int) -> 
 
 
 def _keep(log: Interactions, users: Mask, items: Mask, step: str, **settings: int) -> Interactions:
-    """Select events and note how many users, items and interactions were left out."""
+    """Select events and report how many users, items and interactions were left out."""
     from transcf.kernels.splitting import entry_mask
 
     kept = entry_mask(log.by_user.indptr, log.by_user.indices, users, items)
@@ -129,17 +243,3 @@ def _keep(log: Interactions, users: Mask, items: Mask, step: str, **settings: in
         interactions=len(log) - len(smaller),
     )
     return smaller.with_report(report)
-
-
-def nothing_left(step: str, interactions: int) -> DataError:
-    """Return the error about a filter that leaves nothing."""
-    return DataError(
-        f"The {step} leaves nothing of {interactions:,} interactions: choose a lower bar or "
-        f"give more data."
-    )
-
-
-def check_core(name: str, value: int) -> None:
-    """Refuse a bar of events that is no number from 0 on."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ParameterError(f"{name}={shown(value)} is not allowed; it must be an integer >= 0.")

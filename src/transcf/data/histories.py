@@ -1,4 +1,4 @@
-"""`Histories`: what people took, each in order, oldest first."""
+"""`Histories`: the items of users in chronological order."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from transcf.data.ids import Rows
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """Items of people in the order of their events.
+    """Items of users in the order of their events.
 
     Attributes:
         indptr: (n + 1,) int64, where each history starts.
         items: (n_events,) int32 item rows, oldest first; no item twice in a history.
-        n_items: How many items there are.
+        n_items: Number of items.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ class Histories:
 
     @classmethod
     def of(cls, lists: Sequence[Rows], n_items: int) -> Histories:
-        """Put single histories together.
+        """Combine single histories.
 
         Example:
             >>> both = Histories.of([np.array([4, 1], np.int32), np.array([2], np.int32)], 5)
@@ -42,21 +42,21 @@ class Histories:
         return cls(indptr, items, n_items)
 
     def __len__(self) -> int:
-        """Return the number of people."""
+        """Return the number of users."""
         return len(self.indptr) - 1
 
     def __getitem__(self, row: int) -> Rows:
-        """Return the items of one person, oldest first."""
+        """Return the items of one user, oldest first."""
         return self.items[self.indptr[row] : self.indptr[row + 1]]
 
     def take(self, rows: npt.NDArray[np.integer]) -> Histories:
-        """Return the histories of some people, in the given order."""
+        """Return the histories of some users, in the given order."""
         taken = Csr(self.indptr, self.items, self.n_items).take(rows)
         return Histories(taken.indptr, taken.indices, self.n_items)
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """(n,) events of each."""
+        """(n,) number of events of each user."""
         return np.diff(self.indptr)
 
     @property
@@ -66,10 +66,10 @@ class Histories:
 
     @cached_property
     def by_item(self) -> npt.NDArray[np.int64]:
-        """(n_events,) the events of each person by item row instead of by time."""
+        """(n_events,) the order of each user's events by item row instead of by time."""
         return np.lexsort((self.items, np.repeat(np.arange(len(self)), self.counts)))
 
     @cached_property
     def matrix(self) -> Csr:
-        """The same as a set: item rows ascending."""
+        """The same as a matrix: item rows ascending."""
         return Csr(self.indptr, self.items[self.by_item], self.n_items)

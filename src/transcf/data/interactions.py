@@ -1,7 +1,8 @@
-"""`Interactions`: who touched what, immutable, with the caller's ids and rows side by side."""
+"""`Interactions`: an immutable event log, with the ids of the caller and their rows."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -31,15 +32,15 @@ class Interactions:
         users: User ids; row u of `by_user` belongs to user u.
         items: Item ids; row i of `by_item` belongs to item i.
         by_user: Items of each user.
-        positions: (n,) int64, the place of each event in its source, counted from 0.
+        positions: (n,) int64, the position of each event in its source, counted from 0.
         ratings: (n,) float32 or None.
         timestamps: (n,) int64 or None; microseconds since 1970 if `times_are_dates`, otherwise
             the integers of the source.
         times_are_dates: Whether the source gave dates rather than integers.
-        categories: Table `item_id, category` (one line for each) or None.
-        links: Table `user_id, friend_id` (a line for each way) or None; ids that are no users here
-            are those of a model that the log is added to.
-        report: What was merged or left out on the way here.
+        categories: Table `item_id, category` (one row for each pair) or None.
+        links: Table `user_id, friend_id` (a row for each direction) or None; ids that are not
+            users of the log belong to a model that the log is added to.
+        report: What was merged or left out.
 
     Example:
         >>> from transcf import read_interactions
@@ -106,7 +107,7 @@ class Interactions:
 
     @classmethod
     def joined(cls, *parts: Interactions) -> Interactions:
-        """Put disjoint parts of one log together again; ids, places and report stay as they are."""
+        """Join disjoint parts of one log; ids, positions and report stay the same."""
         first = parts[0]
         ratings = [part.ratings for part in parts if part.ratings is not None]
         times = [part.timestamps for part in parts if part.timestamps is not None]
@@ -129,7 +130,7 @@ class Interactions:
         return len(self.positions)
 
     def __repr__(self) -> str:
-        """Counts, density and what is known beside the pairs."""
+        """Return counts, density and the names of optional columns."""
         known = [
             name
             for name, value in (
@@ -156,6 +157,16 @@ class Interactions:
     def n_items(self) -> int:
         """Number of item ids, with or without events."""
         return len(self.items)
+
+    @property
+    def user_counts(self) -> npt.NDArray[np.int64]:
+        """(n_users,) events of each user."""
+        return self.by_user.counts
+
+    @property
+    def item_counts(self) -> npt.NDArray[np.int64]:
+        """(n_items,) events of each item."""
+        return self.by_item.counts
 
     @property
     def density(self) -> float:
@@ -199,10 +210,25 @@ class Interactions:
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from other logs: ids, events, order, times, ratings and what is beside."""
-        from transcf.data.digests import digest_of_log
+        """SHA-256 of ids, events, the order of each history, times, ratings and side tables.
 
-        return digest_of_log(self)
+        The position of events in the source does not matter.
+        """
+        digest = hashlib.sha256()
+        for ids in (self.users.series, self.items.series):
+            _add_column(digest, ids)
+        for rows in (self.by_user.indptr, self.by_user.indices, self.histories.items):
+            digest.update(rows.tobytes())
+        for name, values in (("ratings", self.ratings), ("times", self.timestamps)):
+            digest.update(f"{name} {values is not None}".encode())
+            if values is not None:
+                digest.update(values.tobytes())
+        digest.update(f"dates {self.times_are_dates}".encode())
+        for name, table in (("categories", self.categories), ("links", self.links)):
+            digest.update(f"{name} {table is not None}".encode())
+            for column in [] if table is None else table.iter_columns():
+                _add_column(digest, column)
+        return digest.hexdigest()
 
     @cached_property
     def friends(self) -> Csr:
@@ -215,15 +241,15 @@ class Interactions:
     @property
     def category_names(self) -> tuple[str, ...]:
         """Names of the categories, in the order of the columns of `item_categories`."""
-        return self._shelves[1]
+        return self._category_matrix[1]
 
     @property
     def item_categories(self) -> Csr:
         """Categories of each item, (n_items, n_categories)."""
-        return self._shelves[0]
+        return self._category_matrix[0]
 
     @cached_property
-    def _shelves(self) -> tuple[Csr, tuple[str, ...]]:
+    def _category_matrix(self) -> tuple[Csr, tuple[str, ...]]:
         if self.categories is None:
             return Csr(np.zeros(self.n_items + 1, np.int64), np.empty(0, np.int32), 0), ()
         return category_matrix(self.items, self.categories)
@@ -231,13 +257,13 @@ class Interactions:
     def select(self, events: Mask, *, drop_ids: bool = False) -> Interactions:
         """Return the events under a mask, (n,) bool.
 
-        Rows stay the same, so that parts of a split speak of the same users and items; with
-        `drop_ids`, ids without events are removed and rows are numbered anew.
+        Rows stay the same, so that parts of a split share users and items; with `drop_ids`, ids
+        without events are removed and rows are renumbered.
         """
         from transcf.kernels.sorting import offsets_of_marked
 
         indptr = offsets_of_marked(self.by_user.indptr, events)
-        # Frozen arrays are shared if all is chosen; numbers are the quicker way to take a few.
+        # Frozen arrays are shared if all events are selected; indices are faster for a few.
         pick: Any = slice(None) if indptr[-1] == len(self) else events
         if 8 * indptr[-1] < len(self):
             pick = np.flatnonzero(events)
@@ -274,7 +300,7 @@ class Interactions:
         return replace(self, categories=table)
 
     def with_links(self, links: pl.DataFrame | None) -> Interactions:
-        """Return the same events with another table `user_id, friend_id`, a line for each way."""
+        """Return the same events with a table `user_id, friend_id`, a row for each direction."""
         return replace(self, links=None if links is None else plain_links(links))
 
     def to_frame(self) -> pl.DataFrame:
@@ -300,9 +326,19 @@ def _drop_rows(ids: IdMap, indptr: npt.NDArray[np.int64]) -> tuple[IdMap, npt.ND
 
 
 def _drop_columns(ids: IdMap, rows: Rows) -> tuple[IdMap, Rows]:
-    """Drop ids that no event uses and number the rest anew, in the same order."""
+    """Drop ids that no event uses and renumber the rest, in the same order."""
     used = np.bincount(rows, minlength=len(ids)) > 0
     if used.all():
         return ids, rows
     renumbered = (np.cumsum(used) - 1).astype(np.int32)
     return IdMap(ids.series.filter(pl.Series(used))), renumbered[rows]
+
+
+def _add_column(digest: Any, column: pl.Series) -> None:
+    """Hash a column; lengths are included, so that "a", "bc" differs from "ab", "c"."""
+    digest.update(f"{column.dtype} {len(column)}".encode())
+    if column.dtype == pl.String:
+        digest.update(column.str.len_bytes().to_numpy().tobytes())
+        digest.update((column.str.join("").item() or "").encode())
+    else:
+        digest.update(column.to_numpy().tobytes())

@@ -1,4 +1,4 @@
-"""JSON of whatever tables and models hold."""
+"""Writing, parsing and validation of JSON."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LARGEST = 2**63 - 1
 
 
 def to_json(value: Any, *, compact: bool = False) -> str:
-    """Write a value as JSON, in ASCII; numbers that JSON does not have become null.
+    """Return a value as JSON, in ASCII; NaN and infinity become null.
 
     Args:
         value: Mappings, sequences, texts and numbers.
-        compact: Whether it is written in one line, for machines alone.
+        compact: Whether to write it in one line.
 
     Example:
         >>> print(to_json([1.5, float("nan")]))
@@ -37,13 +37,11 @@ def to_json(value: Any, *, compact: bool = False) -> str:
           null
         ]
     """
-    if compact:
-        return json.dumps(_jsonable(value), separators=(",", ":"))
-    return json.dumps(_jsonable(value), indent=2)
+    layout: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
+    return json.dumps(_jsonable(value), **layout)
 
 
 def _jsonable(value: Any) -> Any:
-    """Turn mappings, sequences and numpy scalars into what `json` knows."""
     if isinstance(value, Mapping):
         return {str(key): _jsonable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -94,7 +92,7 @@ def misfit(value: Any, kind: Any, name: str = "") -> str | None:
         kind: `str`, `int` (of 64 bits), `float` (finite), `bool`, `None`, `Any`, a literal or a
             union of them, a list or dict of them, or an object by its keys: a `TypedDict`, which
             allows no other keys, or a plain dict of types, which does.
-        name: What to call the value itself.
+        name: Name of the value itself.
 
     Example:
         >>> kind = {"epoch": int, "figures": dict[str, float]}
@@ -102,7 +100,7 @@ def misfit(value: Any, kind: Any, name: str = "") -> str | None:
         >>> misfit({"epoch": 3, "figures": {"loss": "none"}}, kind)
         'figures.loss'
     """
-    origin, parts = _origin(kind), get_args(kind)
+    origin, parts = get_origin(kind) or kind, get_args(kind)
     if isinstance(kind, dict) or is_typeddict(kind):
         return _misfit_in_object(value, kind, name)
     if origin is NotRequired:
@@ -124,7 +122,8 @@ def _misfit_in_object(value: Any, kind: Any, name: str) -> str | None:
     if not isinstance(value, dict):
         return name
     for key, hint in hints.items():
-        is_optional = _origin(hint) is NotRequired or key in optional
+        origin: Any = get_origin(hint)
+        is_optional = origin is NotRequired or key in optional
         if key not in value and not is_optional:
             return _joined(name, key)
         wrong = misfit(value[key], hint, _joined(name, key)) if key in value else None
@@ -150,10 +149,6 @@ def _is_of(value: Any, kind: Any, literals: tuple[Any, ...]) -> bool:
     if kind in (int, float):
         return type(value) is int and abs(value) <= _LARGEST
     return kind is Any or type(value) is (NoneType if kind is None else kind)
-
-
-def _origin(kind: Any) -> Any:
-    return get_origin(kind) or kind
 
 
 def _joined(name: str, key: object) -> str:

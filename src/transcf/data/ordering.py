@@ -1,4 +1,4 @@
-"""Putting events in the order of users and items, on several cores if there are many."""
+"""Sorting events by user and item and merging repeated pairs, in two threads for large logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from transcf.data.ids import Rows
 
-#: Events from which on two ranges are worked on side by side.
+#: Number of events from which on two ranges are processed in parallel.
 _MANY = 1_000_000
 _Offsets: TypeAlias = npt.NDArray[np.int64]
 
@@ -46,28 +46,24 @@ def order_by_user(
 ) -> Ordered:
     """Order events by user and item, and keep one of each pair; see `Interactions.from_rows`.
 
-    The result does not depend on the number of ranges that are worked on side by side.
+    The result does not depend on the number of ranges that are processed in parallel.
     """
     from transcf.kernels import sorting
 
     ranges = 2 if len(users) >= _MANY else 1
-    no_times, no_ratings = np.empty(0, np.int64), np.empty(0, np.float32)
+    times = np.empty(0, np.int64) if timestamps is None else timestamps
+    scores = np.empty(0, np.float32) if ratings is None else ratings
     with ThreadPoolExecutor(ranges) as pool:
         indptr, packed, scratch = _sort(users, items, n_users, n_items, pool, ranges)
 
         def merge(first: int, end: int) -> _Offsets:
-            return sorting.merge_repeats(
-                indptr[first : end + 1],
-                packed,
-                no_times if timestamps is None else timestamps,
-                no_ratings if ratings is None else ratings,
-            )
+            return sorting.merge_repeats(indptr[first : end + 1], packed, times, scores)
 
         firsts, ends = _bounds(indptr, ranges)
         counts = np.concatenate(list(pool.map(merge, firsts, ends)))
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         size = int(offsets[-1])
-        # Fresh pages cost more than the copying: what was sorted with holds the result.
+        # Fresh pages cost more than the copying: the memory of the sort holds the positions.
         ordered = Ordered(
             offsets,
             np.empty(size, dtype=np.int32),
@@ -91,44 +87,35 @@ def order_by_user(
 def _sort(
     users: Rows, items: Rows, n_users: int, n_items: int, pool: ThreadPoolExecutor, ranges: int
 ) -> tuple[_Offsets, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """Sort by user, item and place.
+    """Sort by user, item and place, in two counting sorts.
 
     Returns:
         Offsets of the users, item and event packed in one word, and memory of the same size.
     """
     from transcf.kernels import sorting
 
+    by_item, packed = (np.empty(len(users), dtype=np.uint64) for _ in range(2))
+
+    def count_items(first: int, end: int) -> _Offsets:
+        return sorting.count_keys(items[first:end], n_items)
+
+    def place_items(first: int, end: int, to: _Offsets) -> None:
+        sorting.place_by_item(users, items, first, end, to, by_item)
+
     cuts = [len(users) * part // ranges for part in range(ranges + 1)]
     firsts, ends = cuts[:-1], cuts[1:]
-    counts = pool.map(
-        lambda first, end: sorting.count_keys(items[first:end], n_items), firsts, ends
-    )
-    starts, places = _places(list(counts))
-    by_item = np.empty(len(users), dtype=np.uint64)
-    list(
-        pool.map(
-            lambda first, end, to: sorting.place_by_item(users, items, first, end, to, by_item),
-            firsts,
-            ends,
-            places,
-        )
-    )
+    starts, places = _places(list(pool.map(count_items, firsts, ends)))
+    list(pool.map(place_items, firsts, ends, places))
+
+    def count_users(first: int, end: int) -> _Offsets:
+        return sorting.count_owners(by_item[starts[first] : starts[end]], n_users)
+
+    def place_users(first: int, end: int, to: _Offsets) -> None:
+        sorting.place_by_user(by_item, starts, first, end, to, packed)
+
     firsts, ends = _bounds(starts, ranges)
-    counts = pool.map(
-        lambda first, end: sorting.count_owners(by_item[starts[first] : starts[end]], n_users),
-        firsts,
-        ends,
-    )
-    indptr, places = _places(list(counts))
-    packed = np.empty(len(users), dtype=np.uint64)
-    list(
-        pool.map(
-            lambda first, end, to: sorting.place_by_user(by_item, starts, first, end, to, packed),
-            firsts,
-            ends,
-            places,
-        )
-    )
+    indptr, places = _places(list(pool.map(count_users, firsts, ends)))
+    list(pool.map(place_users, firsts, ends, places))
     return indptr, packed, by_item
 
 

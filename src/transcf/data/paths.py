@@ -1,27 +1,27 @@
-"""Which files a path means: `~`, patterns, several of them, and folders of tables."""
+"""Paths that callers give: `~`, patterns, and folders of tables."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 
 from transcf.errors import DataError, ParameterError, shown
 
-#: What the name of a file may end in, by the kind of its content.
+#: Endings of file names, by kind of content.
 DELIMITED = (".csv", ".tsv", ".dat", ".data", ".txt")
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
-#: Files of a folder that are looked at; of a whole disk there is no end.
-_MOST_FILES = 100_000
 ENDINGS = (*DELIMITED, *JSON_LINES, *PARQUET)
+#: Limit of files in a folder, so that a path such as "/" gives an error instead of a long search.
+_MOST_FILES = 100_000
 
 
 def path_of(value: str | PathLike[str]) -> Path:
-    """Return a path that a caller gave, with `~` written out; for files and folders of any kind.
+    """Return a path that a caller gave, with `~` expanded.
 
     Raises:
         ParameterError: It is not a path, or the home folder that it names does not exist.
@@ -39,12 +39,7 @@ def path_of(value: str | PathLike[str]) -> Path:
 
 
 def user_path(spec: str | PathLike[str]) -> Path:
-    """Return a path that can be asked for, with `~` written out.
-
-    Example:
-        >>> user_path("~/events.csv") == Path.home() / "events.csv"
-        True
-    """
+    """Return the path of a source of data, with `~` expanded; raise if the system rejects it."""
     if not isinstance(spec, str | PathLike):
         raise ParameterError(f"{shown(spec)} is not a path: give text or a pathlib.Path.")
     text = fspath(spec)
@@ -58,7 +53,7 @@ def user_path(spec: str | PathLike[str]) -> Path:
 
 
 def ending_of(path: Path) -> str | None:
-    """Return the ending that tells the kind of a file, `.gz` aside, or None if it tells none."""
+    """Return the known ending of a file name, `.gz` aside, or None."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
@@ -66,17 +61,17 @@ def ending_of(path: Path) -> str | None:
 
 
 def files_of(spec: str | PathLike[str]) -> list[Path]:
-    """Return the files that a path, a pattern such as `logs/*.csv`, or a folder means, in order.
+    """Return the files of a path, a pattern such as `logs/*.csv`, or a folder, in order.
 
-    Of a folder these are all files with a known ending, in folders inside of it too, without
-    those whose name starts with a dot or an underscore; all have to be of one kind.
+    Of a folder these are all files with a known ending, including those in subfolders, except
+    for names that start with a dot or an underscore; all have to be of one kind.
     """
     path = user_path(spec)
     if path.is_dir():
-        return folder_files(path)
+        return _folder_files(path)
     if path.exists() or not glob.has_magic(str(path)):
         return [path]
-    # A folder that exists is meant by its name, as a file is.
+    # The part of the path that exists is not a pattern.
     folder = next(parent for parent in path.parents if parent.exists())
     pattern = Path(glob.escape(str(folder)), path.relative_to(folder))
     found = [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]
@@ -86,9 +81,8 @@ def files_of(spec: str | PathLike[str]) -> list[Path]:
     return files
 
 
-def folder_files(folder: Path) -> list[Path]:
-    """Return the tables in a folder, as `files_of` does."""
-    inside = list(islice(_tables(folder), _MOST_FILES + 1))
+def _folder_files(folder: Path) -> list[Path]:
+    inside = list(islice(_visible_files(folder), _MOST_FILES + 1))
     if len(inside) > _MOST_FILES:
         raise DataError(
             f"{folder} is a folder with more than {_MOST_FILES:,} files in it: name those that "
@@ -109,16 +103,10 @@ def folder_files(folder: Path) -> list[Path]:
     return files
 
 
-def _tables(folder: Path) -> Iterator[Path]:
-    """All files in a folder, without those that are hidden or marked as no part of the data."""
+def _visible_files(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         yield from (Path(place, name) for name in names if not name.startswith((".", "_")))
-
-
-def are_paths(values: Iterable[object]) -> bool:
-    """Tell whether these are several paths rather than pairs of ids."""
-    return all(isinstance(value, str | PathLike) for value in values)
 
 
 def _kind(path: Path) -> tuple[str, ...]:

@@ -1,45 +1,48 @@
-"""`read_interactions`: anybody's event log, from a file or a table."""
+"""`read_interactions`: an event log from a file, a table, a dataset name or a folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import glob
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
-from typing import Any, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from transcf.data.columns import ROLES, Column, Role, Roles, find_columns, naming
-from transcf.data.delimited import Dialect
+from transcf.data.csv_dialect import Dialect
 from transcf.data.files import files_source
-from transcf.data.filters import filter_of, filtered
+from transcf.data.filters import check_min_rating, filter_min_rating, filter_of, filtered
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.notes import with_unused_columns
-from transcf.data.paths import are_paths, files_of
-from transcf.data.rating_filter import check_min_rating, filter_min_rating
-from transcf.data.report import Report
+from transcf.data.paths import files_of
+from transcf.data.report import Report, with_unused_columns
 from transcf.data.side import read_categories, read_links
 from transcf.data.tables import Source, pairs_source, table_source
-from transcf.data.values import (
-    Place,
+from transcf.data.validate import (
+    ROLES,
+    Column,
     RatingRule,
+    Role,
+    check_rule,
+    find_columns,
     plain_ids,
     to_categories,
     to_ids,
     to_ratings,
     to_times,
 )
-from transcf.errors import DataError, ParameterError, is_word, shown
+from transcf.errors import DataError, ParameterError, did_you_mean
 from transcf.parallel import check_unforked
 
-_RATING_RULES = ("any", "present", "nonnegative")
+if TYPE_CHECKING:
+    from transcf.data.partitioned.log import PartitionedLog
 
 
 class Reading(TypedDict, total=False):
-    """What `read_interactions` may be told about a source."""
+    """Options of `read_interactions`."""
 
     user: Column
     item: Column
@@ -77,42 +80,46 @@ def read_interactions(
 
     Ids are integers or text. In files without types (CSV and the like) a column of ids is
     integer if all of it is written as plain integers; a single "007" or "12a" keeps the whole
-    column as text, so that no zero is lost. Typed tables keep their type; floats are taken if
-    all are whole. Repeated pairs are merged, see `Interactions.from_rows`.
+    column as text, so that no zero is lost. Typed tables keep their type; floats are accepted if
+    all are whole numbers. Repeated pairs are merged, see `Interactions.from_rows`.
 
     Integer timestamps stay as they are; dates and ISO text become microseconds since 1970.
 
-    A rating of 0 or below is no sign of liking: such events are left out unless `min_rating` says
-    otherwise, and the report counts them. Lines with nothing on them are skipped.
+    Events with a rating of 0 or below are left out unless `min_rating` says otherwise, and the
+    report counts them. Blank lines are skipped.
 
     Args:
         source: A path (CSV, TSV, DAT, JSON Lines, Parquet; plain or .gz), with `~` and patterns
             such as `logs/*.csv`, a folder of such files, or a list of paths; a table of polars,
             pandas or pyarrow; anything with the Arrow interface; a list of (user, item) pairs; or
             a scipy sparse matrix, whose row and column numbers become the ids and whose values,
-            unless all are one, the ratings.
-        user: Name of the column, or its number from 1; None finds it among the usual names. So
-            for the others.
+            unless all are one, the ratings. Also a dataset: "synthetic", a name of the catalog, or
+            a folder with its published files, with the authors' prepared files, or written by
+            `Split.save` or `prepare_parts`; these take no options but `min_rating` and `filter`,
+            and keep all events unless `min_rating` is given. An existing path takes precedence
+            over a name of the same spelling, with a warning; `./name` is always a path.
+        user: Name of the column of users, or its number from 1; None finds it among the usual
+            names.
         item: Column of items.
-        rating: Column of ratings; there may be none.
-        timestamp: Column of times; there may be none.
-        category: Column of item categories; there may be none.
+        rating: Column of ratings; optional.
+        timestamp: Column of times; optional.
+        category: Column of item categories; optional.
         ratings: What ratings have to be: "any" (finite or missing), "present" (none missing or
             NaN) or "nonnegative" (present, and none below zero).
         min_rating: The lowest rating of events that stay; see `filter_min_rating`. None leaves
             out ratings of 0 and below, `-inf` nothing.
         filter: "5-core" (or another number) keeps users and items with at least 5 events, repeated
             until it holds (`k_core`); "paper" is `paper_filter`.
-        links: Which users are linked: a table `user_id, friend_id` in any form that `source` has.
-            Links hold both ways. Ids that are not users of the log are left out and counted. A file
-            of text is taken to be written as the log is (header, separator, encoding).
-        categories: Which categories items have: a table `item_id, category`, in place of a column
-            of the log. An item has a line for each category, or one line with all of them,
-            separated by "|" or, in typed tables, in a list. Items that are not in
-            the log are left out and counted. Files as for `links`.
+        links: Links between users: a table `user_id, friend_id` in any form that `source` has.
+            Links hold in both directions. Ids that are not users of the log are left out and
+            counted. A text file has the header, separator and encoding of the log.
+        categories: Categories of items: a table `item_id, category`, instead of a column of the
+            log. An item has a row for each category, or one row with all of them, separated by
+            "|" or, in typed tables, in a list. Items that are not in the log are left out and
+            counted. Files as for `links`.
         header: Whether the first line of a text file names the columns. If not, they are called
             by their numbers, and users are in the first and items in the second unless given.
-        separator: What parts the columns of a text file, such as "|" or "::"; None finds it.
+        separator: What separates the columns of a text file, such as "|" or "::"; None finds it.
         encoding: Encoding of a text file.
 
     Raises:
@@ -122,147 +129,210 @@ def read_interactions(
         >>> read_interactions(pl.DataFrame({"user": ["ann", "bob"], "item": [7, 9]}))
         Interactions(2 users, 2 items, 2 interactions, density 50 %)
     """
-    given: dict[Role, Column] = {
+    check_min_rating(min_rating)
+    filter_of(filter)
+    dialect = Dialect(header, separator, encoding)
+    columns: dict[Role, Column] = {
         "user": user,
         "item": item,
         "rating": rating,
         "timestamp": timestamp,
         "category": category,
     }
-    check_min_rating(min_rating)
-    filter_of(filter)
+    if isinstance(source, str | PathLike):
+        from transcf.data.datasets import resolve
+
+        source = resolve(source)  # here, so that a warning about the path names the caller's line
+    if (dataset := _read_dataset(source)) is not None:
+        options: dict[str, Any] = {"ratings": ratings, "links": links, "categories": categories}
+        options |= columns | {"header": header, "separator": separator, "encoding": encoding}
+        if given := [name for name, value in options.items() if not _is_default(name, value)]:
+            raise ParameterError(
+                f"{source} is no file: how to read it ({', '.join(given)}) can only be said of a "
+                "file."
+            )
+        if min_rating is not None:
+            dataset = filter_min_rating(dataset, min_rating)
+        return filtered(dataset, filter)
     if category is not None and categories is not None:
         raise ParameterError(
             "Categories come from a column of the log or from a table of their own: give either "
             "category or categories."
         )
-    form = Dialect(header, separator, encoding)
-    log = read_source(open_source(source, form), given, ratings)
+    log = read_source(_open(source, dialect), columns, ratings)
     if links is not None:
-        table, report = read_links(_open_beside(links, form), log.users, log.report)
+        table, report = read_links(_open_side(links, dialect), log.users, log.report)
         log = log.with_links(table).with_report(report)
     if categories is not None:
-        table, report = read_categories(_open_beside(categories, form), log.items, log.report)
+        table, report = read_categories(_open_side(categories, dialect), log.items, log.report)
         log = log.with_categories(table).with_report(report)
     return filtered(filter_min_rating(log, min_rating), filter)
 
 
-def read_source(
-    source: Source, given: Mapping[Role, Column], ratings: RatingRule = "any"
+def open_data(
+    spec: str | PathLike[str] | Sequence[str | PathLike[str]], **reading: Unpack[Reading]
 ) -> Interactions:
-    """Read all events of an opened source; `read_interactions` is the way in for callers."""
-    check_unforked("read a log")
-    roles = find_columns(source.columns, given, source.label, ROLES, has_header=source.has_header)
-    check_rule(ratings, roles, source.label)
-    frame = source.read(roles)
-    if not len(frame):
-        raise DataError(f"{source.label} is empty: it has columns but no rows.")
-    return _build(frame, roles, source, ratings)
+    """Read a log from a path, a list of paths or the name of a dataset; see `read_interactions`.
+
+    Example:
+        >>> pl.DataFrame({"who": [1, 2], "what": ["tea", "cups"]}).write_csv("events.csv")
+        >>> open_data("events.csv", user="who", item="what")
+        Interactions(2 users, 2 items, 2 interactions, density 50 %)
+    """
+    from transcf.data.datasets import resolve
+
+    if isinstance(spec, list | tuple) and spec:
+        return read_interactions(list(spec), **reading)
+    # Resolved here, so that a warning about the path names the line of the caller.
+    return read_interactions(resolve(cast("str | PathLike[str]", spec)), **reading)
 
 
-def check_rule(ratings: RatingRule, roles: Roles, label: str) -> None:
-    """Refuse a rule for ratings that is none, or that nothing can meet."""
-    if not is_word(ratings, _RATING_RULES):
-        raise ParameterError(f"ratings={shown(ratings)} is not one of {', '.join(_RATING_RULES)}.")
-    if ratings != "any" and "rating" not in roles:
-        raise DataError(
-            f"{label} has no ratings, but they have to be {ratings}: {naming('rating')}."
-        )
+def as_interactions(data: Any) -> Interactions:
+    """Return a log as it is, and anything else as `read_interactions` reads it.
+
+    Example:
+        >>> as_interactions([("ann", 7), ("bob", 9)])
+        Interactions(2 users, 2 items, 2 interactions, density 50 %)
+    """
+    return data if isinstance(data, Interactions) else read_interactions(data)
+
+
+def as_partitioned(data: Any) -> PartitionedLog | None:
+    """Return a partitioned log, or the one at a path, without reading events; else None."""
+    from transcf.data.datasets import resolve
+    from transcf.data.partitioned.log import PartitionedLog, is_partitioned, open_parts
+
+    if isinstance(data, PartitionedLog):
+        return data
+    path = resolve(data) if isinstance(data, str | PathLike) else None
+    return open_parts(path) if isinstance(path, Path) and is_partitioned(path) else None
 
 
 def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:
     """Return the user ids and the item ids of some pairs, (n,) each, in their order.
 
     Args:
-        pairs: A list of (user id, item id) tuples, or whatever `read_interactions` takes.
+        pairs: A list of (user id, item id) tuples, or a file or table as for `read_interactions`.
 
     Example:
         >>> users, items = pair_columns([("ann", 7), ("bob", 9)])
         >>> users.to_list(), items.to_list()
         (['ann', 'bob'], [7, 9])
     """
-    opened = open_source(pairs)
-    roles = find_columns(opened.columns, {}, opened.label, ("user", "item"))
-    frame, places = opened.read(roles), _places(roles, opened)
-    if not len(frame):
-        return frame["user"], frame["item"]
-    if not opened.is_text:
-        ids = (plain_ids(frame[role], places[role]) for role in ("user", "item"))
-        user_ids, item_ids = ids
-    else:
-        (users, user_rows), (items, item_rows) = _pair_ids(frame, places, opened)
+    source = _open(pairs, Dialect())
+    roles = find_columns(source.columns, {}, source.label, ("user", "item"))
+    frame = source.read(roles)
+    user_ids, item_ids = frame["user"], frame["item"]
+    if len(frame) and source.is_text:
+        (users, user_rows), (items, item_rows) = _pair_ids(frame, roles, source)
         user_ids, item_ids = users.ids(user_rows), items.ids(item_rows)
+    elif len(frame):
+        user_ids = plain_ids(user_ids, source.place(roles["user"]))
+        item_ids = plain_ids(item_ids, source.place(roles["item"]))
     return user_ids.alias("user_id"), item_ids.alias("item_id")
 
 
-def open_source(source: Any, form: Dialect | None = None) -> Source:
+def read_source(
+    source: Source, columns: Mapping[Role, Column], rule: RatingRule = "any"
+) -> Interactions:
+    """Read all events of an opened source."""
+    check_unforked("read a log")
+    roles = find_columns(source.columns, columns, source.label, ROLES, has_header=source.has_header)
+    check_rule(rule, roles, source.label)
+    frame = source.read(roles)
+    if not len(frame):
+        raise DataError(f"{source.label} is empty: it has columns but no rows.")
+    (users, user_rows), (items, item_rows) = _pair_ids(frame, roles, source)
+    values: dict[str, Any] = {}
+    counts = {"rows": len(frame)}
+    if "rating" in roles:
+        values["ratings"] = to_ratings(frame["rating"], source.place(roles["rating"]), rule)
+        if missing := int(np.isnan(values["ratings"]).sum()):
+            counts["without_rating"] = missing
+    if "timestamp" in roles:
+        times = to_times(frame["timestamp"], source.place(roles["timestamp"]))
+        values["timestamps"], values["times_are_dates"] = times
+    if "category" in roles:
+        place = source.place(roles["category"])
+        values["categories"] = to_categories(items.ids(item_rows), frame["category"], place)
+    report = with_unused_columns(Report().then("read", **counts), source.columns, roles)
+    return Interactions.from_rows(users, items, user_rows, item_rows, report=report, **values)
+
+
+def _is_default(name: str, value: Any) -> bool:
+    default = {"ratings": "any", "header": True, "encoding": "utf-8"}.get(name)
+    return value is None or (isinstance(value, str | bool) and value == default)
+
+
+def _read_dataset(source: Any) -> Interactions | None:
+    """Return the log of a dataset or of an object of this library; None for files and tables."""
+    if isinstance(source, Interactions):
+        return source
+    if not isinstance(source, str | Path):
+        return _read_object(source)
+    from transcf.data.datasets import SYNTHETIC, dataset_names, load, read_folder
+
+    if source == SYNTHETIC:
+        from transcf.data.synthetic import synthesize
+
+        return synthesize()
+    if isinstance(source, str):
+        return load(source)
+    if source.is_dir():
+        return read_folder(source)
+    if not source.exists() and not source.suffix and not glob.has_magic(str(source)):
+        raise DataError(
+            f"{source} is neither a file, nor a folder, nor a name of the catalog: "
+            f"{', '.join(dataset_names())}.{did_you_mean(source.name, dataset_names())}"
+        )
+    return None
+
+
+def _read_object(source: Any) -> Interactions | None:
+    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.split import Split
+
+    if isinstance(source, Split):
+        raise DataError(
+            "A split is no event log: give one of its parts, such as split.train, or what "
+            "`read_interactions` takes."
+        )
+    return source.read() if isinstance(source, PartitionedLog) else None
+
+
+def _open(source: Any, dialect: Dialect) -> Source:
     """Find the columns of a file, a table or a list of pairs; nothing is read yet."""
-    form = form or Dialect()
     is_list = isinstance(source, list | tuple)
     if _are_files(source):
         check_unforked("read a file")
         specs: Any = source if is_list else [source]
-        return files_source([path for spec in specs for path in files_of(spec)], form)
-    if form != Dialect():
+        return files_source([path for spec in specs for path in files_of(spec)], dialect)
+    if dialect != Dialect():
         raise ParameterError("header, separator and encoding can only be given for files of text.")
     return pairs_source(source) if is_list else table_source(source)
 
 
-def _open_beside(source: Any, form: Dialect | None) -> Source:
-    """Open what comes beside a log; files of text have the form of the log's."""
-    return open_source(source, form if _are_files(source) else None)
+def _open_side(source: Any, dialect: Dialect) -> Source:
+    """Open a side table; text files have the dialect of the log."""
+    return _open(source, dialect if _are_files(source) else Dialect())
 
 
 def _are_files(source: Any) -> bool:
-    is_list = isinstance(source, list | tuple)
-    return isinstance(source, str | PathLike) or (is_list and bool(source) and are_paths(source))
-
-
-def _places(roles: Roles, source: Source) -> dict[Role, Place]:
-    return {role: Place(source.label, column, source.where) for role, column in roles.items()}
+    if isinstance(source, list | tuple):
+        return bool(source) and all(isinstance(value, str | PathLike) for value in source)
+    return isinstance(source, str | PathLike)
 
 
 def _pair_ids(
-    frame: pl.DataFrame, places: Mapping[Role, Place], source: Source
+    frame: pl.DataFrame, roles: Mapping[Role, str], source: Source
 ) -> tuple[tuple[IdMap, Rows], tuple[IdMap, Rows]]:
-    """Number users and items, side by side: most of the work holds no lock."""
+    """Number users and items in two threads; most of the work releases the GIL."""
 
     def number(role: Role) -> tuple[IdMap, Rows]:
-        return to_ids(
-            frame[role],
-            places[role],
-            parse_integers=source.is_text,
-            keep_blanks=source.keep_blanks,
-        )
+        place = source.place(roles[role])
+        options = {"parse_integers": source.is_text, "keep_blanks": source.keep_blanks}
+        return to_ids(frame[role], place, **options)
 
     with ThreadPoolExecutor(max_workers=1) as other:
         items = other.submit(number, "item")
         return number("user"), items.result()
-
-
-def _build(frame: pl.DataFrame, roles: Roles, source: Source, rule: RatingRule) -> Interactions:
-    places = _places(roles, source)
-    (users, user_rows), (items, item_rows) = _pair_ids(frame, places, source)
-    ratings: npt.NDArray[np.float32] | None = None
-    timestamps: npt.NDArray[np.int64] | None = None
-    times_are_dates, categories = False, None
-    counts = {"rows": len(frame)}
-    if "rating" in places:
-        ratings = to_ratings(frame["rating"], places["rating"], rule)
-        if missing := int(np.isnan(ratings).sum()):
-            counts["without_rating"] = missing
-    if "timestamp" in places:
-        timestamps, times_are_dates = to_times(frame["timestamp"], places["timestamp"])
-    if "category" in places:
-        categories = to_categories(items.ids(item_rows), frame["category"], places["category"])
-    return Interactions.from_rows(
-        users,
-        items,
-        user_rows,
-        item_rows,
-        ratings=ratings,
-        timestamps=timestamps,
-        times_are_dates=times_are_dates,
-        categories=categories,
-        report=with_unused_columns(Report().then("read", **counts), source.columns, roles),
-    )

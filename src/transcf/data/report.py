@@ -1,14 +1,26 @@
-"""What was done to the data on its way in: nothing is dropped in silence."""
+"""What was done to the data on its way in, with counts, and notes about it for users."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transcf.data.validate import Roles, list_names
+
+if TYPE_CHECKING:
+    from transcf.data.interactions import Interactions
+    from transcf.data.partitioned.log import PartitionedLog
+
+#: Beginnings of the names of steps that `reading_notes` refers to.
+LOW_RATINGS = "leave out ratings "
+_UNUSED = "unused columns "
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun.
+    """Return a number with its noun.
 
     Example:
         >>> counted(1, "user"), counted(2000, "user")
@@ -18,7 +30,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Write some names as a sentence has them.
+    """Return names as an enumeration.
 
     Example:
         >>> listed(["ease"]), listed(["ease", "bpr", "slim"])
@@ -29,7 +41,7 @@ def listed(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happened to the data, with its counts.
+    """One processing step with its counts.
 
     Example:
         >>> str(Step("merge repeats", {"rows": 12, "repeats": 2}))
@@ -40,7 +52,7 @@ class Step:
     counts: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """One readable line."""
+        """Return one readable line."""
         return f"{self.name}: " + ", ".join(f"{k} {v:,}" for k, v in self.counts.items())
 
 
@@ -59,12 +71,12 @@ class Report:
         return sum(step.counts.get(key, 0) for step in self.steps if step.name == name)
 
     def to_list(self) -> list[dict[str, Any]]:
-        """JSON form: `[{"step": name, counts...}, ...]`."""
+        """Return the JSON form: `[{"step": name, counts...}, ...]`."""
         return [{"step": step.name, **step.counts} for step in self.steps]
 
     @classmethod
     def from_list(cls, steps: list[dict[str, Any]]) -> Report:
-        """Read what `to_list` gave."""
+        """Read what `to_list` returned."""
         report = cls()
         for step in steps:
             counts = {key: int(value) for key, value in step.items() if key != "step"}
@@ -72,5 +84,63 @@ class Report:
         return report
 
     def __str__(self) -> str:
-        """One line per step."""
+        """Return one line per step."""
         return "\n".join(map(str, self.steps))
+
+
+def with_unused_columns(report: Report, columns: Iterable[str], roles: Roles) -> Report:
+    """Return a report with a step that names the columns without a role, if there are any.
+
+    Example:
+        >>> print(with_unused_columns(Report(), ["user", "item", "when"], {"user": "user"}))
+        unused columns 'item', 'when': columns 2
+    """
+    unused = [name for name in columns if name not in roles.values()]
+    return report.then(_UNUSED + list_names(unused), columns=len(unused)) if unused else report
+
+
+def left_out(report: Report) -> str:
+    """Return how many events were left out because of their ratings; empty if none were.
+
+    Example:
+        >>> left_out(Report().then("leave out ratings below 3", interactions=2))
+        '2 events with ratings below 3 left out'
+    """
+    counts = {
+        step.name.removeprefix(LOW_RATINGS): step.counts["interactions"]
+        for step in report.steps
+        if step.name.startswith(LOW_RATINGS)
+    }
+    return "; ".join(
+        f"{counted(n, 'event')} with ratings {bound} left out" for bound, n in counts.items()
+    )
+
+
+def reading_notes(log: Interactions | PartitionedLog) -> list[str]:
+    """Return sentences on what was not read or left out, and on how ratings are used.
+
+    The ratings of a `PartitionedLog` are on disk and are not examined.
+
+    Example:
+        >>> import polars as pl
+        >>> from transcf import read_interactions
+        >>> table = pl.DataFrame({"user": [1, 2], "item": [7, 8], "when": [3, 4]})
+        >>> reading_notes(read_interactions(table))
+        ["columns not used: 'when' (--column ROLE=NAME gives a column a role)"]
+    """
+    notes = [
+        f"columns not used: {step.name.removeprefix(_UNUSED)} (--column ROLE=NAME gives a column "
+        "a role)"
+        for step in log.report.steps
+        if step.name.startswith(_UNUSED)
+    ]
+    if excluded := left_out(log.report):
+        notes.append(f"{excluded} (--min-rating)")
+    ratings = getattr(log, "ratings", None)
+    known = np.empty(0) if ratings is None else ratings[~np.isnan(ratings)]
+    if len(known) and known.min() < known.max():
+        notes.append(
+            f"ratings from {known.min():g} to {known.max():g}: every remaining event counts as "
+            "positive whatever its rating (--min-rating sets a lower bound)"
+        )
+    return notes

@@ -1,4 +1,4 @@
-"""What is known beside the events: which users are linked, and which categories items have."""
+"""Side tables of a log: links between users, and categories of items."""
 
 from __future__ import annotations
 
@@ -7,30 +7,38 @@ import numpy.typing as npt
 import polars as pl
 import scipy.sparse as sp
 
-from transcf.data.columns import Role, Roles, looks_like_data, usual_role
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, IdMap, Rows, plain_integers
 from transcf.data.report import Report
 from transcf.data.tables import Source
-from transcf.data.values import Place, check_blanks, plain_ids, to_categories
+from transcf.data.validate import (
+    Place,
+    Role,
+    Roles,
+    check_blanks,
+    looks_like_data,
+    plain_ids,
+    to_categories,
+    usual_role,
+)
 from transcf.errors import DataError, shown
 
 
 def read_links(source: Source, users: IdMap, report: Report) -> tuple[pl.DataFrame, Report]:
-    """Read who is linked to whom; ids that are not users of the log are left out and counted.
+    """Read links between users; ids that are not users of the log are left out and counted.
 
     Args:
         source: A table with a user and a friend; see `_columns`.
         users: Users of the log.
-        report: That of the log.
+        report: Report of the log.
 
     Returns:
-        The table `user_id, friend_id`, see `mutual_links`, and the longer report.
+        The table `user_id, friend_id`, see `mutual_links`, and the extended report.
     """
-    roles: tuple[Role, Role] = ("user", "friend")
-    frame, places = _read(source, roles, users)
-    columns = (_ids(frame[role], places[role], source) for role in roles)
-    rows, friends = (_rows(column, source, users) for column in columns)
+    frame, places = _read(source, ("user", "friend"), users)
+    rows, friends = (
+        _rows(_ids(frame[role], place, source), source, users) for role, place in places.items()
+    )
     known = (rows != UNKNOWN) & (friends != UNKNOWN)
     if not known.any():
         raise _strangers(source, "user", users)
@@ -40,31 +48,16 @@ def read_links(source: Source, users: IdMap, report: Report) -> tuple[pl.DataFra
 
 
 def read_categories(source: Source, items: IdMap, report: Report) -> tuple[pl.DataFrame, Report]:
-    """Read the categories of items; items that are not in the log are left out and counted.
+    """Read categories of items; items that are not in the log are left out and counted.
 
     Args:
         source: A table with an item and a category, or a list of them; see `_columns`.
         items: Items of the log.
-        report: That of the log.
+        report: Report of the log.
 
     Returns:
-        The table `item_id, category`, one line for each, and the longer report.
+        The table `item_id, category`, one row per pair, and the extended report.
     """
-    table, n_empty = _category_table(source, items)
-    rows = _rows(table["item_id"], source, items)
-    known = pl.Series(rows != UNKNOWN)
-    if not known.any():
-        raise _strangers(source, "item", items)
-    unknown = table["item_id"].filter(~known).n_unique()
-    kept = table.filter(known).with_columns(item_id=items.ids(rows[rows != UNKNOWN]))
-    counts = {"rows": len(table), "unknown_items": unknown}
-    if n_empty:
-        counts["without_category"] = n_empty
-    return kept.sort("item_id", "category"), report.then("categories", **counts)
-
-
-def _category_table(source: Source, items: IdMap) -> tuple[pl.DataFrame, int]:
-    """Return `item_id, category` of any items, and the number of rows without a category."""
     frame, places = _read(source, ("item", "category"), items)
     ids = _ids(frame["item"], places["item"], source)
     if source.is_text and not items.is_text and ids.dtype == pl.String:
@@ -75,29 +68,31 @@ def _category_table(source: Source, items: IdMap) -> tuple[pl.DataFrame, int]:
         raise DataError(
             f"{source.label} has no category in it: column {places['category'].column!r} is empty."
         )
-    return table, frame["category"].null_count()
+    rows = _rows(table["item_id"], source, items)
+    known = pl.Series(rows != UNKNOWN)
+    if not known.any():
+        raise _strangers(source, "item", items)
+    unknown = table["item_id"].filter(~known).n_unique()
+    kept = table.filter(known).with_columns(item_id=items.ids(rows[rows != UNKNOWN]))
+    counts = {"rows": len(table), "unknown_items": unknown}
+    if n_empty := frame["category"].null_count():
+        counts["without_category"] = n_empty
+    return kept.sort("item_id", "category"), report.then("categories", **counts)
 
 
 def plain_links(table: pl.DataFrame) -> pl.DataFrame:
-    """Check a table `user_id, friend_id`, and leave out what is null."""
+    """Check a table `user_id, friend_id`, and drop nulls."""
     _require(table, "links", ("user_id", "friend_id"))
     return table.select("user_id", "friend_id").drop_nulls()
 
 
 def plain_categories(table: pl.DataFrame) -> pl.DataFrame:
-    """Check a table `item_id, category`, make the categories text, and leave out what is null."""
+    """Check a table `item_id, category`, convert the categories to text, and drop nulls."""
     _require(table, "categories", ("item_id", "category"))
     table = table.drop_nulls("item_id")
     label = "the table of categories"
     place = Place(label, "category", lambda row: f"{label}: row {row + 1:,}")
     return to_categories(table["item_id"], table["category"], place)
-
-
-def _require(table: pl.DataFrame, what: str, columns: tuple[str, str]) -> None:
-    if missing := [name for name in columns if name not in table.columns]:
-        raise DataError(
-            f"The table of {what} has no column {missing[0]!r}: it needs {' and '.join(columns)}."
-        )
 
 
 def category_matrix(items: IdMap, table: pl.DataFrame) -> tuple[Csr, tuple[str, ...]]:
@@ -110,9 +105,9 @@ def category_matrix(items: IdMap, table: pl.DataFrame) -> tuple[Csr, tuple[str, 
 def mutual_links(
     users: IdMap, rows: npt.NDArray[np.integer], friends: npt.NDArray[np.integer]
 ) -> pl.DataFrame:
-    """Make the table `user_id, friend_id` of links between rows.
+    """Return the table `user_id, friend_id` of links between rows.
 
-    Links hold both ways and have a line for each; nobody is linked to themselves.
+    Links hold in both directions and have one row for each; links to oneself are dropped.
     """
     ends = np.concatenate([rows, friends]), np.concatenate([friends, rows])
     both = adjacency(ends[0], ends[1], (len(users), len(users)))
@@ -134,6 +129,13 @@ def adjacency(
     return Csr(found.indptr.astype(np.int64), found.indices.astype(np.int32), shape[1])
 
 
+def _require(table: pl.DataFrame, what: str, columns: tuple[str, str]) -> None:
+    if missing := [name for name in columns if name not in table.columns]:
+        raise DataError(
+            f"The table of {what} has no column {missing[0]!r}: it needs {' and '.join(columns)}."
+        )
+
+
 def _read(
     source: Source, roles: tuple[Role, Role], known: IdMap
 ) -> tuple[pl.DataFrame, dict[Role, Place]]:
@@ -142,14 +144,14 @@ def _read(
     frame = source.read(chosen)
     if not len(frame):
         raise DataError(f"{source.label} is empty: it has columns but no rows.")
-    return frame, {role: Place(source.label, chosen[role], source.where) for role in roles}
+    return frame, {role: source.place(chosen[role]) for role in roles}
 
 
 def _columns(source: Source, roles: tuple[Role, Role], known: IdMap) -> Roles:
     """Find two columns by their usual names.
 
-    If there are no others, one without a usual name is what the other is not; two of them are in
-    order, unless the names are values of a first row.
+    In a table of two columns, a column without a usual name has the role that is left; two such
+    columns are in order, unless the names are values of a first row.
     """
     names = source.columns
     usual = [usual_role(name) if source.has_header else None for name in names]
@@ -176,7 +178,7 @@ def _wrong(source: Source, what: str, roles: tuple[Role, Role]) -> DataError:
 
 
 def _ids(values: pl.Series, place: Place, source: Source) -> pl.Series:
-    """Return a column of ids as Int64 or String, without blanks around them, as logs have them."""
+    """Return a column of ids as Int64 or String; blanks around them are an error, as in logs."""
     ids = plain_ids(values, place)
     if ids.dtype == pl.String and not source.keep_blanks:
         check_blanks(ids.unique(), ids, place)
@@ -184,7 +186,7 @@ def _ids(values: pl.Series, place: Place, source: Source) -> pl.Series:
 
 
 def _rows(ids: pl.Series, source: Source, known: IdMap) -> Rows:
-    """Return the rows of ids; text without a type stands for integers where the known ones are."""
+    """Return the rows of ids; untyped text is parsed if the known ids are integers."""
     if known.is_text or not source.is_text or ids.dtype != pl.String:
         return known.rows_of_column(ids)
     numbers = plain_integers(ids)

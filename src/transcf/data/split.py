@@ -1,22 +1,32 @@
-"""`Split`: the same users and items in train, validation and test, with stored candidates."""
+"""`Split`: train, validation and test with the same users and items, and its files."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
+from polars.exceptions import PolarsError
 
+from transcf.data.atomic import atomic_write_dir
 from transcf.data.csr import Csr
+from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.paths import path_of
 from transcf.data.report import Report
+from transcf.errors import DataError
 
 Recipe: TypeAlias = dict[str, str | int | float | None]
+
+_HEAD = "split.json"
+_VERSION = 1
+_PARTS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +58,9 @@ class Split:
     """Three disjoint parts of one log; users and items have the same rows in all of them.
 
     Attributes:
-        train: What models learn from.
-        validation: What epochs and settings are chosen on.
-        test: What is reported, once.
+        train: Training data.
+        validation: Data that epochs and hyper-parameters are chosen on.
+        test: Data for the final evaluation.
         candidates: Stored candidates for sampled protocols, or None.
         recipe: How the split was made (rule, seed, ...; "how" in words), for reports.
         report: Counts of what was left out or kept whole, and why.
@@ -64,7 +74,7 @@ class Split:
     report: Report = field(default_factory=Report)
 
     def __repr__(self) -> str:
-        """Sizes of the parts."""
+        """Return the sizes of the parts."""
         drawn = "none" if self.candidates is None else self.candidates.source
         return (
             f"Split({self.recipe.get('rule', 'custom')}: train {len(self.train):,}, validation "
@@ -84,7 +94,7 @@ class Split:
 
     @property
     def before_test(self) -> Interactions:
-        """Train and validation together: what a model learns from once all is chosen.
+        """Train and validation together, for the refit after hyper-parameters are chosen.
 
         Example:
             >>> from transcf import EASE, evaluate, synthesize, temporal_cut
@@ -100,12 +110,12 @@ class Split:
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from other splits: all three parts and the candidates."""
-        from transcf.data.digests import digest_of_candidates
-
-        parts = [part.digest for part in (self.train, self.validation, self.test)]
-        text = " ".join([*parts, digest_of_candidates(self.candidates)])
-        return hashlib.sha256(text.encode()).hexdigest()
+        """SHA-256 of all three parts and the candidates."""
+        digests = [self.train.digest, self.validation.digest, self.test.digest, ""]
+        if self.candidates is not None:
+            content = self.candidates.indptr.tobytes() + self.candidates.items.tobytes()
+            digests[-1] = hashlib.sha256(content).hexdigest()
+        return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
     @property
     def is_cut(self) -> bool:
@@ -129,39 +139,139 @@ class Split:
         return True
 
     def known_items(self, part: str) -> Csr:
-        """Items that count as seen when `part` ("validation" or "test") is ranked.
+        """Return the items that count as seen when `part` ("validation" or "test") is ranked.
 
         At test time the validation items are seen too.
         """
-        if part == "validation":
-            return self.train.by_user
-        return self.before_test.by_user
+        return (self.train if part == "validation" else self.before_test).by_user
 
     def touched_items(self) -> Csr:
-        """Items of each user in any part."""
-        return _union(self.train, self.validation, self.test)
+        """Return the items of each user in any part."""
+        total = self.train.by_user.to_scipy() + self.validation.by_user.to_scipy()
+        total = total + self.test.by_user.to_scipy()
+        total.sort_indices()
+        indptr, indices = total.indptr.astype(np.int64), total.indices.astype(np.int32)
+        return Csr(indptr, indices, self.train.n_items)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the split to a folder of Parquet files, all or nothing.
+        """Write the split atomically to a folder of Parquet files.
 
         A folder that holds a saved split is replaced; any other that is not empty is refused.
         """
-        from transcf.data.storage import save_split
-
-        return save_split(self, path_of(folder))
+        folder = path_of(folder)
+        is_used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        if is_used and not is_saved_split(folder):
+            raise DataError(
+                f"{folder} exists and is not a saved split: choose another folder or remove it."
+            )
+        with atomic_write_dir(folder) as unfinished:
+            _write(self, unfinished)
+        return folder
 
     @classmethod
     def load(cls, folder: str | Path) -> Split:
         """Read a split that `save` wrote."""
-        from transcf.data.storage import load_saved_split
+        folder = path_of(folder)
+        if not is_saved_split(folder):
+            raise DataError(f"{folder} is not a saved split: it has no {_HEAD}.")
+        try:
+            head = json.loads((folder / _HEAD).read_text(encoding="utf-8"))
+            if head["version"] != _VERSION:
+                raise DataError(
+                    f"{folder} is a split of version {head['version']}, this library reads "
+                    f"{_VERSION}: save it again."
+                )
+            return _read(folder, head)
+        except DataError:
+            raise
+        except (PolarsError, OSError, KeyError, ValueError, TypeError) as problem:
+            raise DataError(
+                f"{folder} is a damaged split ({problem}): split the log again."
+            ) from problem
 
-        return load_saved_split(path_of(folder))
+
+def is_saved_split(folder: Path) -> bool:
+    """Return whether `Split.save` wrote this folder."""
+    return (folder / _HEAD).is_file()
 
 
-def _union(*parts: Interactions) -> Csr:
-    """Items of each user in some disjoint parts."""
-    total = parts[0].by_user.to_scipy()
-    for part in parts[1:]:
-        total = total + part.by_user.to_scipy()
-    total.sort_indices()
-    return Csr(total.indptr.astype(np.int64), total.indices.astype(np.int32), parts[0].n_items)
+def _write(split: Split, folder: Path) -> None:
+    train = split.train
+    for name in _PARTS:
+        part: Interactions = getattr(split, name)
+        frame = part.to_frame().with_columns(position=pl.Series(part.positions))
+        frame.write_parquet(folder / f"{name}.parquet")
+    tables = {"categories": train.categories, "links": train.links}
+    tables |= {"users": train.users.series.to_frame(), "items": train.items.series.to_frame()}
+    if split.candidates is not None:
+        tables["candidates"] = _candidate_table(train, split.candidates)
+    for name, table in tables.items():
+        if table is not None:
+            table.write_parquet(folder / f"{name}.parquet")
+    head = {
+        "version": _VERSION,
+        "recipe": split.recipe,
+        "report": split.report.to_list(),
+        "log_report": train.report.to_list(),
+        "times_are_dates": train.times_are_dates,
+        "candidates": None if split.candidates is None else split.candidates.source,
+    }
+    (folder / _HEAD).write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
+
+
+def _candidate_table(train: Interactions, candidates: Candidates) -> pl.DataFrame:
+    owners = np.repeat(np.arange(train.n_users), np.diff(candidates.indptr))
+    columns = {"user_id": train.users.ids(owners), "item_id": train.items.ids(candidates.items)}
+    return pl.DataFrame(columns)
+
+
+def _read(folder: Path, head: dict[str, Any]) -> Split:
+    def table(name: str) -> pl.DataFrame:
+        return pl.read_parquet(folder / f"{name}.parquet", glob=False)
+
+    users, items = IdMap(table("users")["id"]), IdMap(table("items")["id"])
+    shared: dict[str, Any] = {
+        name: table(name) if (folder / f"{name}.parquet").exists() else None
+        for name in ("categories", "links")
+    }
+    shared["times_are_dates"] = bool(head["times_are_dates"])
+    shared["report"] = Report.from_list(head["log_report"])
+    candidates = None
+    parts = {name: _read_part(table(name), users, items, shared) for name in _PARTS}
+    if head["candidates"] is not None:
+        indptr, chosen = _csr_arrays(table("candidates"), users, items)
+        candidates = Candidates(indptr, chosen, head["candidates"])
+    report = Report.from_list(head["report"])
+    return Split(**parts, candidates=candidates, recipe=head["recipe"], report=report)
+
+
+def _read_part(
+    frame: pl.DataFrame, users: IdMap, items: IdMap, shared: dict[str, Any]
+) -> Interactions:
+    """Read one part, whose events are in order already."""
+    indptr, columns = _csr_arrays(frame, users, items)
+    times = frame["timestamp"].cast(pl.Int64).to_numpy() if "timestamp" in frame.columns else None
+    return Interactions(
+        users=users,
+        items=items,
+        by_user=Csr(indptr, columns, len(items)),
+        positions=frame["position"].to_numpy().copy(),
+        ratings=frame["rating"].to_numpy().copy() if "rating" in frame.columns else None,
+        timestamps=None if times is None else times.copy(),
+        **shared,
+    )
+
+
+def _csr_arrays(
+    frame: pl.DataFrame, users: IdMap, items: IdMap
+) -> tuple[npt.NDArray[np.int64], Rows]:
+    """Return offsets of the users and item rows of a table `user_id, item_id`."""
+    owners = users.rows_of_column(frame["user_id"])
+    columns = items.rows_of_column(frame["item_id"])
+    if (owners == UNKNOWN).any() or (columns == UNKNOWN).any():
+        raise ValueError("a table names ids that are not among its users and items")
+    if len(owners) and (np.diff(owners) < 0).any():
+        raise ValueError("a table is not in the order of its users")
+    indptr = np.zeros(len(users) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owners, minlength=len(users)), out=indptr[1:])
+    return indptr, columns

@@ -1,4 +1,4 @@
-"""Made-up data with the features that matter, for trying things out without a download."""
+"""Generated demo data with categories, a long tail, ratings, times and links between users."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.paths import path_of
 from transcf.data.report import Report
-from transcf.data.seeds import check_seed
 from transcf.data.side import mutual_links
+from transcf.data.validate import check_seed
 from transcf.errors import ParameterError, shown
 
 #: Categories of a log with enough items.
 _CATEGORIES = 12
-#: Links that each user seeks, and the share of them that does not go by taste.
+#: Links per user, and the share of them that is independent of taste.
 _LINKS, _ODD_LINKS = 3, 0.2
-#: Most tastes of one user.
+#: Largest number of tastes of one user.
 _TASTES = 4
-#: Share of events that follow no taste.
+#: Share of events that follow popularity alone.
 _CURIOSITY = 0.1
-#: Exponent of the fall of popularity with rank.
+#: Exponent of the decrease of popularity with rank.
 _TAIL = 0.8
 #: Fewest events of a user, where there are enough.
 _LEAST = 5
@@ -44,25 +44,25 @@ def synthesize(
     sequences: float = 0.0,
     seed: int = 0,
 ) -> Interactions:
-    """Make up a log.
+    """Generate a log.
 
     Each item has a category, a style in it, and a popularity with a long tail. Each user has
     one to four tastes: categories with weights and a favourite style in each. Nine of ten events
-    follow a taste, the others only popularity. Ratings from 1 to 5 grow with the strength of
-    the taste. Items that nobody touched are left out. Users are linked to some others, most of whom
-    share their strongest taste.
+    follow a taste, the others only popularity. Ratings from 1 to 5 grow with the strength of the
+    taste. Items without events are left out. Users are linked to some others, most of which share
+    their strongest taste.
 
-    Real logs have two things more, which can be asked for. With `drift` most items come out one by
-    one during the two years (a third is there from the beginning) and fade afterwards. With
-    `sequences` that share of the events that follow a taste goes on where the one before was, in
+    Two more properties of real logs are optional. With `drift` most items are released one by one
+    during the two years (a third is there from the beginning) and fade afterwards. With
+    `sequences` that share of the events that follow a taste continues where the one before was, in
     its category and near its style, rather than at the user's favourite style.
 
     Args:
         users: Number of users.
         items: Number of items to choose from.
         interactions: Number of events, exact; no pair is repeated.
-        categories: Number of categories; None has 12, or as many as there are items.
-        drift: How fast items fade; with 4 one is asked for half as much after four months.
+        categories: Number of categories; None means 12, or the number of items if smaller.
+        drift: How fast items fade; with 4 the demand for an item halves in four months.
         sequences: In [0, 1].
         seed: The same seed gives the same log.
 
@@ -70,21 +70,22 @@ def synthesize(
         >>> synthesize(users=100, items=50, interactions=1000).n_users
         100
     """
-    from transcf.kernels.synthesis import Life, People, Shelf, draw_events
+    from transcf.kernels.synthesis import Dynamics, ItemTable, UserTastes, draw_events
 
-    _check_life(drift, sequences)
+    _check_number("drift", drift, math.inf)
+    _check_number("sequences", sequences, 1)
     categories = _check(users, items, interactions, categories)
     random = np.random.default_rng(check_seed(seed))
-    shelf = Shelf(*_make_items(items, categories, random))
-    people = People(*_make_users(users, categories, random))
+    table = ItemTable(*_make_items(items, categories, random))
+    tastes = UserTastes(*_make_users(users, categories, random))
     degrees = _degrees(users, items // 2, interactions, random)
     noise = random.standard_normal(interactions, dtype=np.float32)
     arrivals = random.random(users) * 0.5
-    # Names are dealt at random, so that they tell nothing about category or popularity.
+    # Ids are assigned at random, so that they are independent of category and popularity.
     names = random.permutation(items).astype(np.int32)
     releases = np.maximum(0, random.uniform(-0.5, 1, items))
-    life = Life(float(sequences), float(drift), releases, arrivals)
-    item_rows, strengths, moments = draw_events(degrees, people, shelf, _CURIOSITY, life, seed)
+    dynamics = Dynamics(float(sequences), float(drift), releases, arrivals)
+    item_rows, strengths, moments = draw_events(degrees, tastes, table, _CURIOSITY, dynamics, seed)
     user_rows = np.repeat(np.arange(users, dtype=np.int32), degrees)
     ratings = np.clip(np.rint(1.5 + 3.5 * strengths + 0.5 * noise), 1, 5).astype(np.float32)
     arrival = arrivals[user_rows] * _SPAN
@@ -96,15 +97,15 @@ def synthesize(
         names[item_rows],
         ratings=ratings,
         timestamps=times.astype(np.int64),
-        categories=_category_table(names, shelf.starts),
-        links=_link_table(people.tastes, people.shares, seed),
+        categories=_category_table(names, table.starts),
+        links=_link_table(tastes.tastes, tastes.shares, seed),
         report=Report().then("synthesize", users=users, items=items, interactions=interactions),
     )
     return log.select(np.ones(interactions, dtype=bool), drop_ids=True)
 
 
 def write_csv(log: Interactions, path: str | Path) -> Path:
-    """Write a log as CSV, all or nothing: `user_id, item_id` and, if known, `rating, timestamp`."""
+    """Write a log atomically as CSV: `user_id, item_id` and, if known, `rating, timestamp`."""
     path = path_of(path)
     with atomic_write(path) as unfinished:
         log.to_frame().write_csv(unfinished)
@@ -112,16 +113,14 @@ def write_csv(log: Interactions, path: str | Path) -> Path:
 
 
 def _check(users: int, items: int, interactions: int, categories: int | None) -> int:
-    """Raise a `ParameterError` for what cannot be made up; return the number of categories."""
-    given = {"users": users, "items": items, "categories": categories}
-    for name, value in given.items():
-        if name == "categories" and value is None:
-            continue
+    """Check the sizes; return the number of categories."""
+    if categories is None:
+        categories = min(_CATEGORIES, items) if isinstance(items, int) else 1
+    for name, value in (("users", users), ("items", items), ("categories", categories)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ParameterError(
                 f"{name}={shown(value)} is not allowed; it must be an integer >= 1."
             )
-    categories = min(_CATEGORIES, items) if categories is None else categories
     if categories > items:
         raise ParameterError(f"categories={categories} is more than items={items}.")
     if not users <= interactions <= users * (items // 2):
@@ -132,21 +131,19 @@ def _check(users: int, items: int, interactions: int, categories: int | None) ->
     return categories
 
 
-def _check_life(drift: float, sequences: float) -> None:
-    """Raise a `ParameterError` for what time cannot do."""
-    for name, value, most in (("drift", drift, math.inf), ("sequences", sequences, 1)):
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value <= most or math.isinf(value):
-            upper = f" and <= {most:g}" if most < math.inf else ""
-            raise ParameterError(
-                f"{name}={shown(value)} is not allowed; it must be a number >= 0{upper}."
-            )
+def _check_number(name: str, value: float, most: float) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= most or math.isinf(value):
+        upper = f" and <= {most:g}" if most < math.inf else ""
+        raise ParameterError(
+            f"{name}={shown(value)} is not allowed; it must be a number >= 0{upper}."
+        )
 
 
 def _make_items(
     items: int, categories: int, random: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Offsets of the categories, cumulated popularity and styles, items in category order."""
+    """Return category offsets, cumulative popularity and styles, items in category order."""
     sizes = _spread(items - categories, random.random(categories) + 0.3, items) + 1
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     popularity = (1.0 + random.permutation(items)) ** -_TAIL
@@ -156,10 +153,10 @@ def _make_items(
 def _make_users(
     users: int, categories: int, random: np.random.Generator
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Tastes, their cumulated weights, and the favourite styles: (users, most tastes) each."""
+    """Return tastes, their cumulative weights and favourite styles: (users, tastes) each."""
     most = min(_TASTES, categories)
     tastes = np.empty((users, most), dtype=np.int32)
-    # The smallest of random keys: different categories for each user, a block at a time.
+    # The smallest of random keys give each user distinct categories; in blocks, to bound memory.
     for start in range(0, users, 1 << 16):
         block = random.random((min(1 << 16, users - start), categories))
         tastes[start : start + len(block)] = np.argsort(block, axis=1)[:, :most]
@@ -173,7 +170,7 @@ def _make_users(
 def _degrees(
     users: int, most: int, interactions: int, random: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """How many events each user has: a long tail above a least number, with an exact sum."""
+    """Return the number of events of each user: a long tail with an exact sum."""
     least = min(_LEAST, interactions // users, most)
     activity = np.exp(random.standard_normal(users))
     above = _spread(interactions - users * least, activity, most - least)
@@ -181,7 +178,7 @@ def _degrees(
 
 
 def _spread(total: int, weights: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.int64]:
-    """Share out a number by weights, at most `most` each, with an exact sum."""
+    """Distribute a number by weights, at most `most` each, with an exact sum."""
     shares = total * weights / weights.sum()
     parts: npt.NDArray[np.int64] = np.minimum(shares.astype(np.int64), most)
     while (left := total - int(parts.sum())) > 0:
@@ -191,7 +188,7 @@ def _spread(total: int, weights: npt.NDArray[np.float64], most: int) -> npt.NDAr
 
 
 def _ids(letter: str, size: int) -> IdMap:
-    """Names with leading zeros, so that their order is that of their numbers."""
+    """Return ids with leading zeros, in the order of their numbers."""
     numbers = pl.Series(np.arange(1, size + 1)).cast(pl.String)
     return IdMap(letter + numbers.str.zfill(len(str(size))))
 
@@ -211,7 +208,7 @@ def _category_table(names: npt.NDArray[np.int32], starts: npt.NDArray[np.int64])
 def _link_table(
     tastes: npt.NDArray[np.int32], shares: npt.NDArray[np.float64], seed: int
 ) -> pl.DataFrame:
-    """Links between users; drawn by numbers of their own, which leave the events as they are."""
+    """Return links between users; a random stream of their own leaves the events unchanged."""
     random, users = np.random.default_rng([seed, _LINKS]), len(tastes)
     strongest = np.diff(shares, axis=1, prepend=0.0).argmax(axis=1)
     favourite = tastes[np.arange(users), strongest]
@@ -219,7 +216,7 @@ def _link_table(
     starts = np.searchsorted(favourite[order], favourite)
     sizes = np.bincount(favourite)[favourite]
     alike = order[starts + (random.random((_LINKS, users)) * sizes).astype(np.int64)]
-    anybody = random.integers(users, size=(_LINKS, users))
-    friends = np.where(random.random((_LINKS, users)) < _ODD_LINKS, anybody, alike)
+    anyone = random.integers(users, size=(_LINKS, users))
+    friends = np.where(random.random((_LINKS, users)) < _ODD_LINKS, anyone, alike)
     ends = np.tile(np.arange(users), _LINKS), friends.ravel()
     return mutual_links(_ids("u", users), *ends)

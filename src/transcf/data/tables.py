@@ -1,9 +1,9 @@
-"""Tables in memory, whoever made them, as one kind of source."""
+"""Tables in memory (polars, pandas, Arrow, scipy, pairs) as sources of columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ import polars as pl
 import scipy.sparse as sp
 from polars.exceptions import PanicException, PolarsError
 
-from transcf.data.columns import Roles
+from transcf.data.validate import Place, Roles
 from transcf.errors import DataError
 
 #: Seconds that lie beyond all years and still fit as microseconds.
@@ -22,18 +22,18 @@ _FAR_SECONDS = 2**42
 
 @dataclass(frozen=True)
 class Source:
-    """A table that is known by its columns before it is read.
+    """A table whose columns are known before it is read.
 
     Attributes:
         label: What messages call it.
         columns: Names of its columns.
         read: Reads the chosen columns and names them by role.
-        is_text: Whether ids come as text without a type (CSV), so that integers among them have
-            to be told by how they are written.
+        is_text: Whether ids are untyped text (CSV), so that integers are recognized by how they
+            are written.
         keep_blanks: Whether blanks around an id are part of it rather than an error.
         has_header: Whether the columns have names of their own, not just numbers.
-        locate: Names the place of a row, counted from 0, as in "events.csv: line 7"; None names
-            the label and the row.
+        locate: Names a row, counted from 0, as in "events.csv: line 7"; None names the label and
+            the row.
     """
 
     label: str
@@ -45,31 +45,42 @@ class Source:
     locate: Callable[[int], str] | None = None
 
     def where(self, row: int) -> str:
-        """Name the place of a row, counted from 0."""
+        """Name a row, counted from 0, for messages."""
         return self.locate(row) if self.locate else f"{self.label}: row {row + 1:,}"
+
+    def place(self, column: str) -> Place:
+        """Return a column as messages name it."""
+        return Place(self.label, column, self.where)
+
+
+def by_role(frame: pl.DataFrame, roles: Roles) -> pl.DataFrame:
+    """Select the columns of some roles, and name them so."""
+    # Not by expressions, which a forked child cannot evaluate: pairs to score come this way, too.
+    return pl.DataFrame([frame[column].alias(role) for role, column in roles.items()])
+
+
+def frame_source(frame: pl.DataFrame, label: str, **options: Any) -> Source:
+    """Wrap a polars table; `options` are attributes of `Source`."""
+    return Source(label, tuple(frame.columns), lambda roles: by_role(frame, roles), **options)
 
 
 def table_source(table: Any) -> Source:
-    """Wrap a table of polars, pandas, scipy, or anything that speaks the Arrow interface."""
+    """Wrap a table of polars, pandas, scipy, or anything with the Arrow interface."""
     if sp.issparse(table):
         return frame_source(_sparse_frame(table), "the sparse matrix")
     if isinstance(table, pl.DataFrame):
         return frame_source(table, "the table")
     if type(table).__module__.split(".")[0] == "pandas" and hasattr(table, "columns"):
         return _pandas_source(table)
-    if isinstance(table, pl.LazyFrame) or hasattr(table, "__arrow_c_stream__"):
-        return frame_source(_frame_of(table), "the table")
-    raise _no_log(table)
-
-
-def _frame_of(table: Any) -> pl.DataFrame:
-    """Fetch what is behind a query or the Arrow interface."""
+    if not isinstance(table, pl.LazyFrame) and not hasattr(table, "__arrow_c_stream__"):
+        raise _no_log(table)
     if isinstance(table, pl.Series):
         raise _no_log(table, "a single column")
     try:
-        return table.collect() if isinstance(table, pl.LazyFrame) else pl.DataFrame(table)
+        frame = table.collect() if isinstance(table, pl.LazyFrame) else pl.DataFrame(table)
     except (PolarsError, PanicException, OSError, TypeError, ValueError) as problem:
         raise _no_log(table, str(problem).strip().split("\n", 1)[0].rstrip(".")) from problem
+    return frame_source(frame, "the table")
 
 
 def _no_log(table: Any, reason: str | None = None) -> DataError:
@@ -83,19 +94,18 @@ def _no_log(table: Any, reason: str | None = None) -> DataError:
 
 def pairs_source(pairs: Sequence[Any]) -> Source:
     """Wrap a list of (user, item) tuples."""
-    wrong = next((n for n, pair in enumerate(pairs) if not _is_pair(pair)), None)
-    if wrong is not None:
-        shown = repr(pairs[wrong])
-        shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
-        raise DataError(
-            f"Pair {wrong + 1:,} is {shown}, not (user id, item id); `read_interactions` says "
-            f"what else can be read."
-        )
-    columns = {
-        "user": column_of_objects([pair[0] for pair in pairs], "user", "the list of pairs"),
-        "item": column_of_objects([pair[1] for pair in pairs], "item", "the list of pairs"),
-    }
-    return replace(frame_source(pl.DataFrame(columns), "the list of pairs"), has_header=False)
+    for number, pair in enumerate(pairs, 1):
+        if not (isinstance(pair, tuple | list) and len(pair) == 2):
+            shown = repr(pair)
+            shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
+            raise DataError(
+                f"Pair {number:,} is {shown}, not (user id, item id); `read_interactions` says "
+                f"what else can be read."
+            )
+    label = "the list of pairs"
+    users = column_of_objects([pair[0] for pair in pairs], "user", label)
+    items = column_of_objects([pair[1] for pair in pairs], "item", label)
+    return frame_source(pl.DataFrame({"user": users, "item": items}), label, has_header=False)
 
 
 def column_of_objects(values: Sequence[Any], column: str, label: str) -> pl.Series:
@@ -123,40 +133,21 @@ def column_of_objects(values: Sequence[Any], column: str, label: str) -> pl.Seri
 
 
 def _in_utc(values: Sequence[Any], column: str, label: str) -> list[datetime | None]:
-    """Bring times of different zones to one; those without a zone have no place among them."""
-    naive = [value is not None and value.tzinfo is None for value in values]
-    if any(naive) and not all(n or v is None for n, v in zip(naive, values, strict=True)):
-        row = naive.index(True)
+    """Convert times of different zones to UTC; either all of them have a zone or none."""
+    naive = [value.tzinfo is None for value in values if value is not None]
+    if not any(naive):
+        return [None if v is None else v.astimezone(UTC).replace(tzinfo=None) for v in values]
+    if not all(naive):
+        row = next(n for n, v in enumerate(values, 1) if v is not None and v.tzinfo is None)
         raise DataError(
-            f"{label}: row {row + 1:,} of column {column!r} has no time zone while others have "
+            f"{label}: row {row:,} of column {column!r} has no time zone while others have "
             f"one; give all of them a zone, or none."
         )
-    if any(naive):
-        return list(values)
-    return [None if v is None else v.astimezone(UTC).replace(tzinfo=None) for v in values]
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, tuple | list) and len(value) == 2
-
-
-def by_role(frame: pl.DataFrame, roles: Roles) -> pl.DataFrame:
-    """Choose the columns of some roles, and name them so."""
-    # Not by expressions, which a forked child cannot do: pairs to score come this way, too.
-    return pl.DataFrame([frame[column].alias(role) for role, column in roles.items()])
-
-
-def frame_source(frame: pl.DataFrame, label: str, *, is_text: bool = False) -> Source:
-    """Wrap a polars table."""
-
-    def read(roles: Roles) -> pl.DataFrame:
-        return by_role(frame, roles)
-
-    return Source(label, tuple(frame.columns), read, is_text)
+    return list(values)
 
 
 def _sparse_frame(matrix: Any) -> pl.DataFrame:
-    """Stored cells as events; values are ratings unless all of them are one."""
+    """Return stored cells as events; values are ratings unless all of them are one."""
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise DataError(
             f"The sparse matrix has {matrix.ndim} dimensions and values of type {matrix.dtype}: "
@@ -187,7 +178,7 @@ def _pandas_source(table: Any) -> Source:
 
 
 def _pandas_column(column: Any, name: str) -> pl.Series:
-    """Convert one column without pyarrow, which pandas can do without."""
+    """Convert one column without pyarrow, which pandas does not require."""
     kind = getattr(column.dtype, "kind", "O")
     if kind == "M":
         if getattr(column.dtype, "tz", None) is not None:
@@ -197,14 +188,13 @@ def _pandas_column(column: Any, name: str) -> pl.Series:
         return pl.Series(column.to_numpy(dtype=getattr(column.dtype, "numpy_dtype", None)))
     if kind == "f":
         return pl.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    missing = column.isna().to_numpy()
     values = column.to_numpy(dtype=object, copy=True)
-    values[missing] = None
+    values[column.isna().to_numpy()] = None
     return column_of_objects(values.tolist(), name, "the table")
 
 
 def _pandas_dates(dates: npt.NDArray[np.datetime64]) -> pl.Series:
-    """Convert dates of any unit; those too far away for microseconds stay too far away."""
+    """Convert dates of any unit; those out of range for microseconds stay out of range."""
     if np.datetime_data(dates.dtype)[0] != "s":
         return pl.Series(dates)
     seconds = dates.view(np.int64).clip(-_FAR_SECONDS, _FAR_SECONDS)

@@ -29,7 +29,7 @@ class EpochRecorder:
 
     Example:
         >>> from transcf import BPR, open_split
-        >>> from transcf.models.fit_options import FitOptions
+        >>> from transcf.models.training import FitOptions
         >>> model, split = BPR(dim=8, epochs=2), open_split("synthetic", "paper")
         >>> recorder = EpochRecorder(split)
         >>> options = FitOptions(on_epoch=lambda epoch: recorder(epoch.snapshot))

@@ -26,8 +26,8 @@ import polars as pl
 
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
-from transcf.data.sources import ENOUGH_USERS, as_split, check_split
 from transcf.data.split import Candidates, Split
+from transcf.data.splitters import ENOUGH_USERS, check_split, split_log
 from transcf.errors import EvaluationError, FewUsersWarning, ParameterError, is_word, shown
 from transcf.evaluation.lists import coverage, diversity, gini, mean_popularity, not_yet, novelty
 from transcf.evaluation.metrics import Floats, auc, check_lengths, compute, metric_names
@@ -92,7 +92,7 @@ def evaluate(
     lengths = check_lengths(at)
     check_scorer(model)
     if not isinstance(split, Split):
-        split = as_split(split, protocol)
+        split = split_log(split, protocol)
     elif protocol is not None:
         check_split(split, protocol)
     check_ids(model, split)

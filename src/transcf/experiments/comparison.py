@@ -1,10 +1,10 @@
-"""Several models on one split: who is best, and who cannot be told apart from the best."""
+"""`compare`: several models on one split, and paired tests of their differences."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, cast
 import polars as pl
 
 from transcf.data.interactions import Interactions
-from transcf.data.sources import as_split
 from transcf.data.split import Split
+from transcf.data.splitters import split_log
 from transcf.errors import ParameterError, TransCFError, shown
 from transcf.evaluation import paired_tests
 from transcf.evaluation.metrics import check_lengths
@@ -22,36 +22,43 @@ from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
 from transcf.evaluation.significance import LEVEL
-from transcf.experiments.candidate import Candidate, ModelSpec
-from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.experiment import POLL_SECONDS, CandidateRun, Experiment, OnProgress
+from transcf.experiments.experiment import (
+    POLL_SECONDS,
+    Candidate,
+    CandidateRun,
+    Experiment,
+    ModelSpec,
+    OnProgress,
+    WorkerCluster,
+    shared_work,
+)
+from transcf.experiments.run import EvalConfig
 from transcf.experiments.run_result import TIMED_BASELINE, CandidateResult
 from transcf.experiments.store import RunLockedError, Store
-from transcf.experiments.study_workers import WorkerCluster, candidate_workers
 from transcf.interrupts import StopRequest, stop_request
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import distinct
-from transcf.pages import Table
+from transcf.tables import Table
 
-#: What `compare` compares: one model, several, or several by names of the caller's own.
+#: One model, several, or several by names in the table.
 Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]
 #: Yields what it is given and counts it, as progress bars do.
 Track: TypeAlias = Callable[[Iterable[Candidate]], Iterable[Candidate]]
-#: Always in a table: what a figure is worth shows only next to these.
+#: Baselines of every table.
 TRIVIAL_BASELINES = ("popularity", "inverse-popularity", "random")
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Runs on the same split by the same rules.
+    """Results of several models on the same split.
 
     Attributes:
         dataset: Name of the data.
-        config: The rules.
-        metric: What the paired tests look at.
-        runs: One for each model, in the order they were asked for.
-        failures: Why a model is not among them, by name; the last one may be an interruption.
-        split: What was held out, in words.
+        config: How they were evaluated.
+        metric: Metric of the paired tests.
+        runs: One for each model, in the given order.
+        failures: Errors of the other models by name; the last one may be an interruption.
+        split: Description of the held-out data.
     """
 
     dataset: str
@@ -63,7 +70,7 @@ class Comparison:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether somebody ended it before all models were run."""
+        """Whether it was interrupted before all models were run."""
         return any(isinstance(error, KeyboardInterrupt) for error in self.failures.values())
 
     @cached_property
@@ -73,7 +80,7 @@ class Comparison:
 
     @cached_property
     def tests(self) -> pl.DataFrame:
-        """Paired tests of all pairs, on the figures of single users averaged over seeds."""
+        """Paired tests of all pairs, on the metrics of users averaged over seeds."""
         if len(self.runs) < 2:
             return pl.DataFrame()
         return paired_tests([done.averaged() for done in self.runs], self.metric)
@@ -86,8 +93,7 @@ class Comparison:
     def p_values(self) -> dict[str, float]:
         """Each other model against the best: Wilcoxon, corrected for the number of all pairs.
 
-        The same figures choose the best model and test it, so that any pair might have come up:
-        a correction for the pairs that did would be too small.
+        All pairs count, because the same figures choose the best model and test it.
         """
         if self.tests.is_empty():
             return {}
@@ -99,7 +105,7 @@ class Comparison:
 
     @property
     def indistinguishable(self) -> list[str]:
-        """Models that the paired tests cannot tell apart from the best one."""
+        """Models that are not significantly different from the best one."""
         return [name for name, p in self.p_values.items() if p >= LEVEL]
 
     def to_dict(self) -> dict[str, Any]:
@@ -143,7 +149,7 @@ class Comparison:
         return self._table()._repr_html_()
 
     def __str__(self) -> str:
-        """One line per model, with the notes that belong to the figures."""
+        """One line per model, with notes."""
         return self._table().to_text()
 
     __repr__ = __str__
@@ -168,40 +174,35 @@ def compare(
     store: str | Path | None = None,
     cluster: WorkerCluster | None = None,
 ) -> Comparison:
-    """Fit and judge several models on one split, and test their differences.
+    """Fit and evaluate several models on one split, and test their differences.
 
     The same as `transcf compare` on the command line. Epochs and settings are chosen on the
-    validation part; then the models learn from train and validation, and are tested once. A model
-    that cannot be fitted is noted and does not stop the others; Ctrl-C ends the comparison with
+    validation part; then the models are fitted on train and validation, and tested once. A model
+    that cannot be fitted is reported and does not stop the others; Ctrl-C ends the comparison with
     the models that are done.
 
     Args:
-        models: Names, pairs of a name and parameters, or model objects, which lend their
-            settings and are not fitted themselves; a mapping gives them names of your own; "all"
-            stands for every model that ranks in a way of its own.
-        data: A split, a log, a table, or what `open_data` takes; `open_split` says how a log is
-            split.
-        metric: What the paired tests look at; N@10 unless given, or N at the first length if 10
-            is none of them.
-        seeds: Runs of every model that a seed changes.
-        budget: How many settings of each model to try: "none" (as given), "small", "medium",
-            "large", a number, or a table such as {"trials": 20, "sampler": "tpe"}; what is set by
-            hand stays.
-        protocol: As for `evaluate`; "forward" where the log has times and "strict" elsewhere unless
-            given.
+        models: Names, pairs of a name and parameters, or model objects, whose settings are used; a
+            mapping gives them names in the table; "all" stands for all distinct models.
+        data: A split, a log, a table, or anything that `open_data` accepts.
+        metric: Metric of the paired tests; by default N@10, or N at the first length.
+        seeds: Number of runs of every model with randomness.
+        budget: Settings of each model to try: "none" (as given), "small", "medium", "large", a
+            number, or a table such as {"trials": 20, "sampler": "tpe"}; given parameters stay.
+        protocol: As for `evaluate`; by default "forward" if the log has times, else "strict".
         part: "test" or "validation".
         ties: How equal scores count: "pessimistic", "realistic" or "optimistic".
-        at: Lengths of the lists that are judged.
-        beyond: Whether to go beyond accuracy (AUC, novelty, diversity, Gini), as `evaluate` does.
-        seed: The first seed of the models; of the split and the candidates, where they are drawn.
-        trivial_baselines: Whether popularity, inverse popularity and random join the models.
+        at: Lengths of the lists.
+        beyond: Whether to compute metrics beyond accuracy (AUC, novelty, diversity, Gini).
+        seed: First seed of the models; seed of the split and of drawn candidates.
+        trivial_baselines: Whether to add popularity, inverse popularity and random.
         dataset: Name of the data in the table.
         on_progress: Called with one line of text at every step; without it, epochs show on a
             terminal.
-        store: Folder of stored runs: what was run before by the same rules is taken from there,
-            and what is run now is kept there; None runs everything and keeps nothing.
-        cluster: Whose workers run some of the fits, `transcf.distributed.Cluster(workers=4)`; the
-            figures do not depend on it. All of them have to reach the folder of the store.
+        store: Folder of the run cache: results of earlier runs are taken from it, and new ones are
+            stored; None runs everything.
+        cluster: Its workers compute some of the runs, such as `transcf.distributed.Cluster()`;
+            results do not depend on it. They need access to the folder of the store.
 
     Raises:
         ParameterError: A model, a parameter or an option is not valid; before any fit.
@@ -224,7 +225,7 @@ def compare(
     candidates = candidates_of(models, budget, trivial_baselines=trivial_baselines)
     for candidate in candidates:
         candidate.check()
-    split = as_split(data, protocol, seed=seed)
+    split = split_log(data, protocol, seed=seed)
     candidates = suited_to(split, candidates, budget, trivial_baselines=trivial_baselines)
     name = dataset or (str(data) if isinstance(data, str | Path) else "data")
     numbers = range(seed, seed + seeds)
@@ -240,7 +241,7 @@ def candidates_of(
     *,
     trivial_baselines: bool = True,
 ) -> list[Candidate]:
-    """Make candidates of models as `compare` takes them, with the settings that a budget tries."""
+    """Return the candidates of the models of `compare`, with the settings that a budget tries."""
     if isinstance(models, Mapping):
         named = [Candidate.of(spec, name) for name, spec in models.items()]
     else:
@@ -268,10 +269,9 @@ def candidates_of(
 def suited_to(
     split: Split, candidates: Sequence[Candidate], budget: Any, *, trivial_baselines: bool = True
 ) -> list[Candidate]:
-    """Let candidates try what events with times offer, and add the floor of such data.
+    """For data with times, add settings that use them, and the baseline of recent popularity.
 
-    Without times they stay as they are. The floor's half-life is chosen among all that are worth
-    trying, whatever the budget.
+    The half-life of the baseline is always chosen among all values of its search space.
     """
     if split.train.timestamps is None:
         return list(candidates)
@@ -290,20 +290,20 @@ def compare_models(
     metric: str,
     track: Track = iter,
 ) -> Comparison:
-    """Run all candidates; what failed or was interrupted is noted beside what is there.
+    """Run all candidates; errors and an interruption are recorded.
 
     Args:
         dataset: Name of the data, for the report.
         candidates: At least one.
         experiment: Data, evaluation and seeds.
-        metric: What the paired tests look at.
-        track: Passes the candidates on, one by one.
+        metric: Metric of the paired tests.
+        track: Yields the candidates and counts them.
 
     Raises:
-        TransCFError: None could be run; the reason of the first failure.
+        TransCFError: No candidate could be run; the first error.
 
     Example:
-        >>> candidates, split = candidates_of(["ease", "itemknn"]), as_split("synthetic")
+        >>> candidates, split = candidates_of(["ease", "itemknn"]), split_log("synthetic")
         >>> compare_models("mine", candidates, Experiment(split, EvalConfig()), "N@10").best("N@10")
         'itemknn'
     """
@@ -311,6 +311,19 @@ def compare_models(
     if found.failures and not found.runs:
         raise next(iter(found.failures.values()))
     return found
+
+
+def candidate_workers(
+    candidates: Sequence[Candidate], experiment: Experiment, cluster: WorkerCluster | None
+) -> AbstractContextManager[None]:
+    """Let the workers of a cluster compute runs of candidates inside the block (`shared_work`)."""
+    plain = replace(experiment, on_progress=None, store=None)
+    return shared_work(_run_candidates, (candidates, plain), experiment.store, cluster=cluster)
+
+
+def _run_candidates(task: tuple[Sequence[Candidate], Experiment], store: Store) -> None:
+    candidates, experiment = task
+    compare_models("", candidates, replace(experiment, store=store), "")
 
 
 def run_tables(tables: Sequence[TableRun], track: Track = iter) -> Iterator[Comparison]:

@@ -1,4 +1,4 @@
-"""Fitting a model that is to be used: choices made on held-out events, then learned from all."""
+"""Fit a model for production: choose the epoch on held-out events, then fit on all events."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from transcf.data.partitioned.log import PartitionedLog
 from transcf.data.split import Split
 from transcf.errors import EvaluationError
 from transcf.evaluation import Validation
-from transcf.models.fit_options import FitOptions
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
+from transcf.models.training import FitOptions
 
 
 def fit_for_use(
@@ -25,17 +25,17 @@ def fit_for_use(
 
     Most models without epochs have nothing to choose. A log that is too small to hold anything out
     is fitted without validation. After an interruption while the epoch is being chosen, the model
-    is what was best so far, without the held-out events.
+    has the best epoch so far, without the held-out events.
 
     Args:
-        model: What to fit.
-        log: All events to learn from in the end.
-        split: The same log, with events held out; or more of it.
-        validation: How to judge epochs by them, or the part of a log in parts that does.
-        options: How to run it; each of the two fits has a folder of checkpoints in the given one.
+        model: The model.
+        log: All events of the final fit.
+        split: The same log with events held out.
+        validation: The validation on these events, or the validation part of a partitioned log.
+        options: Options of both fits; each has a folder of checkpoints inside the given one.
 
     Returns:
-        What was done, in words.
+        Description of the fit.
 
     Example:
         >>> from transcf import EASE, Validation, leave_one_out, synthesize
@@ -46,7 +46,7 @@ def fit_for_use(
     """
     options = options or FitOptions()
     events = f"all {len(log):,} events"
-    if not model.chooses():
+    if not model._chooses():
         model.fit(log, None, options)
         return f"{events}; there was no epoch to choose"
     try:

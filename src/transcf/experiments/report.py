@@ -12,12 +12,23 @@ from transcf.errors import MissingExtraError
 from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.significance import LEVEL
 from transcf.evaluation.validation import validation_metric
+from transcf.experiments.figures import (
+    BASELINE,
+    BEST,
+    OTHER,
+    SERIES,
+    TIED,
+    Drawing,
+    bars,
+    heat_map,
+    lines,
+)
+from transcf.experiments.page import Page
 from transcf.experiments.results import Entry, Outcome, Results, facts_of
 from transcf.experiments.run_result import TIMED_BASELINE
 from transcf.legend import ERROR, legend
-from transcf.pages import Cell, Drawing, Page, Table
-from transcf.pages.figures import BASELINE, BEST, OTHER, SERIES, TIED, bars, heat_map, lines
 from transcf.protocols import PROTOCOLS
+from transcf.tables import Cell, Table
 
 if TYPE_CHECKING:
     from transcf.experiments.comparison import Comparison
@@ -235,7 +246,6 @@ def _notes(outcome: Outcome, metrics: Sequence[str], more: Sequence[str]) -> lis
         tests += f" Settings: the best of at most {tried} on validation data ({chosen_by})."
         tests += " Minutes: all trials, fits and evaluations."
     notes = [f"Held out: {outcome.split}.", legend(metrics, ERROR), _future_note(outcome), tests]
-    notes.append(_poor_note(outcome))
     return list(filter(None, [*notes, *more, stored_note(outcome), *outcome.warnings]))
 
 
@@ -254,21 +264,6 @@ def _times_note(comparison: Comparison) -> str:
         f"Times of events are used by {listed(using)} and not by {listed(others)}: let all try it "
         f"with --budget small, or set it with --set {others[0]}.recency=4."
     )
-
-
-def _poor_note(outcome: Outcome) -> str:
-    """Warn of models that rank below popularity on validation data; empty without any."""
-    floor = next(
-        (entry.validation for entry in outcome.entries if entry.kind == "Popularity"), None
-    )
-    if floor is None:
-        return ""
-    poor = [
-        entry.name
-        for entry in outcome.entries
-        if not entry.is_trivial and entry.validation is not None and entry.validation < floor
-    ]
-    return f"Below popularity on the validation data: {listed(poor)}." if poor else ""
 
 
 def _future_note(outcome: Outcome) -> str:

@@ -32,24 +32,10 @@ _FIELDS = {"model": "name", "class": "kind", "spent_seconds": "spent", "bytes": 
 
 @dataclass(frozen=True)
 class Entry:
-    """The results of one model on one dataset.
+    """The results of one model on one dataset: the JSON form of a `CandidateResult`.
 
-    Attributes:
-        name: Name in the table.
-        kind: Class of the model.
-        parameters: All parameters; `chosen` are those selected on validation data.
-        metrics: `mean`, `sd` over seeds and `se` over users of every metric; `full_ranking` has
-            them in full ranking, where the protocol samples candidates.
-        runs: Number of seeds.
-        users: Number of users evaluated.
-        validation: The validation metric; None if it was not kept.
-        tried: Number of settings tried; `trials` has `parameters` and `validation` of each.
-        seconds: Time of one fit; `spent` is that of all trials, fits and evaluations.
-        published: Published values, by metric.
-        curve: `epoch` and `metric` of the validated epochs.
-        catalogue: Metrics of all lists together, such as "coverage@10".
-        size: Bytes of the model.
-        cells: Number of fits; `stored` of them come from the store of runs.
+    `kind` is the class of the model, `spent` are seconds of all trials, fits and evaluations,
+    `published` has published values by metric, and `curve` has the validated epochs only.
     """
 
     name: str
@@ -92,19 +78,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of several models on one dataset under one protocol.
+    """The results of several models on one dataset under one protocol: a `Comparison` in JSON.
 
-    Attributes:
-        dataset: Name of the data.
-        protocol: Evaluation protocol.
-        part: "test" or "validation".
-        ties: How equal scores are ranked.
-        split: Description of the held-out data.
-        filter: Filter of the events, such as "5-core".
-        metric: Metric of the paired tests.
-        entries: The models.
-        tests: Paired tests, one per pair of models.
-        warnings: Why models are missing, warnings, and known differences to published results.
+    `split` describes the held-out data, `filter` the filter of the events, such as "5-core",
+    `metric` is that of the paired tests `tests`, and `warnings` say why models are missing.
     """
 
     dataset: str
@@ -125,7 +102,7 @@ class Outcome:
         first = models[0] if models else {}
         warnings = [f"{name} is missing: {why}" for name, why in content["failures"].items()]
         warnings += [note for model in models for note in model["notes"]]
-        warnings += [content[name] for name in ("difference", "shape") if content.get(name)]
+        warnings += [content["difference"]] if content.get("difference") else []
         return cls(
             dataset=content["dataset"],
             protocol=content.get("protocol") or first.get("protocol", ""),
@@ -171,16 +148,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a study or a comparison.
-
-    Attributes:
-        title: Title of the report.
-        command: The command that runs it again.
-        metrics: Metrics of the tables.
-        outcomes: One per dataset and protocol.
-        version: Version of the library.
-        content: The JSON form.
-    """
+    """The results of a study or a comparison: `content` is the JSON form."""
 
     title: str
     command: str

@@ -1,43 +1,233 @@
-"""Fit and evaluate one model, or take the result from the run cache.
+"""One run: fit a model and evaluate it, or take the result from the run cache.
 
-`fit_and_validate` is a trial: fitted on the training part, evaluated on the validation part, to
-choose parameters. `fit_and_evaluate` fits a model with one seed as a protocol requires, and
-evaluates it for a table.
+`fit_and_evaluate` fits a model with one seed as a protocol requires, and evaluates it for a table.
+`fit_and_validate` is a trial of a search: fitted on the training part and evaluated on the
+validation part, to choose parameters.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, get_args
 
+import numpy as np
+
+from transcf import __version__
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
+from transcf.data.splitters import check_split, usual_protocol
 from transcf.errors import (
     DivergenceError,
     FitWarning,
     MissingExtraError,
     ParameterError,
     TransCFError,
+    is_word,
+    shown,
 )
-from transcf.evaluation import EpochRecorder, Validation
-from transcf.experiments.eval_config import EvalConfig
-from transcf.experiments.run_key import RunKey
-from transcf.experiments.run_result import RunResult, curve_of
+from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
+from transcf.evaluation.metrics import check_lengths, metric_names
+from transcf.evaluation.protocols import Part
+from transcf.evaluation.ranks import Ties, check_ties
+from transcf.experiments.run_result import RunResult
 from transcf.experiments.store import Store, cached_run
-from transcf.models.fit_options import FitOptions
-from transcf.models.recommender import Recommender
-from transcf.models.settings import values_of
-from transcf.models.trainable import Epoch
+from transcf.models.base import Recommender
+from transcf.models.params import values_of
+from transcf.models.training import Epoch, FitOptions
+from transcf.protocols import Protocol, protocol_named
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.
 StartFit: TypeAlias = Callable[[str], FitOptions]
+#: A trial chooses parameters on the validation part; a judged run is evaluated for a table.
+Kind: TypeAlias = Literal["trial", "judged"]
 
 #: Times in the report of a fit: the total, and parts of it.
 _CLOCKS = ("seconds", "training_seconds", "validation_seconds")
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """How models are evaluated: the same for all models of a table.
+
+    Attributes:
+        protocol: Name of the protocol; None until the split is known (`on`).
+        ties: How equal scores count.
+        part: "validation" or "test".
+        at: Lengths of the lists.
+        beyond: Whether to compute metrics beyond accuracy, as `evaluate` does.
+        with_validation: Whether results have the validation metric; models without epochs need
+            another fit for it.
+    """
+
+    protocol: str | None = None
+    ties: Ties = "pessimistic"
+    part: Part = "test"
+    at: tuple[int, ...] = (10, 20)
+    beyond: bool = False
+    with_validation: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the values before anything is fitted."""
+        if self.protocol is not None:
+            protocol_named(self.protocol)
+        check_ties(self.ties)
+        check_lengths(self.at)
+        if not is_word(self.part, get_args(Part)):
+            allowed = " or ".join(map(repr, get_args(Part)))
+            raise ParameterError(f"part={shown(self.part)} is not allowed; it must be {allowed}.")
+
+    def on(self, split: Split) -> Self:
+        """Return the configuration with the default protocol of a split, unless one is named.
+
+        Raises:
+            EvaluationError: The protocol needs another kind of split.
+
+        Example:
+            >>> from transcf import open_split
+            >>> EvalConfig().on(open_split("synthetic")).protocol
+            'forward'
+        """
+        if self.protocol is None:
+            return replace(self, protocol=usual_protocol(split))
+        check_split(split, self.protocol)
+        return self
+
+    def check_metric(self, metric: str) -> None:
+        """Raise a `ParameterError` unless the metric is computed."""
+        computed = metric_names(self.at, beyond=self.beyond, protocol=self.protocol)
+        if not is_word(metric, computed):
+            more = "" if self.beyond else ", or go beyond accuracy (beyond=True, --beyond)"
+            raise ParameterError(
+                f"metric={shown(metric)} is not computed: choose one of {', '.join(computed)}, or "
+                f"other lengths of lists{more}."
+            )
+
+    @property
+    def usual_metric(self) -> str:
+        """The default metric of paired tests: N@10, or N at the first length."""
+        return f"N@{10 if 10 in self.at else self.at[0]}"
+
+    def validation(self, split: Split) -> Validation:
+        """Return the validation that chooses epochs and parameters."""
+        return Validation.of(split, self.protocol, self.ties, self.at)
+
+    def evaluate(self, model: Recommender[Any], split: Split) -> Evaluation:
+        """Evaluate a fitted model."""
+        options: dict[str, Any] = {"ties": self.ties, "part": self.part, "at": self.at}
+        return evaluate(model, split, self.protocol, **options, beyond=self.beyond)
+
+    def full_ranking(self, model: Recommender[Any], split: Split) -> Evaluation | None:
+        """Evaluate in full ranking if the protocol samples candidates, for comparison."""
+        if self._rules is None or not self._rules.sampled:
+            return None
+        return replace(self, protocol=None).evaluate(model, split)
+
+    def recorder(self, model: Recommender[Any], split: Split) -> EpochRecorder | None:
+        """Return a recorder of the metrics of all epochs, if the protocol picks the best."""
+        if not (self.picks_epochs_on_test and model._has_epochs()):
+            return None
+        return EpochRecorder(split, ties=self.ties, at=self.at, beyond=self.beyond)
+
+    @property
+    def refits(self) -> bool:
+        """Whether a model is refitted on train and validation before it is evaluated."""
+        return self._rules is not None and self._rules.refit and self.part == "test"
+
+    @property
+    def picks_epochs_on_test(self) -> bool:
+        """Whether the metrics are those of the best epoch on test, as in the published tables."""
+        return self._rules is not None and self._rules.best_on_test and self.part == "test"
+
+    @property
+    def _rules(self) -> Protocol | None:
+        return None if self.protocol is None else protocol_named(self.protocol)
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """Everything that a result depends on; names of data and models are not part of it.
+
+    Attributes:
+        kind: Trial or evaluation.
+        data: Digest of the training part of a trial, else of the whole split.
+        rules: How the run is evaluated.
+        model: Class of the model.
+        settings: All parameters, including the seed.
+        version: Version of the library.
+        generation: `Recommender.revision`; raised by changes of the library that change results.
+    """
+
+    kind: Kind
+    data: str
+    rules: Mapping[str, Any]
+    model: str
+    settings: Mapping[str, Any]
+    version: str = __version__
+    generation: int = 1
+
+    @classmethod
+    def trial(cls, model: Recommender[Any], train: Interactions, validation: Validation) -> Self:
+        """Return the key of a trial; it does not depend on the test part.
+
+        Example:
+            >>> from transcf import EASE, open_split
+            >>> split = open_split("synthetic")
+            >>> keys = [
+            ...     RunKey.trial(EASE(regularization=value), split.train, Validation.of(split))
+            ...     for value in (50, 50.0, 60.0)
+            ... ]
+            >>> keys[0].digest == keys[1].digest, keys[0].digest == keys[2].digest
+            (True, False)
+        """
+        rules = {"metric": validation.metric, "validation": validation.fingerprint}
+        return cls("trial", train.digest, rules, *_about(model))
+
+    @classmethod
+    def evaluated(cls, model: Recommender[Any], split: Split, config: EvalConfig) -> Self:
+        """Return the key of an evaluation by a protocol; `config` names the protocol."""
+        rules = {
+            "protocol": config.protocol,
+            "ties": config.ties,
+            "part": config.part,
+            "at": list(config.at),
+            "beyond": config.beyond,
+            "split": split.how,
+            "validated": config.with_validation,
+        }
+        return cls("judged", split.digest, rules, *_about(model))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the JSON form."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form; the same for equal numbers, such as 50 and 50.0."""
+        return {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+
+
+def _about(model: Recommender[Any]) -> tuple[str, dict[str, Any], str, int]:
+    return type(model).__name__, values_of(model.settings), __version__, model._revision
+
+
+def _plain(value: Any) -> Any:
+    """Convert to JSON types, the same for equal numbers."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value if np.isfinite(value) else str(value)
+    return value if isinstance(value, str | int | None) else str(value)
 
 
 def _default_options(step: str) -> FitOptions:
@@ -84,23 +274,22 @@ def fit_and_evaluate(
         complete = RunKey.evaluated(model, split, replace(config, with_validation=True))
         if (found := cache.find(complete)) is not None:
             return found
-    with cached_run(cache, partial(RunKey.evaluated, model, split, config), about) as run:
-        if run.result is not None:
-            return run.result
+
+    def compute() -> RunResult:
         started, validation, recorder = perf_counter(), config.validation(split), None
         try:
-            if not is_fitted and (config.with_validation or model.chooses() or not config.refits):
+            if not is_fitted and (config.with_validation or model._chooses() or not config.refits):
                 options = start_fit("fit")
                 if (recorder := config.recorder(model, split)) is not None:
                     options = _recorded(options, recorder)
                 model.fit(split.train, validation, options)
                 _check_finished(model)
             metric = validation(model) if config.with_validation else None
-            reports, curve = [], curve_of(model) if model.is_fitted else []
+            reports, curve = [], _curve(model) if model.is_fitted else []
             if config.refits:
-                reports += [dict(model.report_)] if model.chooses() else []
+                reports += [dict(model.report_)] if model._chooses() else []
                 _refit(model, split, start_fit("refit"))
-            run.result = _result(
+            return _result(
                 model,
                 started,
                 [*reports, model.report_],
@@ -110,8 +299,9 @@ def fit_and_evaluate(
                 full_ranking=config.full_ranking(model, split),
             )
         except DivergenceError as error:
-            run.result = _failed(model, error, started)
-        return run.result
+            return _failed(model, error, started)
+
+    return cached_run(cache, partial(RunKey.evaluated, model, split, config), compute, about)
 
 
 def fit_and_validate(
@@ -134,9 +324,8 @@ def fit_and_validate(
         >>> fit_and_validate(EASE(), split.train, Validation.of(split)).validation > 0.1
         True
     """
-    with cached_run(cache, partial(RunKey.trial, model, train, validation), about) as run:
-        if run.result is not None:
-            return run.result
+
+    def compute() -> RunResult:
         started = perf_counter()
         try:
             with warnings.catch_warnings():
@@ -145,14 +334,14 @@ def fit_and_validate(
                 model.fit(train, validation, start_fit("fit"))
             metric = validation(model)
             _check_finished(model)
-            run.result = _result(
-                model, started, [model.report_], validation=metric, curve=curve_of(model)
-            )
+            found = {"validation": metric, "curve": _curve(model)}
+            return _result(model, started, [model.report_], **found)
         except (ParameterError, MissingExtraError):
             raise
         except TransCFError as error:
-            run.result = _failed(model, error, started)
-        return run.result
+            return _failed(model, error, started)
+
+    return cached_run(cache, partial(RunKey.trial, model, train, validation), compute, about)
 
 
 def _recorded(options: FitOptions, recorder: EpochRecorder) -> FitOptions:
@@ -179,6 +368,13 @@ def _check_finished(model: Recommender[Any]) -> None:
     """Raise `KeyboardInterrupt` if a fit was interrupted: it returns its best epoch instead."""
     if model.report_.get("ending") == "interrupted":
         raise KeyboardInterrupt
+
+
+def _curve(model: Recommender[Any]) -> list[dict[str, Any]]:
+    """Return `epoch`, `loss` and `metric` of the epochs of the last fit; none without epochs."""
+    if model.best_epoch_ is None:
+        return []
+    return model.history_.select("epoch", "loss", "metric").to_dicts()
 
 
 def _failed(model: Recommender[Any], error: TransCFError, started: float) -> RunResult:

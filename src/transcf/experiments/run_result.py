@@ -1,27 +1,29 @@
-"""Results: of one run, and of a candidate over all of its seeds."""
+"""The result of a run, its form in files, and the results of a candidate over all seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from math import nan
 from statistics import mean
-from typing import Any, Self
+from typing import Any, Self, TypedDict, get_type_hints
 
-from transcf.errors import TransCFError
+import polars as pl
+
+from transcf.data.parquet_check import damage_of
+from transcf.errors import DivergenceError, TransCFError
 from transcf.evaluation import Evaluation, average_seeds, summarize_seeds
+from transcf.models.base import Recommender
 from transcf.models.event_weights import WeightSettings
-from transcf.models.recommender import Recommender
-from transcf.models.settings import values_of
+from transcf.models.params import values_of
 
-#: The floor that is in every table of data with times.
+#: The baseline that is added to tables of data with times.
 TIMED_BASELINE = "recent-popularity"
-#: What every table of sampled figures has to say.
 SAMPLED_NOTE = (
     "Sampled candidates favour models that rank rare items first: compare with inverse-popularity "
     "and with the full ranking."
 )
-#: What figures of the part that chose epochs or settings have to say.
 CHOSEN_HERE_NOTE = (
     "Optimistic: these are figures of the validation part, which also chose epochs and settings."
 )
@@ -34,17 +36,17 @@ class RunResult:
     Attributes:
         model: Class of the model.
         parameters: Parameters of the fitted model.
-        seconds: Wall clock of fitting; the sum where a model is fitted twice.
+        seconds: Wall clock of fitting; the sum if a model is fitted twice.
         parts: `training_seconds` and `validation_seconds` of it, for models with epochs.
         spent: Wall clock of the whole run, including evaluation.
         validation: Metric on the validation part; None if it was not computed.
         best_epoch: The epoch that was kept; None for models without epochs.
-        curve: `epoch`, `loss` and `metric` (None where an epoch was not validated) of each epoch.
+        curve: `epoch`, `loss` and `metric` (None if an epoch was not validated) of each epoch.
         n_bytes: Size of the fitted model.
         chooses: Whether the model chose something on validation data by itself.
-        times: Whether it uses times of events; None where it cannot.
+        times: Whether it uses times of events; None if it cannot.
         evaluation: Metrics of every user; None for a trial.
-        full_ranking: The same in full ranking, where the protocol samples candidates.
+        full_ranking: The same in full ranking, if the protocol samples candidates.
         error: Why there are no results.
         stored: Whether the result is from the cache.
     """
@@ -73,18 +75,84 @@ class RunResult:
         about = {
             "parameters": values_of(settings),
             "best_epoch": model.best_epoch_,
-            "n_bytes": model.nbytes,
-            "chooses": model.chooses(),
+            "n_bytes": sum(array.nbytes for array in model.learned_.arrays().values()),
+            "chooses": model._chooses(),
             "times": settings.uses_times if can_use_times else None,
         }
         return cls(type(model).__name__, **{**about, **found})
 
 
-def curve_of(model: Recommender[Any]) -> list[dict[str, Any]]:
-    """Return `epoch`, `loss` and `metric` of the epochs of the last fit; none without epochs."""
-    if model.best_epoch_ is None:
-        return []
-    return model.history_.select("epoch", "loss", "metric").to_dicts()
+class _Step(TypedDict):
+    epoch: int
+    loss: float | None
+    metric: float | None
+
+
+class _Figures(TypedDict):
+    """An evaluation without the metrics of users."""
+
+    model: str
+    protocol: str
+    ties: str
+    part: str
+    skipped: dict[str, int]
+    catalogue: dict[str, float | None]
+    note: str
+    split: str
+
+
+#: Files with the metrics of users, by the part of a result that has them.
+FILES = {"evaluation": "users.parquet", "full_ranking": "full.parquet"}
+#: Types of the JSON form of a result.
+RESULT_TYPES = {
+    **{name: kind for name, kind in get_type_hints(RunResult).items() if name != "stored"},
+    **dict.fromkeys(FILES, _Figures | None),
+    "curve": list[_Step],
+    "error": str | None,
+}
+
+
+def to_dict(result: RunResult) -> dict[str, Any]:
+    """Return the JSON form, without the metrics of users."""
+    content = {one.name: getattr(result, one.name) for one in fields(result)}
+    del content["stored"]
+    content["error"] = None if result.error is None else str(result.error)
+    for name in FILES:
+        if (found := content[name]) is not None:
+            content[name] = {key: getattr(found, key) for key in _Figures.__annotations__}
+    return content
+
+
+def from_parts(content: Mapping[str, Any], files: Mapping[str, bytes]) -> RunResult:
+    """Read a result from its JSON form and its files.
+
+    Raises:
+        ValueError: A file is damaged.
+        KeyError: A file is missing.
+    """
+    read = {**content, "stored": True}
+    if content["error"] is not None:
+        read["error"] = DivergenceError(content["error"])
+    for name, file in FILES.items():
+        if (about := content[name]) is not None:
+            figures = {
+                n: nan if value is None else value for n, value in about["catalogue"].items()
+            }
+            table = _parse_table(files[file], file)
+            read[name] = Evaluation(**{**about, "catalogue": figures, "per_user": table})
+    return RunResult(**read)
+
+
+def _parse_table(content: bytes, name: str) -> pl.DataFrame:
+    if (damage := damage_of(content)) is not None:
+        raise ValueError(f"{name} is damaged: {damage}")
+    table = pl.read_parquet(content)
+    figures = table.drop("user_id")
+    if not all(kind.is_float() for kind in figures.dtypes) or not figures.width * figures.height:
+        raise ValueError(f"{name} has no figures of users")
+    if figures.null_count().sum_horizontal().item():
+        raise ValueError(f"{name} has missing figures")
+    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,12 +187,6 @@ class CandidateResult:
         return mean(found.seconds for found in self.results)
 
     @property
-    def parts(self) -> dict[str, float]:
-        """`training_seconds` and `validation_seconds` of it, for models with epochs."""
-        parts = [found.parts for found in self.results]
-        return {name: mean(part[name] for part in parts) for name in parts[0]}
-
-    @property
     def spent(self) -> float:
         """Seconds of all runs: trials, and fits and evaluations with every seed."""
         return sum(found.spent for found in (*self.trials, *self.results))
@@ -152,7 +214,7 @@ class CandidateResult:
 
     @cached_property
     def full_ranking(self) -> Evaluation | None:
-        """The same in full ranking, mean over the seeds, where a protocol samples candidates."""
+        """The same in full ranking, mean over the seeds, if the protocol samples candidates."""
         found = [entry.full_ranking for entry in self.results if entry.full_ranking is not None]
         return average_seeds(found, self.name) if found else None
 
@@ -182,13 +244,8 @@ class CandidateResult:
         """`mean`, `sd` over seeds and `se` over users of every metric."""
         return summarize_seeds(self.evaluations)
 
-    def catalogue(self) -> dict[str, float]:
-        """Figures of what is recommended, such as "coverage@10", mean over the seeds."""
-        first = self.evaluations[0].catalogue
-        return {name: mean(done.catalogue[name] for done in self.evaluations) for name in first}
-
     def averaged(self) -> Evaluation:
-        """One evaluation with the figures of each user averaged over the seeds."""
+        """One evaluation with the metrics of each user averaged over the seeds."""
         return average_seeds(self.evaluations, self.name)
 
     def to_dict(self) -> dict[str, Any]:
@@ -211,9 +268,15 @@ class CandidateResult:
             "users": first.users,
             "skipped": first.skipped,
             "metrics": self.summary(),
-            "catalogue": self.catalogue(),
+            "catalogue": {
+                name: mean(done.catalogue[name] for done in self.evaluations)
+                for name in first.catalogue
+            },
             "seconds": round(self.seconds, 3),
-            **{part: round(seconds, 3) for part, seconds in self.parts.items()},
+            **{
+                part: round(mean(found.parts[part] for found in self.results), 3)
+                for part in self.first.parts
+            },
             "spent_seconds": round(self.spent, 3),
             "bytes": self.first.n_bytes,
             "trials": _trials(self.trials),

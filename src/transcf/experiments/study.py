@@ -1,32 +1,58 @@
-"""What a study compares, read from a TOML file; `transcf study --help` shows its form."""
+"""Studies: tables of models on datasets, read from TOML files (see `transcf study --help`)."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import partial
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from itertools import product
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
+from transcf.data.datasets import load_split
+from transcf.data.datasets.catalog import CATALOG
+from transcf.data.readers import open_data
+from transcf.data.split import Split
+from transcf.data.splitters import open_split, split_log
 from transcf.errors import ParameterError
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
 from transcf.evaluation.protocols import Part
+from transcf.experiments.comparison import Comparison, TableRun, Track, run_tables
+from transcf.experiments.experiment import (
+    Candidate,
+    Experiment,
+    OnProgress,
+    WorkerCluster,
+    shared_work,
+)
+from transcf.experiments.run import EvalConfig
+from transcf.experiments.search_space import Budget
+from transcf.experiments.store import Store
+from transcf.experiments.tune_result import Config
+from transcf.models.params import Number, Rule
+from transcf.models.registry import current, model_class, preset_of
 from transcf.protocols import protocol_named
-from transcf.tuning import Budget
 
 T = TypeVar("T")
 
-_FOLDER = files("transcf.experiments").joinpath("studies")
+#: Folders of the studies that come with the library.
+_FOLDERS = [files("transcf").joinpath(package, "studies") for package in ("experiments", "paper")]
 
 
 @dataclass(frozen=True)
 class DatasetPlan:
-    """One dataset of a study; `protocols` stand in the place of the study's, a table for each.
+    """One dataset of a study.
 
-    `published` has printed figures of models by name. `copy` says how the data differs from that of
-    others who published figures: then there are none beside ours, and it is split here.
+    Attributes:
+        name: Anything that `open_data` accepts.
+        core: Keep users and items with so many events (k-core); None keeps all.
+        protocols: A table for each; by default the protocol of the study.
+        published: Published figures of models by name.
+        copy: How the data differs from the published data: it then has no published figures.
     """
 
     name: str
@@ -36,7 +62,7 @@ class DatasetPlan:
     copy: str = ""
 
     def __post_init__(self) -> None:
-        """Check what a file may have wrong."""
+        """Check the values."""
         _check_protocols(self.protocols, self.name)
         if self.copy and self.published:
             raise ParameterError(
@@ -49,14 +75,18 @@ class DatasetPlan:
 class ModelPlan:
     """One model of a study, with settings to choose from on validation data.
 
-    Either `grid` lists values, all of whose combinations are tried, or a `budget` (the study's
-    unless it has its own; what `Budget.of` takes) tries what is worth trying, the defaults first.
-    With a budget, `times` says whether weights of events and trend may be chosen; else there are
-    none. `preset` and `config` (a file that `transcf tune` wrote) are set; with a budget they stand
-    in the place of the defaults, and only `params` are left alone.
-    `label` stands for the model in the table, its name if there is none. "none" in place of a
-    number stands for None. Unless `protocols` is empty, the model is in their tables alone; so with
-    `datasets`, by name.
+    Attributes:
+        name: Name in the registry.
+        label: Name in the table; by default `name`.
+        preset: Name of a preset of the model.
+        config: TOML file of `transcf tune`. With a budget, `preset` and `config` replace the
+            defaults and may be searched; `params` are fixed.
+        params: Parameters; "none" in place of a number stands for None.
+        grid: Values by parameter; all combinations are tried.
+        budget: Anything that `Budget.of` accepts; by default that of the study.
+        times: Whether a budget may try weights of events and the trend.
+        protocols: Only in tables of these protocols; by default in all.
+        datasets: Only in tables of these datasets; by default in all.
     """
 
     name: str
@@ -71,7 +101,7 @@ class ModelPlan:
     datasets: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Check what a file may have wrong; parameters are checked by the model's own rules."""
+        """Check the values; parameters are checked by the model."""
         title = self.title
         if "," in title:
             raise ParameterError(
@@ -107,7 +137,7 @@ class ModelPlan:
 
     @property
     def title(self) -> str:
-        """What the table calls it."""
+        """Name in the table."""
         return self.label or self.name + (" + time" if self.times else "")
 
     def choices(self) -> list[dict[str, Any]]:
@@ -119,7 +149,7 @@ class ModelPlan:
 
 @dataclass(frozen=True)
 class Study:
-    """A table to be made."""
+    """Tables of models on datasets."""
 
     title: str
     protocol: str
@@ -132,13 +162,13 @@ class Study:
     budget: Any = None
 
     def __post_init__(self) -> None:
-        """Check all but the models' parameters before anything is run."""
+        """Check all but the parameters of models before anything is run."""
         protocol_named(self.protocol)
         Budget.of("none" if self.budget is None else self.budget)
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
-            judged = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
+            computed = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
             for name in self._names:
-                if name not in judged:
+                if name not in computed:
                     raise ParameterError(
                         f"The study has the metric {name!r}, which needs lists of full ranking: "
                         'use protocol = "strict" or "forward".'
@@ -158,7 +188,7 @@ class Study:
             raise ParameterError(f"The study has part = {self.part!r}; it must be {allowed}.")
 
     def by(self, dataset: DatasetPlan) -> list[str]:
-        """Return the protocols by which models are judged on a dataset."""
+        """Return the protocols of a dataset."""
         return dataset.protocols or [self.protocol]
 
     def under(self, protocol: str, dataset: DatasetPlan) -> list[ModelPlan]:
@@ -170,36 +200,39 @@ class Study:
             and dataset.name in (plan.datasets or [dataset.name])
         ]
 
+    def tables(self) -> list[tuple[DatasetPlan, str]]:
+        """Return the dataset and the protocol of each table that has models."""
+        both = [(dataset, protocol) for dataset in self.datasets for protocol in self.by(dataset)]
+        return [(dataset, protocol) for dataset, protocol in both if self.under(protocol, dataset)]
+
     def published(self, dataset: str, protocol: str | None = None) -> dict[str, dict[str, float]]:
-        """Return what others printed about a dataset, by the names of lines in its table.
+        """Return the published figures of a dataset, by the names of lines in its table.
 
-        Printed figures are found by the name of a line, else by that of its model. They are the
-        study's protocol's: what came of sampled candidates stands beside no full ranking, nor the
-        other way round.
-
-        Args:
-            dataset: Name of the data.
-            protocol: Of the table that they are to stand beside; the study's unless given.
+        They are found by the name of a line, else by that of its model. A table of a protocol with
+        sampled candidates has none of full ranking, nor the other way round.
         """
         kinds = {protocol_named(name).sampled for name in (self.protocol, protocol) if name}
         if len(kinds) > 1:
             return {}
-        known = next(entry.published for entry in self.datasets if entry.name == dataset)
+        known = self._dataset(dataset).published
         found = {plan.title: known.get(plan.title, known.get(plan.name)) for plan in self.models}
         return {title: figures for title, figures in found.items() if figures is not None}
 
     def filter(self, dataset: str) -> str:
         """Return the filter of a dataset, as `read_interactions` takes it."""
-        core = next(entry.core for entry in self.datasets if entry.name == dataset)
+        core = self._dataset(dataset).core
         return "none" if core is None else f"{core}-core"
 
     def difference(self, dataset: str) -> str:
-        """Say how a dataset differs from that of others; nothing if it does not."""
-        copy = next(entry.copy for entry in self.datasets if entry.name == dataset)
+        """Return how a dataset differs from the published one; empty if it does not."""
+        copy = self._dataset(dataset).copy
         return f"{dataset} is not the published data: {copy}" if copy else ""
 
+    def _dataset(self, name: str) -> DatasetPlan:
+        return next(plan for plan in self.datasets if plan.name == name)
+
     def lengths(self) -> tuple[int, ...]:
-        """Lengths N of the lists that the metrics need, ascending."""
+        """Return the list lengths of the metrics, ascending."""
         lengths = {length_of(name) for name in self._names}
         return tuple(sorted(n for n in lengths if n is not None)) or (10,)
 
@@ -213,12 +246,7 @@ class Study:
         return (*self.metrics, *filter(None, [self.paired_tests]))
 
     def only(self, datasets: Sequence[str] | None, models: Sequence[str] | None) -> Self:
-        """Return the part of the study about some datasets and models; None keeps all.
-
-        Args:
-            datasets: Names of datasets.
-            models: Names of models as they stand in the table.
-        """
+        """Return the study of some datasets and models (by title) only; None keeps all."""
         return replace(
             self,
             datasets=_named("dataset", self.datasets, [d.name for d in self.datasets], datasets),
@@ -226,7 +254,7 @@ class Study:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON form, from which `from_dict` makes the same study."""
+        """Return the JSON form, which `from_dict` reads."""
         content = asdict(self)
         plans = [*content["datasets"], *content["models"]]
         for part in (content, *plans):
@@ -251,7 +279,7 @@ class Study:
 
 
 def _swept(entry: Any) -> list[Any]:
-    """Make a line of the table for every combination of the values of `sweep`, if there is one."""
+    """Return an entry for every combination of the values of `sweep`, if there is one."""
     if not isinstance(entry, dict) or "sweep" not in entry:
         return [entry]
     sweep, rest = entry["sweep"], {key: entry[key] for key in entry if key != "sweep"}
@@ -273,7 +301,6 @@ def _swept(entry: Any) -> list[Any]:
 
 
 def _check_protocols(names: Any, owner: str) -> None:
-    """Refuse what is no list of protocols."""
     if not isinstance(names, list):
         raise ParameterError(f"The study has protocols = {names!r} for {owner}: give a list.")
     for name in names:
@@ -296,7 +323,7 @@ def _plan(kind: str, entry: Any, plan: type[T]) -> T:
 
 
 def _check_keys(what: str, content: dict[str, Any], plan: type) -> None:
-    """Name the first key that is missing or that there is not."""
+    """Raise an error for the first key that is missing or unknown."""
     known = fields(plan)
     needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
     hint = "`transcf study --help` shows the form"
@@ -325,8 +352,12 @@ def _named(
 
 def available_studies() -> tuple[str, ...]:
     """Return the names of the studies that come with the library."""
-    names = (entry.name for entry in _FOLDER.iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+    return tuple(sorted(_studies()))
+
+
+def _studies() -> dict[str, Traversable]:
+    paths = [path for folder in _FOLDERS for path in folder.iterdir()]
+    return {path.name.removesuffix(".toml"): path for path in paths if path.name.endswith(".toml")}
 
 
 def load_study(name: str | Path) -> Study:
@@ -338,18 +369,129 @@ def load_study(name: str | Path) -> Study:
     """
     if Path(name).is_file():
         text = Path(name).read_bytes()
-    elif str(name) in available_studies():
-        text = _FOLDER.joinpath(f"{name}.toml").read_bytes()
+    elif (found := _studies().get(str(name))) is not None:
+        text = found.read_bytes()
     else:
         raise ParameterError(
             f"There is no study {str(name)!r}: name a TOML file or one of "
             f"{', '.join(available_studies())}."
         )
-    return Study.from_dict(_parse(text, name))
-
-
-def _parse(text: bytes, name: str | Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(text.decode("utf-8"))
+        content = tomllib.loads(text.decode("utf-8"))
     except ValueError as problem:
         raise ParameterError(f"{name} is not a TOML file: {problem}.") from problem
+    return Study.from_dict(content)
+
+
+def study_workers(
+    study: Study, store: Store | None, jobs: int = 1, cluster: WorkerCluster | None = None
+) -> AbstractContextManager[None]:
+    """Let other processes compute runs of a study inside the block (`shared_work`)."""
+    return shared_work(_run_quietly, study, store, jobs, cluster)
+
+
+def _run_quietly(study: Study, store: Store) -> None:
+    for _ in run_study(study, store=store):
+        pass
+
+
+def run_study(
+    study: Study,
+    on_progress: OnProgress = lambda text: None,
+    track: Track = iter,
+    store: Store | None = None,
+) -> Iterator[Comparison]:
+    """Run a study, dataset by dataset and protocol by protocol.
+
+    Errors of models are recorded. After an interruption, the results so far are returned.
+
+    Args:
+        study: What to compare.
+        on_progress: Called with one line of text at every step.
+        track: Yields the models of a table and counts them.
+        store: The run cache: several processes may run the same study at a time; None runs
+            everything.
+
+    Raises:
+        ParameterError: A model, a preset or a parameter does not exist or is not allowed; before
+            anything is run.
+    """
+    metric = study.paired_tests or study.metrics[0]
+    tables = [
+        TableRun(
+            dataset.name,
+            _candidates(study, dataset, protocol),
+            partial(_experiment, study, dataset, protocol, on_progress, store),
+            metric,
+        )
+        for dataset, protocol in study.tables()
+    ]
+    return run_tables(tables, track)
+
+
+def _experiment(
+    study: Study,
+    dataset: DatasetPlan,
+    protocol: str,
+    on_progress: OnProgress,
+    store: Store | None,
+) -> Experiment:
+    """Open the data of a table."""
+    config = EvalConfig(protocol, part=study.part, at=study.lengths(), beyond=study.beyond)
+    report = partial(_report_step, f"{dataset.name} ({protocol})", on_progress)
+    filtered = "" if dataset.core is None else f", {dataset.core}-core"
+    return Experiment(
+        _split(dataset, protocol),
+        config,
+        range(study.seeds),
+        report,
+        store=store,
+        dataset=dataset.name + filtered,
+    )
+
+
+def _report_step(dataset: str, on_progress: OnProgress, step: str) -> None:
+    on_progress(f"{dataset}: {step}")
+
+
+def _candidates(study: Study, dataset: DatasetPlan, protocol: str) -> list[Candidate]:
+    candidates = [
+        _candidate(plan, dataset, study.budget) for plan in study.under(protocol, dataset)
+    ]
+    for candidate in candidates:
+        candidate.check()
+    return candidates
+
+
+def _candidate(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Candidate:
+    model, params = current(plan.name, dict(plan.params))
+    named = {} if plan.preset is None else preset_of(model, plan.preset, dataset.name)
+    named |= {} if plan.config is None else Config.read(plan.config, model).params
+    rules = model_class(model)._rules()
+    budget = budget if plan.budget is None else plan.budget
+    if budget is not None and not plan.grid:
+        # Some models use times by default.
+        untimed = {"recency": 0.0} if "recency" in rules and not plan.times else {}
+        candidate = Candidate(plan.title, model, untimed | params)
+        return candidate.within(budget, plan.times, named)
+    choices = [
+        {name: _value(value, rules.get(name)) for name, value in choice.items()}
+        for choice in plan.choices()
+    ]
+    return Candidate(plan.title, model, named | params, choices)
+
+
+def _value(value: Any, rule: Rule | None) -> Any:
+    """Read "none" as None for a number: TOML has no null."""
+    return None if value == "none" and isinstance(rule, Number) else value
+
+
+def _split(dataset: DatasetPlan, protocol: str) -> Split:
+    if dataset.core is not None:
+        log = open_data(dataset.name, filter=f"{dataset.core}-core")
+        return split_log(log, protocol)
+    known = None if dataset.copy else CATALOG.get(dataset.name)
+    if protocol_named(protocol).sampled and known is not None and not known.split_by_rule:
+        # Published figures are compared on the authors' own split only.
+        return split_log(load_split(dataset.name), protocol)
+    return open_split(dataset.name, protocol)

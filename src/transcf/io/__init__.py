@@ -1,1 +1,1 @@
-"""Models in folders and arrays in files: whole or not at all, checked, without code."""
+"""Model folders and arrays in files: written atomically, checked when read, without code."""

@@ -1,4 +1,4 @@
-"""Saved models: one folder of tensors, JSON and ids, without anything that could run.
+"""Saved models: one folder of tensors, JSON and ids, without code.
 
 | file | holds |
 |---|---|
@@ -6,27 +6,34 @@
 | `model.safetensors` | the learned arrays |
 | `users.parquet`, `items.parquet` | the caller's ids, in row order |
 | `seen.parquet` | user and item rows of the training interactions, and the place of each in time |
-| `README.md` | the model card, for people; loading does not read it, so it may be edited |
+| `README.md` | the model card; loading does not read it, so it may be edited |
 
 Loading compares every file with its SHA-256, in pieces of 64 MiB on all cores (about 1.4 GB/s for
-each core with SHA instructions), so that damage can never become a wrong recommendation.
-Checksums find damage and careless edits; they do not prove who wrote a file. A folder can only
-name a registered model, and no file in it can make code run.
+each core with SHA instructions), so that damage cannot become a wrong recommendation. Checksums
+find damage and careless edits; they do not authenticate the author. A folder can only name a
+registered model, and no file in it can execute code.
 
-What is loaded is a private copy, so that nothing done to the files afterwards matters. Arrays of
-`LARGE_BYTES` and more are mapped instead, so that a large model answers at once and its memory is
-shared between programs. `save` never writes to a file that is there: it puts a new folder in the
-place of the old one, whose files live on for those who have them mapped. Other programs should do
-the same (`cp -r` to a new name, then `mv`): a mapped file that is written to changes answers, and
-one that is cut off ends the program. Where that cannot be ruled out, load with `mapped=False`.
+Loaded arrays are a private copy, so later changes of the files do not matter. Arrays of
+`LARGE_BYTES` and more are memory-mapped instead, so that a large model is ready at once and its
+memory is shared between processes. `save` never writes to an existing file: it replaces the folder,
+and the old files stay valid for processes that have them mapped. Other programs should do the same
+(`cp -r` to a new name, then `mv`): writing to a mapped file changes answers, and truncating it ends
+the process. Where that cannot be ruled out, load with `mapped=False`.
+
+Version 1 of a model is its folder, say `models/shop`. Later ones are `models/shop.versions/2` and
+so on, and `models/shop.versions/current` holds the number of the current one, which everything that
+loads a model by the name of its folder uses: `transcf.load`, every command, and the service.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import mmap
+import re
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -38,50 +45,46 @@ from transcf.data.atomic import atomic_write_dir, is_taken
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
-from transcf.data.parquet import damage_of
+from transcf.data.parquet_check import damage_of
 from transcf.data.paths import path_of
 from transcf.errors import ModelFileError, ParameterError
-from transcf.io import description, tensors
-from transcf.io.card import model_card
-from transcf.io.checksums import checksums, read_checksums
-from transcf.io.description import About
-from transcf.io.open_files import OpenFile, OpenFolder, read_steadily
-from transcf.io.versions import current_version
+from transcf.io import model_json, tensors
+from transcf.io.files import OpenFile, OpenFolder, checksums, read_checksums, read_steadily
+from transcf.io.model_json import About, model_card
 from transcf.parallel import check_unforked
 
 #: From this size on arrays are mapped unless the caller says otherwise; smaller ones are copied.
 LARGE_BYTES = 256 * 2**20
 
-#: Users whose histories are put in order at once: all would take several times the table's room.
+#: Users whose histories are sorted at a time, to bound the memory.
 _USERS_AT_ONCE = 1 << 16
 
+#: How a version is numbered.
+NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+
 _CARD = "README.md"
-_TENSORS, _USERS, _ITEMS, _SEEN = (
-    "model.safetensors",
-    "users.parquet",
-    "items.parquet",
-    "seen.parquet",
-)
+_TENSORS = "model.safetensors"
+_USERS, _ITEMS, _SEEN = "users.parquet", "items.parquet", "seen.parquet"
 _CHECKED = (_TENSORS, _USERS, _ITEMS, _SEEN)
 
 
 @dataclass(frozen=True, eq=False)
 class StoredModel:
-    """A model taken apart, as a folder holds it.
+    """The state of a model, as its folder holds it.
 
     Attributes:
         kind: Name of its class.
-        summary: What it is, in a line.
+        summary: One line about it.
         params: Hyper-parameters.
         report: Facts about its training; JSON values only.
         users: User ids.
         items: Item ids.
         seen: Items of each user in training.
         histories: The same in the order of events.
-        timed: Whether that is an order of time.
-        best_epoch: The epoch that was kept, where there were any.
+        timed: Whether that order is chronological.
+        best_epoch: The epoch that was kept, if there were epochs.
         additions: How often interactions were added since the fit.
-        arrays: What it learned.
+        arrays: Learned arrays.
         version: Version of the format that it was read from.
     """
 
@@ -97,14 +100,14 @@ class StoredModel:
     best_epoch: int | None
     additions: int
     arrays: tensors.Arrays
-    version: int = description.VERSION
+    version: int = model_json.VERSION
 
 
 def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a model to a folder, all or nothing.
+    """Write a model atomically to a folder.
 
-    With `overwrite` a model that is already there is replaced in one step; else it is left alone,
-    as anything but an empty folder always is, with an error.
+    A model that exists there is replaced with `overwrite`, and is an error without; any other
+    folder that is not empty is an error.
     """
     check_unforked("save a model")
     target = path_of(folder).absolute()
@@ -116,17 +119,17 @@ def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = Fal
         _seen_table(model).write_parquet(place / _SEEN)
         about = _describe(model, place)
         text = json.dumps(about, indent=2) + "\n"
-        (place / description.NAME).write_text(text, encoding="utf-8")
+        (place / model_json.NAME).write_text(text, encoding="utf-8")
         (place / _CARD).write_text(model_card(model.summary, about, model.users), encoding="utf-8")
     return path_of(folder)
 
 
 def read_model(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
-    """Read a model from its folder, also while another is being put in its place.
+    """Read a model from its folder, also while the folder is being replaced.
 
     Args:
-        folder: Where it is.
-        mapped: Whether arrays are mapped rather than copied; None maps large ones. See above.
+        folder: The folder.
+        mapped: Whether arrays are mapped rather than copied; None maps large ones.
 
     Raises:
         ModelFileError: Something is missing, damaged, altered, too old or too new; the message
@@ -137,8 +140,8 @@ def read_model(folder: str | Path, *, mapped: bool | None = None) -> StoredModel
 
 
 def _read(opened: OpenFolder, mapped: bool | None) -> StoredModel:
-    about = description.read_about(opened, _CHECKED)
-    # All are opened before anything is read: a folder that is removed meanwhile stays whole here.
+    about = model_json.read_about(opened, _CHECKED)
+    # All are opened before anything is read, so that a folder can be removed meanwhile.
     files = {name: _open(opened, name, about) for name in _CHECKED}
     if mapped is None:
         mapped = files[_TENSORS].size >= LARGE_BYTES
@@ -164,7 +167,7 @@ def _read(opened: OpenFolder, mapped: bool | None) -> StoredModel:
 
 
 def _contents(files: dict[str, OpenFile], about: About, mapped: bool) -> dict[str, tensors.Bytes]:
-    """Return the files' contents, compared with what was written."""
+    """Return the contents of the files after comparing their checksums."""
     copies: dict[str, tensors.Bytes] = {
         name: np.empty(file.size, np.uint8)
         for name, file in files.items()
@@ -182,7 +185,7 @@ def _contents(files: dict[str, OpenFile], about: About, mapped: bool) -> dict[st
 
 
 def _open(opened: OpenFolder, name: str, about: About) -> OpenFile:
-    """Open one of the files, if it is as long as it was written."""
+    """Open one of the files, and check its size."""
     file = opened.file(name)
     if file is None:
         raise ModelFileError(f"{opened.path} is incomplete: {name} is missing.")
@@ -208,8 +211,8 @@ def _describe(model: StoredModel, place: Path) -> About:
         for path, digests in zip(paths, checksums(paths), strict=True)
     }
     about: About = {
-        "format": description.FORMAT,
-        "version": description.VERSION,
+        "format": model_json.FORMAT,
+        "version": model_json.VERSION,
         "library": __version__,
         "class": model.kind,
         "params": model.params,
@@ -221,22 +224,22 @@ def _describe(model: StoredModel, place: Path) -> About:
     }
     try:
         about = json.loads(json.dumps(about, default=np.generic.item, allow_nan=False))
-        if (wrong := description.wrong_part(about, _CHECKED)) is not None:
+        if (wrong := model_json.wrong_part(about, _CHECKED)) is not None:
             raise ValueError(f"{wrong} has another type")
     except (ValueError, TypeError) as error:
         raise ParameterError(
             f"{model.kind} cannot be saved: its parameters and report must be plain numbers, words "
             f"and lists ({error})."
         ) from error
-    return description.signed(about)
+    return model_json.signed(about)
 
 
 def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
     """Raise unless a model may be written there: to a free name, an empty folder or over a model.
 
     Args:
-        target: Where it should go.
-        overwrite: Whether a model that is there may be replaced, even a damaged one.
+        target: The folder.
+        overwrite: Whether an existing model may be replaced, even a damaged one.
     """
     current = current_version(target)
     if current != 1:
@@ -250,8 +253,8 @@ def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
     if target.is_symlink() or not target.is_dir():
         raise ModelFileError(f"{target} is not a folder: choose another place for the model.")
     present = {path.name for path in target.iterdir()}
-    others = present - {description.NAME, _CARD, *_CHECKED}
-    if present and description.NAME not in present:
+    others = present - {model_json.NAME, _CARD, *_CHECKED}
+    if present and model_json.NAME not in present:
         others = others or present
     if others:
         raise ModelFileError(
@@ -330,3 +333,53 @@ def _read_table(
     ):
         raise ModelFileError(f"{path} has other columns than a saved model.")
     return table
+
+
+def versions_folder(base: Path) -> Path:
+    """Return the folder of the later versions of a model."""
+    absolute = base.absolute()
+    return absolute.parent / f"{absolute.name}.versions"
+
+
+def pointer_file(base: Path) -> Path:
+    """Return the file that holds the number of the current version of a model."""
+    return versions_folder(base) / "current"
+
+
+def version_folder(base: Path, version: int) -> Path:
+    """Return the folder of a version of a model, which need not exist."""
+    return base if version == 1 else versions_folder(base) / str(version)
+
+
+def current_version(base: Path) -> int:
+    """Return the number of the current version of a model.
+
+    Raises:
+        ModelFileError: The file of the current version does not hold a number.
+    """
+    pointer = pointer_file(base)
+    try:
+        text = pointer.read_bytes()[:100].decode("ascii", "replace").strip()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return 1
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # then there cannot be other versions
+            return 1
+        raise ModelFileError(f"{pointer} cannot be read: {error.strerror}.") from error
+    if not NUMBER.fullmatch(text):
+        raise ModelFileError(
+            f"{pointer} does not hold the number of a version: write one into it, or name one with "
+            "`transcf refresh --back-to`."
+        )
+    return int(text)
+
+
+def current_folder(folder: str | PathLike[str]) -> Path:
+    """Return the folder of the current version of a model.
+
+    Example:
+        >>> current_folder("models/shop").as_posix()
+        'models/shop'
+    """
+    base = path_of(folder)
+    return version_folder(base, current_version(base))

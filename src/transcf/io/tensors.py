@@ -1,4 +1,8 @@
-"""Arrays in safetensors files: the one way that models and checkpoints write and read them."""
+"""Arrays in safetensors files, for models and checkpoints.
+
+Parsed here rather than by safetensors, whose numpy functions copy every array: large models are
+mapped.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +34,18 @@ _KINDS = {
 
 
 def write(path: Path, arrays: Arrays, about: str = "") -> None:
-    """Write arrays by name, and a text about them."""
+    """Write arrays by name, and a text that is stored with them."""
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     save_file(whole, path, metadata={_ABOUT: about} if about else None)
 
 
 def read(path: Path) -> Arrays:
-    """Return the arrays, read-only, in a copy of the file: later changes of it do not matter."""
+    """Return the arrays, read-only, in a copy of the file."""
     return read_with_about(path)[1]
 
 
 def read_with_about(path: Path) -> tuple[str, Arrays]:
-    """Return the text that was written with the arrays, and the arrays as `read` does."""
+    """Return the text that is stored with the arrays, and the arrays as `read` does."""
     return parse(path, np.fromfile(path, np.uint8))
 
 
@@ -49,8 +53,8 @@ def parse(path: Path, content: Bytes) -> tuple[str, Arrays]:
     """Return the text and the arrays, read-only views of the content of a file.
 
     Args:
-        path: What errors call it.
-        content: All of it, in memory or mapped.
+        path: The file, for messages.
+        content: Its content, in memory or mapped.
 
     Raises:
         ModelFileError: It is not the content of a safetensors file.
@@ -71,7 +75,7 @@ def parse(path: Path, content: Bytes) -> tuple[str, Arrays]:
 
 
 def _parse(content: Bytes) -> tuple[str, Arrays]:
-    """Read the header, of which nothing is believed, and lay arrays over what follows it."""
+    """Validate the header, and return views of the bytes after it."""
     start = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES].tobytes(), "little")
     if len(content) < _LENGTH_BYTES or start > len(content):
         raise ValueError("it is cut off")
@@ -83,7 +87,7 @@ def _parse(content: Bytes) -> tuple[str, Arrays]:
         raise ValueError("its text is not one")
     arrays: Arrays = {}
     end = start
-    # In the order of the file, in which arrays follow each other without gaps.
+    # In the order of the file, where arrays follow each other without gaps.
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         kind, shape = np.dtype(_KINDS[entry["dtype"]]), tuple(entry["shape"])
         if not all(type(length) is int and length >= 0 for length in shape):
@@ -92,7 +96,7 @@ def _parse(content: Bytes) -> tuple[str, Arrays]:
         if entry["data_offsets"] != [first - start, end - start] or end > len(content):
             raise ValueError(f"{name!r} is not where it should be")
         array = content[first:end].view(kind) if first % kind.itemsize == 0 else None
-        if array is None:  # another library may have written it so
+        if array is None:  # not aligned, as other libraries may write it
             array = np.frombuffer(content[first:end].tobytes(), kind)
         arrays[name] = array.reshape(shape)
         arrays[name].flags.writeable = False

@@ -1,133 +1,245 @@
-"""FISM: users made of their items, and the steps of a sample on all of them at once.
+"""FISM: an epoch of stochastic gradient descent, O(dim) per sample for histories of any length.
 
-A user's history has the sum X = sum of p_k over the user's items. A sample moves the p of *every*
-item in the history by the same step, so it is enough to remember the sum D of these steps until
-the user's visit ends: the true vector of item k is p_k + D and the true sum is kept in X. The item
-that a sample leaves out of the history gets the steps subtracted. Each sample is thus an exact step
-on the user's own items in O(dim), however long the history is. The negatives of a visit are read as
-they were before it, and moved after it.
+A sample moves the vectors p of all items in a user's history by the same step. The kernel therefore
+keeps the sum X of these vectors and the sum D of the steps of a visit: the current vector of item k
+is p_k + D, and D is added to the rows when the visit ends. A positive item is left out of the
+history that predicts it. Meanwhile C is the sum of the others, and the steps that the item missed
+are subtracted from its row afterwards.
 
-`working` holds [X | D | C | B] of one visit, each of length dim: C is the sum without the item that
-is left out, B is D as it was when that began.
+`working` holds [X | D | C | B], each of length dim, where B is D when the item was left out. Rows
+are flat and padded with zeros to whole lanes.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from . import Array, inlined
-from .lanes import LANES, fill, load, store, sum_lanes, zeros
+import numpy as np
+
+from . import Array, compiled, inlined, inner
+from .lanes import LANES, fill, load, store
+from .rng import advance, below, mix, stream
+from .rows import add_scaled, clear, dot, prefetch_row
+from .sampling import TRAINING
+
+
+class Vectors(NamedTuple):
+    """Learned arrays: p and q (flat, padded), and the item biases."""
+
+    history: Array
+    items: Array
+    bias: Array
+
+
+class Rates(NamedTuple):
+    """Settings of a step, numbers in the type of the vectors.
+
+    `shrink` is the learning rate times the L2 weight of vectors, `bias_shrink` that of biases.
+    `offset` is subtracted from the targets 1 and 0 of the point-wise loss.
+    """
+
+    learning_rate: Any
+    shrink: Any
+    bias_shrink: Any
+    offset: Any
+    negatives: int
+    pairwise: bool
+
+
+class Visits(NamedTuple):
+    """Users in the order of an epoch, their number of positives, and where these start in [0, 1).
+
+    `weights` are those of all events, or empty if all are equal.
+    """
+
+    users: Array
+    positives: Array
+    starts: Array
+    weights: Array
 
 
 @inlined
-def begin_history(
-    working: Array, history: Array, items: Array, own: Array, own_items: Array,
-    rows: Array, dim: int,
-) -> None:  # fmt: skip
-    """Copy the rows of a user's items to `own` and `own_items`; X is their sum, D is 0."""
-    for k in range(2 * dim):
-        working[k] = 0
-    for n in range(len(rows)):
-        source, target = dim * rows[n], dim * n
-        for k in range(0, dim, LANES):
-            p = load(history, source + k)
-            store(own, target + k, p)
-            store(working, k, load(working, k) + p)
-            store(own_items, target + k, load(items, source + k))
+def _is_own(rows: Array, item: int) -> bool:
+    """Return whether an item is among ascending rows."""
+    begin, end = 0, len(rows)
+    while begin < end:
+        middle = (begin + end) // 2
+        if rows[middle] < item:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin < len(rows) and rows[begin] == item
 
 
 @inlined
-def end_history(
-    working: Array, history: Array, items: Array, own: Array, own_items: Array,
-    rows: Array, dim: int,
-) -> None:  # fmt: skip
-    """Turn the copies into changes: p_k + D and q_k, less what they were."""
-    for n in range(len(rows)):
-        source, target = dim * rows[n], dim * n
-        for k in range(0, dim, LANES):
-            p = load(own, target + k) + load(working, dim + k)
-            store(own, target + k, p - load(history, source + k))
-            q = load(own_items, target + k)
-            store(own_items, target + k, q - load(items, source + k))
+def draw_unseen(rows: Array, active: Array, state: np.uint64) -> tuple[np.uint64, int]:
+    """Draw an active item that is not among ascending rows."""
+    state = advance(state)
+    item = active[below(mix(state), len(active))]
+    while _is_own(rows, item):
+        state = advance(state)
+        item = active[below(mix(state), len(active))]
+    return state, item
+
+
+@compiled
+def choose_positives(weights: Array, count: int, start: float, places: Array) -> None:
+    """Choose which of a user's items are positives.
+
+    Without weights they are taken in turn. Otherwise they are evenly spaced points on a line of the
+    weights, so an event is taken as often as its share says, rounded up or down.
+
+    Args:
+        weights: Weights of the user's events, (count,), or empty.
+        count: Number of the user's events.
+        start: Random start in [0, 1).
+        places: Out, positions among the user's items, (positives,).
+    """
+    if len(weights) == 0:
+        for n in range(len(places)):
+            places[n] = (int(start * count) + n) % count
+        return
+    length = np.float64(0)
+    for weight in weights:
+        length += weight
+    step, point = length / len(places), start * length
+    place, end = 0, np.float64(weights[0])
+    for n in range(len(places)):
+        while point >= end and place < count - 1:
+            place += 1
+            end += weights[place]
+        places[n] = place
+        point += step
+        if point >= length:
+            point -= length
+            place, end = 0, np.float64(weights[0])
 
 
 @inlined
-def leave_out(working: Array, own: Array, i: int, dim: int) -> None:
-    """Make C the history without one item: X - (p_i + D)."""
+def _leave_out(working: Array, history: Array, i: int, dim: int) -> None:
+    """Set C to X without item i, and B to D."""
     for k in range(0, dim, LANES):
         steps = load(working, dim + k)
-        store(working, 2 * dim + k, load(working, k) - load(own, i + k) - steps)
+        store(working, 2 * dim + k, load(working, k) - load(history, i + k) - steps)
         store(working, 3 * dim + k, steps)
 
 
 @inlined
-def put_back(working: Array, own: Array, i: int, dim: int, keep: Any) -> None:
-    """Make X from C and the item, which had no part in the steps and shrinks by `keep`."""
+def _put_back(working: Array, history: Array, i: int, dim: int, keep: Any) -> None:
+    """Set X to C plus item i, which missed the steps since B and shrinks by `keep`."""
     by = fill(keep)
     for k in range(0, dim, LANES):
-        vector = by * (load(own, i + k) + load(working, 3 * dim + k))
-        store(own, i + k, vector - load(working, dim + k))
+        vector = by * (load(history, i + k) + load(working, 3 * dim + k))
+        store(history, i + k, vector - load(working, dim + k))
         store(working, k, load(working, 2 * dim + k) + vector)
 
 
 @inlined
-def product_apart(working: Array, own: Array, i: int, items: Array, j: int, dim: int) -> Any:
-    """C times q_i - q_j."""
-    c = 2 * dim
-    total = load(working, c) * (load(own, i) - load(items, j))
-    for k in range(LANES, dim, LANES):
-        total = total + load(working, c + k) * (load(own, i + k) - load(items, j + k))
-    return sum_lanes(total)
-
-
-@inlined
-def step_point(
-    working: Array, c: int, items: Array, i: int, into: Array, o: int, dim: int,
-    gain: Any, many: Any, keep: Any,
-) -> None:  # fmt: skip
-    """One step on a score: q_i and all items of the history move.
-
-    Args:
-        working: The history; its sum begins at `c`.
-        c: 0 for the whole history, 2 dim for the one without an item.
-        items: q_i begins at `i`.
-        i: See above.
-        into: Receives `keep` times q_i plus the step, from `o` on.
-        o: See above.
-        dim: Length of the vectors.
-        gain: Learning rate times error times scale of the history.
-        many: Number of items in the history.
-        keep: 1 (or 0, where only the change is wanted), less the shrinkage.
-    """
+def _step_point(
+    working: Array, c: int, items: Array, i: int, dim: int, gain: Any, many: Any, keep: Any
+) -> None:
+    """Step on one score: q_i and the `many` items of the sum that begins at `c` move by `gain`."""
     by, times, kept = fill(gain), fill(gain * many), fill(keep)
     for k in range(0, dim, LANES):
         q, x = load(items, i + k), load(working, c + k)
-        store(into, o + k, kept * q + by * x)
+        store(items, i + k, kept * q + by * x)
         store(working, c + k, x + times * q)
         store(working, dim + k, load(working, dim + k) + by * q)
 
 
 @inlined
-def step_pair(
-    working: Array, own: Array, i: int, items: Array, j: int, change: Array, o: int, dim: int,
-    gain: Any, many: Any, keep: Any, shrink: Any,
-) -> None:  # fmt: skip
-    """One step on a difference of scores: q_i, q_j and all items of C move.
-
-    q_i is changed in `own`; the change of q_j goes to `change` from `o` on.
-    """
-    c = 2 * dim
-    by, times, kept, less = fill(gain), fill(gain * many), fill(keep), fill(shrink)
+def _step_pair(
+    working: Array, items: Array, i: int, j: int, dim: int, gain: Any, many: Any, keep: Any
+) -> None:
+    """Step on a difference of scores: q_i, q_j and the `many` items of C move by `gain`."""
+    by, times, kept = fill(gain), fill(gain * many), fill(keep)
     for k in range(0, dim, LANES):
-        a, b, x = load(own, i + k), load(items, j + k), load(working, c + k)
-        apart, step = by * (a - b), by * x
-        store(own, i + k, kept * a + step)
-        store(change, o + k, zeros(b) - less * b - step)
-        store(working, c + k, x + times * (a - b))
-        store(working, dim + k, load(working, dim + k) + apart)
+        a, b, x = load(items, i + k), load(items, j + k), load(working, 2 * dim + k)
+        step = by * x
+        store(items, i + k, kept * a + step)
+        store(items, j + k, kept * b - step)
+        store(working, 2 * dim + k, x + times * (a - b))
+        store(working, dim + k, load(working, dim + k) + by * (a - b))
 
 
-@inlined
-def add_columns(into: Array, rows: Array, changes: Array, dim: int, k: int) -> None:
-    """Add sixteen columns from `k` on of changed rows to their places, in the order of the list."""
-    for n in range(len(rows)):
-        place = dim * rows[n] + k
-        store(into, place, load(into, place) + load(changes, dim * n + k))
+@inner
+def _visit(
+    rates: Rates, vectors: Vectors, dim: int, rows: Array, places: Array, active: Array,
+    scales: Array, working: Array, state: np.uint64,
+) -> float:  # fmt: skip
+    """Learn from the positives of one user; returns the sum of the losses."""
+    history, items, bias = vectors
+    number, count, rate, loss = scales.dtype.type, len(rows), rates.learning_rate, 0.0
+    one, keep, whole, rest = number(1), number(1) - rates.shrink, number(count), number(count - 1)
+    keep_history = one - rates.shrink * number(rates.negatives if rates.pairwise else 1)
+    scale, scale_rest = scales[count], scales[count - 1]
+    state, j_next = draw_unseen(rows, active, state)
+    for place in places:
+        i = rows[place]
+        _leave_out(working, history, dim * i, dim)
+        if not rates.pairwise:
+            score = bias[i] + scale_rest * dot(working, 2 * dim, items, dim * i, dim)
+            error = one - rates.offset - score
+            loss += error * error
+            gain = rate * scale_rest * error
+            _step_point(working, 2 * dim, items, dim * i, dim, gain, rest, keep)
+            bias[i] += rate * error - rates.bias_shrink * bias[i]
+            _put_back(working, history, dim * i, dim, keep_history)
+        for _ in range(rates.negatives):
+            j = j_next
+            state, j_next = draw_unseen(rows, active, state)
+            prefetch_row(items, dim * j_next, dim)
+            if rates.pairwise:
+                apart = dot(working, 2 * dim, items, dim * i, dim)
+                apart -= dot(working, 2 * dim, items, dim * j, dim)
+                error = one - (bias[i] - bias[j] + scale_rest * apart)
+                gain = rate * scale_rest * error
+                _step_pair(working, items, dim * i, dim * j, dim, gain, rest, keep)
+                bias[i] += rate * error - rates.bias_shrink * bias[i]
+                bias[j] -= rate * error + rates.bias_shrink * bias[j]
+            else:
+                score = bias[j] + scale * dot(working, 0, items, dim * j, dim)
+                error = -rates.offset - score
+                gain = rate * scale * error
+                _step_point(working, 0, items, dim * j, dim, gain, whole, keep)
+                bias[j] += rate * error - rates.bias_shrink * bias[j]
+            loss += error * error
+        if rates.pairwise:
+            _put_back(working, history, dim * i, dim, keep_history)
+    return loss / 2
+
+
+@compiled
+def run_epoch(
+    rates: Rates, vectors: Vectors, dim: int, indptr: Array, indices: Array, active: Array,
+    visits: Visits, places: Array, scales: Array, seed: int, epoch: int,
+) -> float:  # fmt: skip
+    """Let every user of an epoch learn in turn; returns the sum of the losses.
+
+    Args:
+        rates: Settings.
+        vectors: Changed in place.
+        dim: Length of a padded row.
+        indptr: Items by user, CSR (int64).
+        indices: Items by user, ascending (int32).
+        active: Items that may be drawn (int32).
+        visits: The users; each lacks at least one active item.
+        places: Memory for the positives of any user (int32).
+        scales: Scale of a history by its length, (longest + 1,), in the type of the vectors.
+        seed: Seed of the run.
+        epoch: Number of the epoch.
+    """
+    loss, one = 0.0, scales.dtype.type(1)
+    working = np.zeros(4 * dim, scales.dtype)
+    for v in range(len(visits.users)):
+        user = visits.users[v]
+        begin, end = indptr[user], indptr[user + 1]
+        rows, chosen = indices[begin:end], places[: visits.positives[v]]
+        own = visits.weights[begin:end] if len(visits.weights) > 0 else visits.weights
+        choose_positives(own, end - begin, visits.starts[v], chosen)
+        clear(working, 0, 2 * dim)
+        for item in rows:
+            add_scaled(working, 0, vectors.history, dim * item, dim, one)
+        state = stream(seed, epoch, TRAINING, user)
+        loss += _visit(rates, vectors, dim, rows, chosen, active, scales, working, state)
+        for item in rows:
+            add_scaled(vectors.history, dim * item, working, dim, dim, one)
+    return loss

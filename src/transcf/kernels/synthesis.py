@@ -1,4 +1,4 @@
-"""Drawing the events of made-up users."""
+"""Sampling of the events of generated users."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ import numpy.typing as npt
 from . import compiled, inner
 from .rng import advance, below, mix, stream, uniform
 
-#: Name of the random streams, apart from those of splits and training.
+#: Purpose of the random streams, different from those of splits and training.
 _EVENTS = 111
-#: How sharply a user keeps to a favourite style inside of a category.
+#: How fast interest decreases with the distance from the favourite style.
 _SHARPNESS = 5.0
-#: Refused draws of one event before any item that is left is taken.
-_PATIENCE = 200
-
-
-#: How strong a taste is that nothing but curiosity explains.
+#: Rejected draws of one event before the next free item is taken.
+_MOST_REFUSED = 200
+#: Strength of events that follow popularity alone.
 _CURIOUS = 0.1
 
 
-class People(NamedTuple):
-    """What made-up people like.
+class UserTastes(NamedTuple):
+    """Tastes of generated users.
 
     Attributes:
-        tastes: (n_users, t) categories that the user likes.
-        shares: (n_users, t) cumulated weights of the tastes, up to 1.
-        favourites: (n_users, t) favourite style in [0, 1] inside of each.
+        tastes: (n_users, t) preferred categories.
+        shares: (n_users, t) cumulative weights of the tastes, up to 1.
+        favourites: (n_users, t) favourite style in each category, in [0, 1].
     """
 
     tastes: npt.NDArray[np.int32]
@@ -36,12 +34,12 @@ class People(NamedTuple):
     favourites: npt.NDArray[np.float64]
 
 
-class Shelf(NamedTuple):
-    """What they choose from, items in the order of their categories.
+class ItemTable(NamedTuple):
+    """Generated items in the order of their categories.
 
     Attributes:
         starts: (n_categories + 1,) offsets of the categories.
-        popularity: (n_items + 1,) cumulated popularity, from 0.
+        popularity: (n_items + 1,) cumulative popularity, from 0.
         styles: (n_items,) in [0, 1].
     """
 
@@ -50,15 +48,15 @@ class Shelf(NamedTuple):
     styles: npt.NDArray[np.float64]
 
 
-class Life(NamedTuple):
-    """What time does to items and people.
+class Dynamics(NamedTuple):
+    """Changes over time.
 
     Attributes:
-        sequences: Share of events by taste that go on where the one before was: in its category,
-            near its style.
-        drift: How fast items fade after they come out; 0 lets all be there from the beginning.
-        releases: (n_items,) when items come out, in [0, 1].
-        arrivals: (n_users,) when people come, in [0, 1].
+        sequences: Share of events by taste that stay in the category and near the style of the
+            event before.
+        drift: How fast items fade after their release; with 0 all exist from the beginning.
+        releases: (n_items,) release times of items, in [0, 1].
+        arrivals: (n_users,) arrival times of users, in [0, 1].
     """
 
     sequences: float
@@ -70,37 +68,36 @@ class Life(NamedTuple):
 @compiled
 def draw_events(
     degrees: npt.NDArray[np.int64],
-    people: People,
-    shelf: Shelf,
+    users: UserTastes,
+    table: ItemTable,
     curiosity: float,
-    life: Life,
+    dynamics: Dynamics,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Draw different items for each user.
 
     Args:
-        degrees: (n_users,) how many.
-        people: What users like.
-        shelf: The items.
-        curiosity: Share of draws from all items, whatever the taste.
-        life: What time does; with `sequences` and `drift` of 0 nothing.
-        seed: Names the streams, together with the user.
+        degrees: (n_users,) number of events.
+        users: Tastes of the users.
+        table: The items.
+        curiosity: Share of draws from all items, independent of taste.
+        dynamics: Changes over time.
+        seed: Seed of the random streams, one for each user.
 
     Returns:
-        items, strengths, moments: (n,) user after user; how strong the taste was, in [0, 1], and
-        when it happened in the user's time, in [0, 1], ascending for each user if time does
-        anything.
+        items, strengths, moments: (n,) user after user; the strength of the taste, in [0, 1], and
+        the time since the arrival of the user, in [0, 1], ascending if there are changes over time.
     """
     total = 0
     for degree in degrees:
         total += degree
-    n_items = len(shelf.styles)
+    n_items = len(table.styles)
     items = np.empty(total, dtype=np.int32)
     strengths = np.empty(total, dtype=np.float32)
     moments = np.empty(total, dtype=np.float32)
     taken = np.full(n_items, -1, dtype=np.int32)
-    guide = _guide(shelf.popularity)
-    in_order = life.sequences > 0 or life.drift > 0
+    guide = _guide(table.popularity)
+    in_order = dynamics.sequences > 0 or dynamics.drift > 0
     event = 0
     for user in range(len(degrees)):
         state = stream(seed, 0, _EVENTS, user)
@@ -113,19 +110,19 @@ def draw_events(
             choice = uniform(mix(state))
             state = advance(state)
             place = uniform(mix(state))
-            strength, taste, is_tired = _CURIOUS, 0, refused > _PATIENCE
+            strength, taste, is_tired = _CURIOUS, 0, refused > _MOST_REFUSED
             if is_tired:
                 item = _next_free(below(mix(state), n_items), taken, user)
             elif choice < curiosity:
-                item = _pick(shelf.popularity, guide, 0, n_items, place)
+                item = _pick(table.popularity, guide, 0, n_items, place)
             else:
                 choice = (choice - curiosity) / (1.0 - curiosity)
                 state, item, strength, taste = _by_taste(
-                    people, shelf, guide, life.sequences, user, choice, place, last, last_taste,
+                    users, table, guide, dynamics.sequences, user, choice, place, last, last_taste,
                     state,
                 )  # fmt: skip
-            if item >= 0 and not is_tired and life.drift > 0:
-                state, item = _if_fresh(life, item, user, moments[event], state)
+            if item >= 0 and not is_tired and dynamics.drift > 0:
+                state, item = _if_fresh(dynamics, item, user, moments[event], state)
             if item < 0 or taken[item] == user:
                 refused += 1
                 continue
@@ -144,7 +141,7 @@ def draw_events(
 
 @inner
 def _draw_moments(moments: npt.NDArray[np.float32], state: np.uint64) -> np.uint64:
-    """Draw when a user's events happen, in order; returns the state of the stream."""
+    """Draw the times of a user's events, in order; returns the state of the stream."""
     for place in range(len(moments)):
         state = advance(state)
         moments[place] = uniform(mix(state))
@@ -154,29 +151,29 @@ def _draw_moments(moments: npt.NDArray[np.float32], state: np.uint64) -> np.uint
 
 @inner
 def _by_taste(
-    people: People, shelf: Shelf, guide: npt.NDArray[np.int32], sequences: float,
+    users: UserTastes, table: ItemTable, guide: npt.NDArray[np.int32], sequences: float,
     user: int, choice: float, place: float, last: int, last_taste: int, state: np.uint64,
 ) -> tuple[np.uint64, int, float, int]:  # fmt: skip
     """Draw an item by one of the user's tastes, or near the item before.
 
     Returns:
-        The state of the stream, the item or -1 if its style does not please, how strong the taste
-        is, and which.
+        The state of the stream, the item or -1 if it is rejected, the strength of the taste, and
+        its index.
     """
-    shares, most = people.shares[user], people.tastes.shape[1]
+    shares, most = users.shares[user], users.tastes.shape[1]
     taste, largest = 0, shares[0]
     for other in range(1, most):
         largest = max(largest, shares[other] - shares[other - 1])
     while taste < most - 1 and shares[taste] <= choice:
         taste += 1
-    wanted = people.favourites[user, taste]
+    wanted = users.favourites[user, taste]
     if sequences > 0 and last >= 0:
         state = advance(state)
         if uniform(mix(state)) < sequences:
-            taste, wanted = last_taste, shelf.styles[last]
-    category = people.tastes[user, taste]
-    item = _pick(shelf.popularity, guide, shelf.starts[category], shelf.starts[category + 1], place)
-    near = np.exp(-_SHARPNESS * abs(shelf.styles[item] - wanted))
+            taste, wanted = last_taste, table.styles[last]
+    category = users.tastes[user, taste]
+    item = _pick(table.popularity, guide, table.starts[category], table.starts[category + 1], place)
+    near = np.exp(-_SHARPNESS * abs(table.styles[item] - wanted))
     weight = shares[taste] - (shares[taste - 1] if taste else 0.0)
     state = advance(state)
     if uniform(mix(state)) > near:
@@ -186,26 +183,26 @@ def _by_taste(
 
 @inner
 def _if_fresh(
-    life: Life, item: int, user: int, moment: float, state: np.uint64
+    dynamics: Dynamics, item: int, user: int, moment: float, state: np.uint64
 ) -> tuple[np.uint64, int]:
-    """Draw whether an item is still asked for; returns the stream's state and the item or -1."""
-    now = life.arrivals[user] + moment * (1 - life.arrivals[user])
+    """Draw whether an item is still in demand; returns the stream's state and the item or -1."""
+    now = dynamics.arrivals[user] + moment * (1 - dynamics.arrivals[user])
     state = advance(state)
-    if uniform(mix(state)) > _freshness(life, item, now):
+    if uniform(mix(state)) > _freshness(dynamics, item, now):
         item = -1
     return state, item
 
 
 @inner
-def _freshness(life: Life, item: int, now: float) -> float:
-    """How much an item is still asked for: not at all before it comes out, then less and less."""
-    age = now - life.releases[item]
-    return np.exp(-life.drift * age) if age >= 0 else 0.0
+def _freshness(dynamics: Dynamics, item: int, now: float) -> float:
+    """Return the demand for an item: zero before its release, then decreasing."""
+    age = now - dynamics.releases[item]
+    return np.exp(-dynamics.drift * age) if age >= 0 else 0.0
 
 
 @inner
 def _guide(cumulated: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-    """Cut the popularity into equal pieces and note the first item that reaches into each."""
+    """Return the first item in each of equal pieces of the cumulative popularity."""
     n_items = len(cumulated) - 1
     n_pieces = 2 * n_items
     guide = np.empty(n_pieces, dtype=np.int32)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from transcf.errors import ParameterError
@@ -95,6 +95,15 @@ def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dic
                 )
             _warn(f"{class_name} has no parameter {old!r} any more: it is always {value!r}")
     return class_name, found
+
+
+def warn_of_group(class_name: str, group: str, names: Collection[str]) -> None:
+    """Warn of parameters that are fields of one object now."""
+    for name in sorted(names):
+        _warn(
+            f"The parameter {name!r} of {class_name} is part of {group!r} now: give "
+            f"{group}=EventWeights({name}=...)"
+        )
 
 
 def from_format_2(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

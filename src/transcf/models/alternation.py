@@ -1,9 +1,9 @@
-"""Alternating least squares over all pairs of users and items, whatever solves a row.
+"""Alternating least squares over all pairs of users and items, with any row solver.
 
-A row needs the other side and its Gram matrix, and no other row of its own side. So each of several
-processes can have some of the users and improve some of the items: before items are improved they
-send each other their users' vectors and the parts of the Gram matrix, which are the same whoever
-makes them, and afterwards the items.
+A row needs the vectors of the other side and their Gram matrix, and no other row of its own side.
+So each of several processes can have some of the users and update some of the items: before items
+are updated, processes exchange their users' vectors and parts of the Gram matrix, afterwards the
+items. Parts are the same in any process.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from transcf.kernels.als_exact import solve_rows
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.models.communicator import Communicator, Progress
 from transcf.models.event_weights import EVEN, weights_in_order
-from transcf.models.gram import gram_cuts, grams_of, sum_grams, weighted_gram
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
+from transcf.models.vectors import gram_cuts, grams_of, sum_grams, weighted_gram
 
 #: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
 RowSolver: TypeAlias = Callable[[Side, Array, int, Array, Array, Array], None]
@@ -41,17 +41,17 @@ _BLOCKS = 64
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised over user vectors x and item vectors y, with s_ui = x_u . y_i.
+    """The objective, minimised over user vectors x and item vectors y, with s_ui = x_u . y_i.
 
     `sum over observed (u, i) of w_ui (1 - s_ui)^2 - spared_i s_ui^2
     + sum over all (u, i) of missing_i s_ui^2
     + sum over u of user_ridges_u |x_u|^2 + sum over i of item_ridges_i |y_i|^2`
 
-    where w_ui, how much an interaction counts, is given with the interactions.
+    where the weights w_ui are given with the interactions.
 
     Attributes:
         missing: Weight of an item among all pairs, (n_items,); 0 where it has no interactions.
-        spared: What observed pairs do not pay of that, (n_items,).
+        spared: Part of that weight that observed pairs do not have, (n_items,).
         user_ridges: (n_users,).
         item_ridges: (n_items,).
     """
@@ -62,13 +62,13 @@ class Objective:
     item_ridges: Array
 
     def part(self, users: slice) -> Self:
-        """Keep some users, and all items."""
+        """Return the objective of some users and all items."""
         return replace(self, user_ridges=self.user_ridges[users])
 
     def user_side(
         self, by_user: Csr, width: int, dtype: npt.DTypeLike, weights: Array = EVEN
     ) -> Side:
-        """The quadratics of users, with the items of each; G weighs items by `missing`."""
+        """Return the quadratics of users; the Gram matrix weights items by `missing`."""
         ones = np.ones(by_user.n_rows)
         constants = (ones, ones, 1 - self.spared, self.user_ridges, weights)
         return _side(by_user, width, dtype, constants)
@@ -81,7 +81,7 @@ class Objective:
         weights: Array = EVEN,
         items: slice = slice(None),
     ) -> Side:
-        """The quadratics of some items, with the users of each; in G all users weigh 1."""
+        """Return the quadratics of some items; in the Gram matrix all users have weight 1."""
         ones = np.ones(by_item.n_columns)
         own = self.missing, 1 - self.spared, self.item_ridges
         shares, factors, ridges = (values[items] for values in own)
@@ -122,15 +122,15 @@ def elementwise(dim: int) -> RowSolver:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What is learned from: all pairs, or those of some users and those of some items.
+    """The interactions of all users and items, or of a shard of them.
 
     Attributes:
-        by_user: Items of each of these users.
-        by_item: Users of each of these items; those of other processes count, too.
-        objective: What to minimise: these users, all items.
-        weights: How much interactions count, (nnz,) in the order of `by_user`, and again in that of
-            `by_item`; empty where all count 1.
-        first_item: How many items are before these.
+        by_user: Items of each user of the shard.
+        by_item: Users of each item of the shard, including users of other shards.
+        objective: The objective of these users and all items.
+        weights: Weights of interactions, (nnz,) in the order of `by_user` and in that of
+            `by_item`; empty if all are 1.
+        first_item: Number of items before those of the shard.
     """
 
     by_user: Csr
@@ -141,16 +141,16 @@ class Pairs:
 
     @property
     def user_indptr(self) -> Array:
-        """Where the interactions of users start, (n_users + 1,) int64."""
+        """Offsets of the interactions of users, (n_users + 1,) int64."""
         return self.by_user.indptr
 
     @property
     def items(self) -> slice:
-        """Which items these are."""
+        """Rows of the items of the shard."""
         return slice(self.first_item, self.first_item + self.by_item.n_rows)
 
     def part(self, first: int, end: int) -> Self:
-        """Keep the users first..end-1, and about as large a share of the items."""
+        """Return the users first..end-1, and about as large a share of the items."""
         users, items = slice(first, end), slice(self._items_beside(first), self._items_beside(end))
         by_user, user_weights = _rows(self.by_user, self.weights[0], users)
         by_item, item_weights = _rows(self.by_item, self.weights[1], items)
@@ -158,14 +158,14 @@ class Pairs:
         return type(self)(by_user, by_item, goal, weights, items.start)
 
     def _items_beside(self, user: int) -> int:
-        """Items with as many interactions as the users before one."""
+        """Return the number of items with as many interactions as the users before one."""
         if user == self.by_user.n_rows:
             return self.by_item.n_rows
         return int(np.searchsorted(self.by_item.indptr, self.by_user.indptr[user]))
 
 
 def _rows(matrix: Csr, weights: Array, rows: slice) -> tuple[Csr, Array]:
-    """Keep some rows of a matrix, and the weights of their entries."""
+    """Return some rows of a matrix, and the weights of their entries."""
     indptr = matrix.indptr[rows.start : rows.stop + 1]
     entries = slice(int(indptr[0]), int(indptr[-1]))
     kept = Csr(indptr - indptr[0], matrix.indices[entries], matrix.n_columns)
@@ -174,11 +174,11 @@ def _rows(matrix: Csr, weights: Array, rows: slice) -> tuple[Csr, Array]:
 
 @dataclass(frozen=True)
 class UserParts:
-    """Users whose outer products are summed together, whoever has them.
+    """Parts of the users whose outer products are summed together, in whichever process.
 
     Attributes:
-        groups: Where parts begin, and where the last one ends, (n_parts + 1,).
-        interactions: Those of all users, of other processes included.
+        groups: Boundaries of the parts, (n_parts + 1,).
+        interactions: Number of interactions, including those of other processes.
     """
 
     groups: Array
@@ -190,21 +190,21 @@ class UserParts:
         return len(self.groups) - 1
 
     def part(self, first: int, end: int) -> Self:
-        """Keep the parts first..end-1, whose users are counted from 0 then."""
+        """Return the parts first..end-1, with users renumbered from 0."""
         return replace(self, groups=self.groups[first : end + 1] - self.groups[first])
 
 
 class Alternation:
-    """Users, then items, again and again: what the loop trains.
+    """Solves users and items in turn; a `Trainable`.
 
     Args:
-        pairs: What to learn from.
+        pairs: The interactions.
         solver: How to solve rows.
-        users: Where to start, (n_users, dim) float32 or float64; rows without interactions
-            become zero.
-        items: The same for all items, (n_items, dim).
-        outline: Parts of the users, where a process has some of them only.
-        crew: Who trains, then.
+        users: First vectors, (n_users, dim) float32 or float64; rows without interactions become
+            zero.
+        items: First vectors of all items, (n_items, dim).
+        outline: Parts of the users of a shard, if a process has some of them only.
+        crew: The communicator, in that case.
     """
 
     def __init__(
@@ -217,7 +217,6 @@ class Alternation:
         outline: UserParts | None = None,
         crew: Communicator | None = None,
     ) -> None:
-        """Copy the start into padded rows."""
         self._dim, dtype = users.shape[1], users.dtype
         self._width = padded_width(self._dim)
         self._solver, self._pairs, goal = solver, pairs, pairs.objective
@@ -232,18 +231,18 @@ class Alternation:
 
     @classmethod
     def outline(cls, pairs: Pairs, settings: Any) -> UserParts:
-        """Lay out parts of all users."""
+        """Divide all users into parts."""
         return UserParts(gram_cuts(pairs.by_user.n_rows), len(pairs.by_user.indices))
 
     def solve_users(self) -> float:
-        """Improve all users; returns the whole loss."""
+        """Update all users; returns the loss."""
         gram = weighted_gram(self._items, self._width, self._missing)
         losses = self._solve(self._user_side, self._items, gram, self._users)
         penalties = self._penalties(self._items, self._pairs.objective.item_ridges)
         return self._sum_of_users(losses) + float(penalties.sum())
 
     def solve_items(self) -> float:
-        """Improve all items; returns the whole loss."""
+        """Update all items; returns the loss."""
         crew, width, own = self._crew, self._width, self._pairs.items
         cuts = self._parts.groups
         gram = sum_grams(crew.all_of(grams_of(self._users, width, self._ones, cuts))[0])
@@ -260,18 +259,18 @@ class Alternation:
         return losses
 
     def _penalties(self, flat: Array, ridges: Array) -> Array:
-        """Ridge * |row|^2 of each row."""
+        """Return ridge * |row|^2 of each row."""
         rows = flat.reshape(-1, self._width)
         squares: Array = np.einsum("nk,nk->n", rows, rows, dtype=np.float64)
         return ridges * squares
 
     def _sum_of_users(self, values: Array) -> float:
-        """Add up a number of every user, part by part, those of all processes."""
+        """Sum a number of every user over all processes, part by part."""
         sums = [values[first:end].sum() for first, end in pairwise(self._parts.groups.tolist())]
         return float(self._crew.all_of(np.array(sums))[0].sum())
 
     def run_epoch(self, number: int) -> EpochStats:
-        """Improve all users and all items once."""
+        """Update all users and all items once."""
         self._crew.progress = Progress(0, 2, "half-steps")
         self.solve_users()
         self._crew.progress = Progress(1, 2, "half-steps")
@@ -280,45 +279,44 @@ class Alternation:
         return EpochStats(loss / samples, samples)
 
     def tensors(self) -> Arrays:
-        """Vectors without their padding."""
+        """Return the vectors without padding."""
         return {
             "user_vectors": unpadded(self._users, self._width, self._dim),
             "item_vectors": unpadded(self._items, self._width, self._dim),
         }
 
     def load_tensors(self, tensors: Arrays) -> None:
-        """Put vectors back."""
+        """Restore what `tensors` returned."""
         self._users = padded(tensors["user_vectors"])
         self._items = padded(tensors["item_vectors"])
 
 
 class LeastSquaresFoldIn:
-    """People who come later, placed exactly where the objective wants them; items stay.
+    """Folds in new users with the exact minimum of the objective; item vectors are fixed.
 
-    Ages and ratings of their events are not known: only places in a history make them count more or
-    less, and they count 1 on average over it.
+    Ages and ratings of their events are not known: only positions in a history give weights, which
+    are 1 on average over it.
 
     Args:
         items: (n_items, dim).
-        objective: From the lengths of histories, (n,), to what is minimised.
-        recency: How much later items of a history count.
+        objective: Returns the objective for lengths of histories, (n,).
+        recency: Weight of later items of a history.
     """
 
     def __init__(
         self, items: Array, objective: Callable[[Array], Objective], recency: float = 0.0
     ) -> None:
-        """Keep them."""
         self._items, self._objective, self._recency = items, objective, recency
 
     @cached_property
     def _fixed(self) -> tuple[Array, Array]:
-        """What is the same for everybody: padded items, and their weighted Gram matrix."""
+        """Padded items, and their weighted Gram matrix."""
         rows, dtype = padded(self._items), self._items.dtype
         missing = self._objective(np.zeros(0, np.int64)).missing
         return rows, weighted_gram(rows, padded_width(self._items.shape[1]), missing.astype(dtype))
 
     def __call__(self, histories: Histories) -> Array:
-        """Return the exact vectors of some people, (n, dim).
+        """Return the vectors of new users, (n, dim).
 
         Raises:
             DivergenceError: The ridge is too small for the precision of the vectors.
@@ -338,15 +336,15 @@ class LeastSquaresFoldIn:
         return unpadded(vectors, width, dim)
 
     def _weights(self, histories: Histories) -> Array:
-        """How much the events of histories count, in their order, (n_events,)."""
+        """Return the weights of events of histories, in their order, (n_events,)."""
         weights = weights_in_order(histories, self._recency)
-        people = np.repeat(np.arange(len(histories)), histories.counts)
-        sums = np.bincount(people, weights, len(histories))
-        scaled: Array = weights * (histories.counts / np.maximum(1, sums))[people]
+        owners = np.repeat(np.arange(len(histories)), histories.counts)
+        sums = np.bincount(owners, weights, len(histories))
+        scaled: Array = weights * (histories.counts / np.maximum(1, sums))[owners]
         return scaled
 
     def terms(self, history: Rows, vector: Array) -> npt.NDArray[np.float64]:
-        """Return what each item adds to the product of a person's vector with another: (n,).
+        """Return the term of each item in the product of a user's vector with another: (n,).
 
         The vector is `A^-1 (sum of w_j y_j over the history)`, so the item j adds
         `w_j y_j . A^-1 vector`.

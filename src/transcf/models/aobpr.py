@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from transcf.io.tensors import Arrays
 from transcf.kernels.ranked_draws import RankedRates, Rankings, rank_by_factors
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.bpr import BPRSettings, LogisticSolver, logistic_factors
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.triples import Problem
 
@@ -32,9 +32,10 @@ class AoBPRSettings(BPRSettings):
 
 
 class AoBPR(Recommender[AoBPRSettings]):
-    """BPR with negatives that the model ranks high: most triples of BPR teach it nothing.
+    """BPR with negatives that the model ranks high.
 
-    Score and loss are those of `BPR`. The item j of a triple is drawn in three steps: a factor f
+    Most triples of BPR have no gradient. Score and loss are those of `BPR`; the item j of a triple
+    is drawn in three steps: a factor f
     with probability ~ |x_uf| sd_f, sd_f being the standard deviation of y_if over the items; a
     rank r with probability ~ exp(-r / (rank_share I)) among I items; and j is the r-th item by
     y_jf, from the largest if x_uf is positive and from the smallest otherwise. Where the user
@@ -60,22 +61,18 @@ class AoBPR(Recommender[AoBPRSettings]):
 
     name = "AoBPR"
     # The decay of the learning rate depends on the number of epochs.
-    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = init_from_params(AoBPRSettings)
 
-    @property
-    def revision(self) -> int:
-        """The learning rate decays, and defaults depend on the data."""
-        return 2
+    #: The learning rate decays, and defaults depend on the data.
+    _revision: ClassVar[int] = 2
 
-    def supports_distributed(self) -> bool:
-        """It trains in rounds."""
-        return True
+    _supports_distributed: ClassVar[bool] = True
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings = fit.resolved(self.settings)
-        problem = fit.problem(settings)
-        return fit.run_distributed(AdaptiveSolver, problem, settings, self._restore)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings = run.resolved(self.settings)
+        problem = run.problem(settings)
+        return run.run(run.solver(AdaptiveSolver, problem, settings), settings, self._restore)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: AoBPRSettings
@@ -84,15 +81,14 @@ class AoBPR(Recommender[AoBPRSettings]):
 
 
 class AdaptiveSolver(LogisticSolver):
-    """The same with negatives from the top of rankings by single factors.
+    """The solver of BPR with negatives from the top of rankings by single factors.
 
-    A block has its own rankings. Its items are a random part of all, so that a rank in the block
-    stands for the same share of all items. The rankings are renewed once in I log I triples (I
-    items), as in the paper, but at least once per epoch and at most once per round.
+    A block has its own rankings. Its items are a random part of all, so a rank in the block stands
+    for the same share of all items. The rankings are updated once in I log I triples (I items), as
+    in the paper, but at least once per epoch and at most once per round.
     """
 
     def __init__(self, problem: Problem, settings: AoBPRSettings, **layout: Any) -> None:
-        """Prepare; `layout` are the other arguments of `PairwiseSolver`."""
         super().__init__(problem, settings, **layout)
         self._rank_share = settings.rank_share
         self._rankings = np.zeros((settings.dim, len(problem.active_items)), np.int32)

@@ -1,4 +1,4 @@
-"""BPR: matrix factorization that ranks what a user took above what they did not."""
+"""BPR: Bayesian personalized ranking."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import numpy.typing as npt
 from transcf.io.tensors import Arrays
 from transcf.kernels.pairwise import LogisticRates, NoExtra
 from transcf.kernels.ranked_draws import RankedRates, Rankings
-from transcf.models.factors import Factors, stored_bias, stored_factors
-from transcf.models.families import TripleSettings
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.factors import Factors, HistoryMap, stored_bias, stored_factors
+from transcf.models.families import EpochRule, LogSizes, TripleSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.fold_in import HistoryMap
-from transcf.models.log_sizes import EpochRule, LogSizes
-from transcf.models.pairwise import PairwiseSolver
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
+from transcf.models.triples import PairwiseSolver
 
 #: The default of `bias_regularization` for items that are all equally popular.
 _BIAS_REGULARIZATION = 0.1
@@ -36,8 +34,8 @@ class BPRSettings(TripleSettings):
     item_bias: bool = setting(True, "Whether items have a bias.")
     bias_regularization: float | None = setting(
         None,
-        f"L2 weight of the biases; None takes {_BIAS_REGULARIZATION} divided by how much more "
-        "events the item of a mean event has than a mean item.",
+        f"L2 weight of the biases; None takes {_BIAS_REGULARIZATION} divided by the ratio of the "
+        "events of the item of a mean event to those of a mean item.",
         low=0,
     )
 
@@ -51,14 +49,14 @@ class BPRSettings(TripleSettings):
 
 
 class BPR(Recommender[BPRSettings]):
-    """Matrix factors learned from pairs of items: each user's own should come before others.
+    """Bayesian personalized ranking: matrix factorization that ranks positive items first.
 
     With user vectors x_u, item vectors y_i and item biases c_i, the score is
 
         s(u, i) = x_u . y_i + c_i
 
-    (c_i only with `item_bias`). Learned by stochastic gradient descent on triples of a user u, an
-    item i of theirs and an item j that is not, drawn evenly:
+    (c_i only with `item_bias`). It is trained by stochastic gradient descent on triples of a user
+    u, a positive item i and a negative item j, drawn uniformly:
 
         -ln sigma(s(u, i) - s(u, j)) + regularization / 2 (|x_u|^2 + |y_i|^2 + |y_j|^2)
             + bias_regularization / 2 (c_i^2 + c_j^2)
@@ -85,22 +83,18 @@ class BPR(Recommender[BPRSettings]):
 
     name = "BPR"
     # The decay of the learning rate depends on the number of epochs.
-    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = init_from_params(BPRSettings)
 
-    @property
-    def revision(self) -> int:
-        """The learning rate decays, and defaults depend on the data."""
-        return 2
+    #: The learning rate decays, and defaults depend on the data.
+    _revision: ClassVar[int] = 2
 
-    def supports_distributed(self) -> bool:
-        """It trains in rounds."""
-        return True
+    _supports_distributed: ClassVar[bool] = True
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings = fit.resolved(self.settings)
-        problem = fit.problem(settings)
-        return fit.run_distributed(LogisticSolver, problem, settings, self._restore)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings = run.resolved(self.settings)
+        problem = run.problem(settings)
+        return run.run(run.solver(LogisticSolver, problem, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: BPRSettings) -> FittedScorer:
         return logistic_factors(self.name, settings, arrays, known)
@@ -109,14 +103,14 @@ class BPR(Recommender[BPRSettings]):
 def logistic_factors(
     name: str, settings: BPRSettings, arrays: Arrays, known: TrainingData
 ) -> Factors:
-    """What BPR and AoBPR have learned; newcomers get the vector that their history suggests."""
+    """Return the fitted scorer of BPR and AoBPR."""
     vectors = stored_factors(arrays, known, settings.dim)
     bias = stored_bias(arrays, known) if settings.item_bias else None
     return Factors(known, name, *vectors, HistoryMap(known, *vectors), bias=bias)
 
 
 class LogisticSolver(PairwiseSolver[BPRSettings]):
-    """Takes steps on `-ln sigma(s(u, i) - s(u, j))` and L2 of all numbers involved."""
+    """Steps on `-ln sigma(s(u, i) - s(u, j))` with L2 regularization."""
 
     def _rates(self, number: type[np.floating[Any]], rate: float) -> LogisticRates | RankedRates:
         settings = self._settings

@@ -13,18 +13,15 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import bound_rows
 from transcf.kernels.pairwise import HingeExtra, HingeRates
 from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
-from transcf.models.factors import Factors, stored_factors
-from transcf.models.families import TripleSettings
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.factors import Factors, HistoryMap, stored_factors
+from transcf.models.families import EpochRule, LogSizes, TripleSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.fold_in import HistoryMap
-from transcf.models.gram import weighted_gram
-from transcf.models.log_sizes import EpochRule, LogSizes
-from transcf.models.pairwise import PairwiseSolver
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
-from transcf.models.triples import rank_weights
+from transcf.models.triples import PairwiseSolver, rank_weights
+from transcf.models.vectors import weighted_gram
 
 
 @settings(learning_rate=0.1)
@@ -40,12 +37,12 @@ class CMLSettings(TripleSettings):
         True, "Whether violations by many of the drawn items weigh more."
     )
     covariance: float = setting(
-        0.0, "Weight of the regularizer that keeps the dimensions from saying the same.", low=0
+        0.0, "Weight of the regularizer against correlated dimensions.", low=0
     )
     bound_after: Literal["step", "epoch"] = setting(
         "step",
-        "When vectors are brought back into the unit ball: after every step, or after every "
-        "epoch, which lets them travel further (TransCF's paper does so).",
+        "When vectors are projected into the unit ball: after every step, or after every epoch "
+        "(as in TransCF's paper).",
     )
 
     def for_log(self, sizes: LogSizes) -> Self:
@@ -54,14 +51,14 @@ class CMLSettings(TripleSettings):
 
 
 class CML(Recommender[CMLSettings]):
-    """Users and items as points of the unit ball: users come to lie near their items.
+    """Collaborative metric learning: users and items as points in the unit ball.
 
     With user vectors x_u and item vectors y_i the score is
 
         s(u, i) = -|x_u - y_i|^2
 
-    Learned by stochastic gradient descent on triples of a user u, an item i of theirs and an item
-    j that is not; vectors that leave the unit ball are brought back. The mean loss of a triple is
+    It is trained by stochastic gradient descent on triples of a user u, a positive item i and a
+    negative item j; vectors are projected into the unit ball. The mean loss of a triple is
 
         w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+ + covariance (|C|_F^2 - |diag C|_2^2) / N
             + regularization / 2 (|x_u|^2 + |y_i|^2 + |y_j|^2)
@@ -89,36 +86,32 @@ class CML(Recommender[CMLSettings]):
     """
 
     name = "CML"
-    divergence_hint: ClassVar[str] = "learning_rate (or covariance)"
+    _divergence_hint: ClassVar[str] = "learning_rate (or covariance)"
     # The decay of the learning rate depends on the number of epochs.
-    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = init_from_params(CMLSettings)
 
-    @property
-    def revision(self) -> int:
-        """The learning rate decays, and defaults depend on the data."""
-        return 2
+    #: The learning rate decays, and defaults depend on the data.
+    _revision: ClassVar[int] = 2
 
-    def supports_distributed(self) -> bool:
-        """It trains in rounds."""
-        return True
+    _supports_distributed: ClassVar[bool] = True
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings = fit.resolved(self.settings)
-        problem = fit.problem(settings)
-        return fit.run_distributed(HingeSolver, problem, settings, self._restore)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings = run.resolved(self.settings)
+        problem = run.problem(settings)
+        return run.run(run.solver(HingeSolver, problem, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: CMLSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)
-        guests = HistoryMap(known, *vectors, in_ball=True)
-        return Factors(known, self.name, *vectors, guests, geometry="distance")
+        fold = HistoryMap(known, *vectors, in_ball=True)
+        return Factors(known, self.name, *vectors, fold, geometry="distance")
 
 
 class HingeSolver(PairwiseSolver[CMLSettings]):
-    """Takes steps on `w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+` and L2 of the vectors involved.
+    """Steps on `w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+` with L2 regularization.
 
-    The covariance of all vectors hardly moves during an epoch: its gradient is taken once at the
-    end, for all triples of the epoch together. After that all vectors are in the unit ball.
+    The covariance of all vectors changes slowly: its gradient is taken once at the end of an epoch,
+    for all triples together. After that all vectors are projected into the unit ball.
     """
 
     def _rates(self, number: type[np.floating[Any]], rate: float) -> HingeRates:
@@ -138,18 +131,18 @@ class HingeSolver(PairwiseSolver[CMLSettings]):
     def _finish(self, users: Array, items: Array, triples: int, rate: float) -> None:
         if self._settings.covariance:
             known = np.diff(self._problem.user_indptr) > 0
-            everybody, own = self._crew.all_of(users[known])
-            vectors = np.concatenate([everybody, items])
+            active, own = self._crew.all_of(users[known])
+            vectors = np.concatenate([active, items])
             step = rate * self._settings.covariance * triples
             vectors -= (step * covariance_slope(vectors)).astype(vectors.dtype)
-            moved, items[:] = np.split(vectors, [len(everybody)])
+            moved, items[:] = np.split(vectors, [len(active)])
             users[known] = moved[own]
         for matrix in (users, items):
             bound_rows(matrix, 1.0)
 
 
 def covariance_slope(vectors: Array) -> Array:
-    """Gradient of `(|C|_F^2 - |diag C|_2^2) / N`, C the covariance of N vectors (N, dim)."""
+    """Return the gradient of `(|C|_F^2 - |diag C|_2^2) / N`, C the covariance of N vectors."""
     n = len(vectors)
     centered = vectors - vectors.mean(axis=0, dtype=np.float64)
     # Not by BLAS: its bits depend on the number of its threads.

@@ -16,7 +16,7 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import average_users, clear_means
 from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
-from transcf.models.trainable import Trainable
+from transcf.models.training import Trainable
 
 #: Runs some rounds with the groups that a process has.
 RunRounds: TypeAlias = Callable[[Rounds], None]
@@ -100,10 +100,13 @@ class Communicator:
         number: Of this process, from 0.
         size: How many processes there are.
         shares: Where the groups of each begin, and where those of the last one end, (size + 1,).
-        progress: How far the epoch is, for whoever wants to know.
+        progress: Progress of the epoch.
+        sent_bytes: Bytes of all arrays sent, counted for each receiver.
+        waited: Seconds spent waiting for other processes.
     """
 
     number, size = 0, 1
+    sent_bytes, waited = 0, 0.0
     shares: Sequence[int] = ()
     progress = Progress()
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from transcf.data.logs import as_interactions
+from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.models.alternation import (
@@ -19,20 +19,18 @@ from transcf.models.alternation import (
     UserParts,
     elementwise,
 )
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.communicator import Communicator
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_factors
-from transcf.models.families import LeastSquaresSettings
+from transcf.models.families import LeastSquaresSettings, LogSizes
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.growth import Growth
 from transcf.models.ials import UNOBSERVED_RATIO
-from transcf.models.init_vectors import first_vectors
-from transcf.models.log_sizes import LogSizes
 from transcf.models.online import OnlineRule, OnlineState, learn_log
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
-from transcf.models.training_data import TrainingData
+from transcf.models.params import setting, settings
+from transcf.models.training import TrainingRun
+from transcf.models.training_data import Growth, TrainingData
+from transcf.models.vectors import first_vectors
 
 #: Standard deviation of the first vectors, as in the paper.
 _START = 0.01
@@ -86,7 +84,7 @@ class EALSSettings(LeastSquaresSettings):
 
 
 class EALS(Recommender[EALSSettings]):
-    """Scores near 1 for what was observed, near 0 for what was not, popular items above all.
+    """Element-wise least squares: scores near 1 for observed pairs, near 0 for all others.
 
     Formula: `score(u, i) = x_u . y_i`. With S the observed pairs and f_i the interactions of item
     i, minimise
@@ -102,8 +100,8 @@ class EALS(Recommender[EALSSettings]):
     An epoch goes once through the numbers of every x_u and then of every y_i, each set to its
     minimum while all others stay: O(dim^2) per row and O(dim) per interaction, where an exact
     solution takes O(dim^3) per row. `partial_fit` takes in new interactions as they arrive.
-    People the model was not fitted on get the exact solution for their history; if it was fitted on
-    timed data, `recency` weighs their events, 1 on average over each history.
+    New users get the exact solution for their history; if the model was fitted on timed data,
+    `recency` weights their events, 1 on average over each history.
 
     Reference: He, Zhang, Kan and Chua, "Fast matrix factorization for online recommendation with
     implicit feedback" (SIGIR 2016).
@@ -129,35 +127,31 @@ class EALS(Recommender[EALSSettings]):
     """
 
     name = "eALS"
-    divergence_hint: ClassVar[str] = "dim, or raise regularization"
-    resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience", "online_steps", "w_new")
-    runtime_params: ClassVar[tuple[str, ...]] = ("online_steps", "w_new")
+    _divergence_hint: ClassVar[str] = "dim, or raise regularization"
+    _resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience", "online_steps", "w_new")
+    _runtime_params: ClassVar[tuple[str, ...]] = ("online_steps", "w_new")
     __init__ = init_from_params(EALSSettings)
 
-    @property
-    def revision(self) -> int:
-        """Defaults of `unobserved_weight` and `regularization` depend on the data."""
-        return 2
+    #: Defaults of `unobserved_weight` and `regularization` depend on the data.
+    _revision: ClassVar[int] = 2
 
     # -- learning ----------------------------------------------------------------------------
 
-    def supports_distributed(self) -> bool:
-        """Rows need the other side alone."""
-        return True
+    _supports_distributed: ClassVar[bool] = True
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings, by_user = fit.resolved(self.settings), fit.train.by_user
-        by_item = fit.train.by_item
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings, by_user = run.resolved(self.settings), run.train.by_user
+        by_item = run.train.by_item
         weights = weights_of_items(settings, by_item.counts)
         goal = objective(settings.ridge, weights, by_user.counts)
-        events = EventWeights.of(fit.train, settings)
+        events = InteractionWeights.of(run.train, settings.event_weights)
         pairs = Pairs(by_user, by_item, goal, (events.overall, events.of_item_entries))
         extras = {"item_weights": weights, "interaction_weights": events.overall}
 
         def restore(arrays: Arrays, known: TrainingData, settings: EALSSettings) -> FittedScorer:
             return self._restore(arrays | extras, known, settings)
 
-        return fit.run_distributed(EALSTraining, pairs, settings, restore)
+        return run.run(run.solver(EALSTraining, pairs, settings), settings, restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: EALSSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)
@@ -166,10 +160,10 @@ class EALS(Recommender[EALSSettings]):
         size = len(known.seen.indices) if given is not None and len(given) else 0
         own = checked(arrays, "interaction_weights", np.float32, (size,))
         goal = partial(objective, settings.ridge, weights)
-        recency = settings.recency if known.timed else 0.0
-        guests = LeastSquaresFoldIn(vectors[1], goal, recency)
+        recency = settings.event_weights.recency if known.timed else 0.0
+        fold = LeastSquaresFoldIn(vectors[1], goal, recency)
         extras = {"item_weights": weights, "interaction_weights": own}
-        return Factors(known, self.name, *vectors, guests, extras=extras)
+        return Factors(known, self.name, *vectors, fold, extras=extras)
 
     # -- new interactions --------------------------------------------------------------------
 

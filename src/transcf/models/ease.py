@@ -12,13 +12,13 @@ from transcf.data.interactions import Interactions
 from transcf.errors import ParameterError
 from transcf.io.tensors import Arrays
 from transcf.kernels.lapack import invert_lower
-from transcf.models.event_weights import EventWeights
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.event_weights import InteractionWeights
+from transcf.models.fit_checks import MemoryEstimate
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.item_weights import ItemWeights, ItemWeightSettings, stored_dense
-from transcf.models.memory import MemoryEstimate
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scores, block_length
 
@@ -40,14 +40,15 @@ class EASESettings(ItemWeightSettings):
     )
 
     def room(self, users: int, items: int) -> MemoryEstimate:
-        """Return what the matrix and the weights take, a cell of each for two items."""
+        """Return the memory of the matrix and of the weights."""
         size = items**2 * (np.dtype(self.precision).itemsize + 4)
-        divergence_hint = "filter rare items, or use ItemKNN"
-        return MemoryEstimate(size, f"precision={self.precision!r}", divergence_hint)
+        return MemoryEstimate(
+            size, f"precision={self.precision!r}", "filter rare items, or use ItemKNN"
+        )
 
 
 class EASE(Recommender[EASESettings]):
-    """The item-to-item weights that best rebuild the interactions, without self-similarity.
+    """Linear item-to-item weights that best reconstruct the interactions, in closed form.
 
     Formula: with X (n_users, n_items) the binary training matrix, minimise
     `|X - X B|^2 + regularization |B|^2` subject to `diag(B) = 0`. With
@@ -79,9 +80,9 @@ class EASE(Recommender[EASESettings]):
     name = "ease"
     __init__ = init_from_params(EASESettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        train, dtype = fit.train, np.dtype(self.settings.precision)
-        events = EventWeights.of(train, self.settings)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        train, dtype = run.train, np.dtype(self.settings.precision)
+        events = InteractionWeights.of(train, self.settings.event_weights)
         gram = _gram(train, dtype)
         gram.flat[:: train.n_items + 1] += self.settings.regularization
         weights = None
@@ -94,7 +95,7 @@ class EASE(Recommender[EASESettings]):
                 f"(the matrix has no inverse in {self.settings.precision}): choose a value nearer "
                 "to the default, or precision='float64'."
             )
-        return ItemWeights(fit.known, self.name, weights, self.settings.scored_recency)
+        return ItemWeights(run.known, self.name, weights, self.settings.scored_recency)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: EASESettings) -> FittedScorer:
         return ItemWeights(known, self.name, stored_dense(arrays, known), settings.scored_recency)
@@ -111,7 +112,7 @@ def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return gram
 
 
-def _weighted(inverse: npt.NDArray[Any], train: Interactions, events: EventWeights) -> Scores:
+def _weighted(inverse: npt.NDArray[Any], train: Interactions, events: InteractionWeights) -> Scores:
     """Turn the upper triangle of P, (n, n), into B for weighted targets, in float32."""
     n_items, dtype = len(inverse), inverse.dtype
     _mirror(inverse)

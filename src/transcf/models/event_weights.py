@@ -1,87 +1,188 @@
-"""How much each event counts: by its place in the history, by its age, and by its rating.
+"""Weights of events: by position in the history, by age and by rating.
 
-One mechanism for all models; where a model uses the weights is part of the model. The newest event
-of everybody weighs most, and where nothing is set all events weigh the same.
+`EventWeights` has the parameters, one object for all models; `InteractionWeights` the weights of a
+log. How a model uses the weights is part of the model.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError
+from transcf.errors import DataError, ParameterError
 from transcf.kernels import Array
-from transcf.models.ages import UNITS, AgeUnit, by_age
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 
-#: Weights of events that all count the same.
+AgeUnit: TypeAlias = Literal["auto", "days", "events"]
+
+#: Units of ages, for documentation.
+UNITS = (
+    '"days" (integer times count as seconds since 1970); "events", the share of the log\'s events '
+    'that came later; "auto" takes days where times are dates, else events'
+)
+_DAY = 86_400  # seconds
+_MICROSECONDS = 1_000_000
+#: The newest event may be this many times the span of the others away from them.
+_FARTHEST = 10
+#: Fewest events with a first and last percentile.
+_FEWEST = 100
+
+
+def counts_in_days(log: Interactions, unit: AgeUnit) -> bool:
+    """Whether ages are in days; else they are shares of the log's events."""
+    return unit == "days" or (unit == "auto" and log.times_are_dates)
+
+
+def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array:
+    """Return weights that halve with every half-life, 1 for the newest event: (n_events,) float64.
+
+    Args:
+        log: Events; without timestamps all weights are 1.
+        half_life: Age at which an event counts half, in days or as a share of the log's events.
+        unit: Which of the two.
+
+    Raises:
+        ParameterError: A share above 1: days were meant.
+
+    Example:
+        >>> from transcf import synthesize
+        >>> float(by_age(synthesize(), half_life=0.1).max())
+        1.0
+    """
+    times = log.timestamps
+    if times is None:
+        return np.ones(len(log))
+    if counts_in_days(log, unit):
+        second = _MICROSECONDS if log.times_are_dates else 1
+        _warn_of_late_events(times, _DAY * second)
+        # Unsigned: a difference of two int64 may be larger than the largest int64.
+        behind = (times.max() - times).view(np.uint64) if len(times) else np.zeros(0)
+        ages = behind / (_DAY * second)
+    else:
+        if half_life > 1:
+            raise ParameterError(
+                f"half_life={half_life:g} counts in shares of the log's events here, as its times "
+                'are no dates: give a share such as 0.1, or say age_in="days".'
+            )
+        _, place, events = np.unique(times, return_inverse=True, return_counts=True)
+        ages = 1 - np.cumsum(events)[place] / max(1, len(times))
+    with np.errstate(over="ignore"):  # infinitely old: a weight of 0
+        weights: Array = np.exp2(-ages / half_life)
+    # A weight of 0 would leave users without a mean weight.
+    return np.maximum(weights, np.finfo(np.float32).tiny)
+
+
+def _warn_of_late_events(times: npt.NDArray[Any], day: int) -> None:
+    """Warn if one wrong date makes all other events look old."""
+    if len(times) < _FEWEST:
+        return
+    low, high = map(int, np.percentile(times, (1, 99), method="nearest"))
+    beyond = (int(times.max()) - high) / day
+    if beyond > _FARTHEST * (high - low) / day:
+        warnings.warn(
+            f"The newest event is {beyond:,.0f} days later than 99 % of the events, which are "
+            f"within {(high - low) / day:,.0f} days; ages count from it, so that a wrong date "
+            'makes all others look old: leave it out, or say age_in="events".',
+            stacklevel=2,
+        )
+
+
+#: Empty weights: all events count the same.
 EVEN: Array = np.empty(0, np.float32)
 
 
 @settings()
-class WeightSettings:
-    """How much events count, and what is in fashion."""
+class EventWeights:
+    """How much each event counts in training, and how much recent popularity adds to scores.
+
+    Example:
+        >>> from transcf import BPR
+        >>> BPR(event_weights=EventWeights(half_life=90, age_in="days")).event_weights
+        EventWeights(half_life=90, age_in='days')
+    """
 
     recency: float = setting(
-        0.0,
-        "How much more a user's later events count: an event at the share p of the user's history "
-        "(1 is the latest) has the weight exp(recency * (p - 1)). Without timestamps all weigh the "
-        "same.",
+        default=0.0,
+        meaning="How much more a user's later events count: an event at the share p of the user's "
+        "history (1 is the latest) has the weight exp(recency * (p - 1)). Without timestamps all "
+        "weigh the same.",
         low=0,
         high=50,
     )
     half_life: float | None = setting(
-        None,
-        "Age at which an event counts half, whoever it is of, in days or as a share of the log's "
+        default=None,
+        meaning="Age at which an event of any user counts half, in days or as a share of the log's "
         "events (`age_in`). None counts all ages alike, and so does a log without timestamps.",
         above=0,
     )
     confidence: Literal["none", "ratings", "log-ratings"] = setting(
-        "none",
-        "What ratings (or counts) say of an event: nothing, or it counts in proportion to the "
-        'rating ("ratings") or to the logarithm of 1 + rating ("log-ratings"). All ratings must be '
+        default="none",
+        meaning="Weight by rating (or count): none, in proportion to the rating "
+        '("ratings") or to the logarithm of 1 + rating ("log-ratings"). All ratings must be '
         "above 0.",
     )
     trend: float = setting(
-        0.0,
-        "How much recent popularity adds to scores: 1 as much as the model itself. It needs "
-        "timestamps.",
+        default=0.0,
+        meaning="How much recent popularity adds to scores: 1 as much as the model itself. It "
+        "needs timestamps.",
         low=0,
         high=1000,
     )
     trend_half_life: float | None = setting(
-        None,
-        "Age at which an event counts half for the trend, in days or as a share of the log's "
-        "events (`age_in`); None takes 30 days, or 5 % of the events.",
+        default=None,
+        meaning="Age at which an event counts half for the trend, in days or as a share of the "
+        "log's events (`age_in`); None takes 30 days, or 5 % of the events.",
         above=0,
     )
-    age_in: AgeUnit = setting("auto", f"What half-lives count in: {UNITS}.")
+    age_in: AgeUnit = setting(default="auto", meaning=f"Unit of half-lives: {UNITS}.")
+
+    def __repr__(self) -> str:
+        """Show the fields that differ from their defaults."""
+        values = ((f.name, repr(getattr(self, f.name)), repr(f.default)) for f in fields(self))
+        shown = (f"{name}={value}" for name, value, default in values if value != default)
+        return f"EventWeights({', '.join(shown)})"
 
     @property
     def uses_times(self) -> bool:
-        """Whether something depends on when events happened, where that is known.
+        """Whether anything depends on the times of events.
 
         Example:
-            >>> WeightSettings().uses_times, WeightSettings(trend=1.0).uses_times
+            >>> EventWeights().uses_times, EventWeights(trend=1.0).uses_times
             (False, True)
         """
         return self.recency > 0 or self.half_life is not None or self.trend > 0
 
 
+@settings()
+class WeightSettings:
+    """The parameter of all models that weigh events."""
+
+    event_weights: EventWeights = setting(
+        default=EventWeights(), meaning="How much each event counts, see `transcf.EventWeights`."
+    )
+
+    @property
+    def uses_times(self) -> bool:
+        """Whether anything depends on the times of events."""
+        return self.event_weights.uses_times
+
+
 @dataclass(frozen=True, eq=False)
-class EventWeights:
-    """Weights of a log's events.
+class InteractionWeights:
+    """Weights of the events of a log.
 
     Attributes:
         log: The events.
-        raw: (n_events,) float64 in the order of `log.by_user`; empty where all weigh the same.
-        between_users: Whether they compare events of different users; else only those of one.
+        raw: (n_events,) float64 in the order of `log.by_user`; empty if all are equal.
+        between_users: Whether events of different users have different weights, too.
     """
 
     log: Interactions
@@ -89,39 +190,39 @@ class EventWeights:
     between_users: bool
 
     @classmethod
-    def of(cls, log: Interactions, settings: WeightSettings) -> EventWeights:
-        """Weigh the events of a log.
+    def of(cls, log: Interactions, given: EventWeights) -> InteractionWeights:
+        """Compute the weights of a log.
 
         Raises:
-            DataError: Confidence is to come from ratings that are not there or not positive.
+            DataError: `confidence` needs ratings that are missing or not positive.
 
         Example:
             >>> from transcf import synthesize
-            >>> weights = EventWeights.of(synthesize(), WeightSettings(recency=2.0))
+            >>> weights = InteractionWeights.of(synthesize(), EventWeights(recency=2.0))
             >>> float(weights.raw.max())
             1.0
         """
         factors = []
-        if log.timestamps is not None and settings.recency > 0:
-            factors.append(by_place(log, settings.recency))
-        between = log.timestamps is not None and settings.half_life is not None
+        if log.timestamps is not None and given.recency > 0:
+            factors.append(by_place(log, given.recency))
+        between = log.timestamps is not None and given.half_life is not None
         if between:
-            factors.append(by_age(log, float(settings.half_life or 0), settings.age_in))
-        if settings.confidence != "none":
-            factors.append(_by_rating(log, settings.confidence))
+            factors.append(by_age(log, float(given.half_life or 0), given.age_in))
+        if given.confidence != "none":
+            factors.append(_by_rating(log, given.confidence))
             between = True
         raw = np.prod(factors, axis=0) if factors else np.empty(0)
-        # Weights that are all equal are none: what is learned is the same to the bit.
+        # Equal weights are the same as none, to the bit.
         return cls(log, raw if len(raw) and np.ptp(raw) > 0 else np.empty(0), between)
 
     @property
     def is_even(self) -> bool:
-        """Whether all events weigh the same."""
+        """Whether all weights are equal."""
         return not len(self.raw)
 
     @cached_property
     def overall(self) -> Array:
-        """(n_events,) float32, 1 on average over the log; empty where all weigh the same."""
+        """(n_events,) float32, 1 on average over the log; empty if all are equal."""
         if self.is_even:
             return EVEN
         scaled: Array = (self.raw / self.raw.mean()).astype(np.float32)
@@ -129,16 +230,16 @@ class EventWeights:
 
     @cached_property
     def of_item_entries(self) -> Array:
-        """The same in the order of `log.by_item`."""
+        """`overall` in the order of `log.by_item`."""
         if self.is_even:
             return EVEN
         matrix = self.log.by_user.to_scipy(np.float32, self.overall)
-        entries: Array = sp.csc_array(matrix).data  # columns are counted out, in linear time
+        entries: Array = sp.csc_array(matrix).data  # a counting sort, in linear time
         return entries
 
     @cached_property
     def within_users(self) -> Array:
-        """(n_events,) float32, 1 on average over each user; empty where all weigh the same."""
+        """(n_events,) float32, 1 on average over each user; empty if all are equal."""
         if self.is_even:
             return EVEN
         scaled: Array = self.raw / np.repeat(self._means, self.log.by_user.counts)
@@ -146,10 +247,7 @@ class EventWeights:
 
     @cached_property
     def of_users(self) -> Array:
-        """(n_users,) float64: how much users count, 1 on average over the events.
-
-        All alike unless weights compare events of different users.
-        """
+        """(n_users,) float64: mean weight of each user's events, 1 on average over the events."""
         if self.is_even or not self.between_users:
             return np.ones(self.log.n_users)
         scaled: Array = self._means / self.raw.mean()
@@ -157,14 +255,14 @@ class EventWeights:
 
     @property
     def sums_of_users(self) -> Array:
-        """(n_users,): the sum of each user's `overall`; numbers of events where all weigh alike."""
+        """(n_users,): sum of each user's weights."""
         if self.is_even:
             return self.log.by_user.counts
         return np.bincount(self.log.user_rows, self.overall, self.log.n_users)
 
     @property
     def sums_of_items(self) -> Array:
-        """(n_items,): the same for items."""
+        """(n_items,): sum of each item's weights."""
         if self.is_even:
             return self.log.by_item.counts
         return np.bincount(self.log.item_rows, self.overall, self.log.n_items)
@@ -178,14 +276,14 @@ class EventWeights:
 
 
 def by_place(log: Interactions, recency: float) -> Array:
-    """Weights of a log's events by their place in the history of their user: (n_events,)."""
+    """Return weights by the position in the history of the user: (n_events,)."""
     weights: Array = np.empty(len(log))
     weights[log.in_order] = weights_in_order(log.histories, recency)
     return weights
 
 
 def weights_in_order(histories: Histories, recency: float) -> Array:
-    """Weights of events by their place in a history, the latest having 1: (n_events,)."""
+    """Return weights by the position in a history, 1 for the latest event: (n_events,)."""
     lengths = np.repeat(histories.counts, histories.counts)
     weights: Array = np.exp(recency * (histories.places / lengths - 1))
     return weights

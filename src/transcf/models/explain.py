@@ -1,21 +1,143 @@
-"""`Explanation`: which items of a history drew another one, for people and for machines."""
+"""Explanations: which items of a history drew another item.
+
+`FittedScorer.contributions` returns the effect of each past item on the score of another one. Where
+the score (or the position of the user) is a sum over the history, the effect is the item's own
+term: effects are exact and add up. Elsewhere an effect is a change of the item's lead, that is, how
+far its score is above that of an average item. (The score alone will not do: near the centre of a
+space everything is nearer.) Where the position of a user is a mean of the items, removing one would
+raise the weight of all others, so an average item takes its place. All other models are asked again
+without the item. An average item is the item of an interaction drawn at random.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from transcf.data.histories import Histories
 from transcf.data.ids import Id, Rows
 from transcf.errors import ParameterError, UnknownIdError, shown
-from transcf.models.contributions import Effects
-from transcf.models.fitted import FittedScorer
-from transcf.pages.tables import Table
-from transcf.retrieval.scorer import Scorer
+from transcf.models.training_data import TrainingData
+from transcf.retrieval.scorer import Scorer, block_length
+
+if TYPE_CHECKING:
+    from transcf.models.fitted import FittedScorer
+
+Effects = npt.NDArray[np.float64]
+
+#: What an effect is, in words that follow "An effect is".
+TERM = "the past item's own term in the score, which is a sum over the history"
+REPLACED = (
+    "how far the past item lifts the score above that of an average item, compared with an "
+    "average item in its place"
+)
+LEFT_OUT = (
+    "how far the past item lifts the score above that of an average item, compared with the "
+    "history without it"
+)
+
+#: Items of a history that are left out one by one, the latest; each takes a history to place.
+MOST_LEFT_OUT = 256
+#: Entries of histories that are placed at once.
+_ENTRIES = 2**18
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """Effects of the items of a history on the score of one item.
+
+    Attributes:
+        history: Rows of the items, (n,).
+        effects: (n,) float64; positive effects raise the score.
+        meaning: What an effect is, after "An effect is".
+        rest: The score minus the sum of the effects where they are its terms; None where effects
+            do not add up.
+    """
+
+    history: Rows
+    effects: Effects
+    meaning: str
+    rest: float | None = None
+
+    @classmethod
+    def of_terms(cls, history: Rows, terms: Effects, rest: float = 0.0) -> Contributions:
+        """Return effects that are terms, (n,), and add up to the score with the rest."""
+        return cls(history, terms, TERM, rest)
+
+    @classmethod
+    def of_leads(cls, history: Rows, leads: Effects, meaning: str) -> Contributions:
+        """Return effects from the lead as it is and with each item changed, (n + 1,)."""
+        return cls(history, leads[0] - leads[1:], meaning)
+
+    @property
+    def shares(self) -> Effects:
+        """Effects divided by the sum of their absolute values, (n,).
+
+        Example:
+            >>> effects = np.array([3.0, -1.0, 0.0])
+            >>> Contributions.of_terms(np.arange(3, dtype=np.int32), effects).shares.tolist()
+            [0.75, -0.25, 0.0]
+        """
+        total = np.abs(self.effects).sum()
+        return self.effects / total if total else np.zeros_like(self.effects)
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """Further information on a score: sentences, and the same as JSON values."""
+
+    words: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class SummingFoldIn(Protocol):
+    """Positions a user at a sum over the items."""
+
+    def terms(self, history: Rows, vector: Effects) -> Effects:
+        """Return the term of each item in the product of the position and a vector (dim,): (n,)."""
+
+
+@runtime_checkable
+class ChangingFoldIn(Protocol):
+    """Positions a user by the items, as they are and with each of them changed."""
+
+    #: How an item is changed: `REPLACED` or `LEFT_OUT`.
+    meaning: str
+
+    def changed(self, history: Rows) -> Effects:
+        """Return the position as it is and with each item changed: (n + 1, dim) float64."""
+
+
+def by_leaving_out(
+    fold: Callable[[Histories], Scorer], known: TrainingData, history: Rows, item: int
+) -> Contributions:
+    """Return effects by scoring the history without each item.
+
+    Of long histories only the latest `MOST_LEFT_OUT` items are used, which bounds the cost.
+
+    Args:
+        fold: Folds in histories.
+        known: The training data.
+        history: Item rows, oldest first.
+        item: Row of the scored item.
+    """
+    history, n_items = history[-MOST_LEFT_OUT:], len(known.items)
+    leads = np.empty(len(history) + 1)
+    step = max(1, min(_ENTRIES // len(history), block_length(n_items)))
+    for first in range(0, len(leads), step):
+        places = range(first, min(first + step, len(leads)))
+        lists = [np.delete(history, place - 1) if place else history for place in places]
+        rows = np.arange(len(lists), dtype=np.int32)
+        block = fold(Histories.of(lists, n_items)).score_block(rows)
+        leads[places] = block[:, item] - known.average_item(block.T)
+    return Contributions.of_leads(history, leads, LEFT_OUT)
+
 
 #: Items that the sentence names, at most: those that drew, and those that pushed away.
 _DREW, _PUSHED = 3, 2
@@ -23,13 +145,13 @@ _DREW, _PUSHED = 3, 2
 
 @dataclass(frozen=True)
 class Effect:
-    """What one past item does to the score.
+    """Effect of one past item on the score.
 
     Attributes:
         item_id: The past item.
-        effect: What it does to the score, see `Explanation.meaning`; above 0 it drew the
-            explained item, below 0 it pushed it away.
-        share: The effect over the sum of the effects of all past items without their signs.
+        effect: See `Explanation.meaning`; positive if it drew the explained item, negative if it
+            pushed it away.
+        share: The effect divided by the sum of the absolute effects of all past items.
     """
 
     item_id: Id
@@ -42,19 +164,19 @@ class Explanation:
     """Which past items drew an item.
 
     Attributes:
-        user_id: The user, or None for somebody known by a history alone.
+        user_id: The user, or None for a history alone.
         item_id: The item that is explained.
-        model: What tables call the model.
+        model: Name of the model.
         score: The score of the pair.
         meaning: What an effect is, after "An effect is".
-        rest: What the score of somebody with this history is beyond the sum of all effects, such
-            as the item's bias, where effects are terms of the score; else None.
+        rest: The score minus the sum of all effects, such as the item's bias, where effects are
+            terms of the score; else None.
         effects: Past items: those that drew the item most, then those that pushed it away most.
-        others: How many past items are left, of those that were looked at.
-        others_drew: The sum of their shares above 0.
-        others_pushed: The sum of their shares below 0.
-        notes: What else the model can say, in sentences.
-        details: The same for machines.
+        others: Number of further past items.
+        others_drew: The sum of their positive shares.
+        others_pushed: The sum of their negative shares.
+        notes: Further information, in sentences.
+        details: The same as JSON values.
     """
 
     user_id: Id | None
@@ -72,7 +194,7 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """Say in words what drew the item."""
+        """Which items drew it, in words."""
         drew = [_named(entry) for entry in self.effects if entry.effect > 0][:_DREW]
         pushed = [_named(entry) for entry in self.effects if entry.effect < 0][:_PUSHED]
         if not (drew or pushed):
@@ -85,7 +207,7 @@ class Explanation:
 
     @property
     def reading(self) -> str:
-        """Say how shares and effects are to be read."""
+        """How shares and effects are to be read."""
         return (
             "A share is an effect over the sum of all effects without their signs: above 0 the "
             f"item drew {self.item_id}, below 0 it pushed it away. An effect is {self.meaning}."
@@ -104,7 +226,7 @@ class Explanation:
 
     @property
     def title(self) -> str:
-        """Say what is explained."""
+        """What is explained."""
         who = "this history" if self.user_id is None else f"user {self.user_id}"
         return f"Item {self.item_id} for {who}: {self.model} gives it a score of {self.score:.4f}."
 
@@ -122,11 +244,13 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Show it as a table in notebooks."""
+        from transcf.tables import Table
+
         notes = (self.sentence, self.reading, *self.notes)
         return Table(self.title, ("past item", "share", "effect"), self.rows, notes)._repr_html_()
 
     def __str__(self) -> str:
-        """Say it in a few lines."""
+        """Format it in a few lines."""
         widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -149,13 +273,13 @@ def explanation(
     """Explain the score of an item.
 
     Args:
-        learned: What the model has learned.
-        scorer: Scores the person, in the user's row or in row 0.
-        user: Row and id of the user; None for somebody known by a history alone.
-        history: Item rows of the person, oldest first.
+        learned: The fitted scorer.
+        scorer: Scores the user, in the user's row or in row 0.
+        user: Row and id of the user; None for a history alone.
+        history: Item rows of the user, oldest first.
         item: Id of the item.
-        top: How many past items to show that drew it; half as many are shown that pushed it away.
-        include_seen: Whether an item of the history is explained.
+        top: Number of past items to show that drew it; half as many are shown that pushed it away.
+        include_seen: Whether an item of the history may be explained.
     """
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:
         raise ParameterError(
@@ -203,7 +327,7 @@ def explanation(
 
 
 def _strongest(effects: Effects, top: int) -> npt.NDArray[np.int64]:
-    """Places of the `top` largest effects above 0, then of half as many below 0, largest first."""
+    """Indices of the `top` largest positive effects, then of half as many negative ones."""
     order = np.argsort(-effects, kind="stable")
     drew, pushed = order[effects[order] > 0], order[effects[order] < 0][::-1]
     return np.concatenate([drew[:top], pushed[: (top + 1) // 2]])
@@ -214,7 +338,7 @@ def _named(entry: Effect) -> str:
 
 
 def _percent(share: float) -> str:
-    """Write a share; what is not nothing does not look like it."""
+    """Format a share as a percentage. Non-zero shares are never rounded to 0 %."""
     if share and abs(share) < 0.005:
         return f"{100 * share:+.1g} %"
     return f"{100 * share:+.0f} %"

@@ -1,4 +1,7 @@
-"""`Factors`: a vector for every user and every item, scored by inner product or by distance."""
+"""`Factors`: a vector for every user and item, scored by inner product or by distance.
+
+`HistoryMap` folds in new users for models without a fold-in of their own.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
-from transcf.models.contributions import ChangingFoldIn, Contributions, SummingFoldIn
+from transcf.kernels.neighborhood import bound_rows
+from transcf.models.explain import REPLACED, ChangingFoldIn, Contributions, SummingFoldIn
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.forms import Geometry, cosine_form, nearness_form, user_side, vector_form
@@ -25,25 +30,25 @@ PAIRS_AT_ONCE = 512
 
 
 class FoldIn(Protocol):
-    """How people are placed whom the model was not fitted on."""
+    """How new users are folded in."""
 
     def __call__(self, histories: Histories) -> Scores:
-        """Return the vectors of some people, (n, dim)."""
+        """Return the vectors of new users, (n, dim)."""
 
 
 class Factors(FittedScorer):
     """`score(u, i) = x_u . y_i + c_i`, or `-|x_u - y_i|^2 + c_i` by distance.
 
     Args:
-        known: What the model keeps of its training data.
-        name: What tables call the model.
+        known: The training data.
+        name: Name of the model.
         users: x, (n_users, dim).
         items: y, (n_items, dim).
-        guests: How somebody new is placed.
-        bias: c, (n_items,), or None where items have none.
+        fold: Folds in new users.
+        bias: c, (n_items,), or None.
         geometry: "dot" or "distance".
-        extras: Further arrays of the model, which go to its files.
-        stores_users: Whether files hold x; not where it follows from the rest.
+        extras: Further arrays of the model folder.
+        stores_users: Whether the folder has x; not if it follows from the rest.
     """
 
     def __init__(
@@ -52,18 +57,17 @@ class Factors(FittedScorer):
         name: str,
         users: Scores,
         items: Scores,
-        guests: FoldIn,
+        fold: FoldIn,
         *,
         bias: Scores | None = None,
         geometry: Geometry = "dot",
         extras: Mapping[str, Scores] | None = None,
         stores_users: bool = True,
     ) -> None:
-        """Keep them."""
         super().__init__(known, name)
         self.users, self.items, self.bias, self.geometry = users, items, bias, geometry
         self.extras: Mapping[str, Scores] = extras or {}
-        self._guests, self._stores_users = guests, stores_users
+        self._fold, self._stores_users = fold, stores_users
 
     def arrays(self) -> Arrays:
         """Return `user_vectors`, `item_vectors`, `item_bias` where there is one, and the rest."""
@@ -97,7 +101,7 @@ class Factors(FittedScorer):
         return in_pieces(score, users, items)
 
     def with_bias(self, offset: Scores) -> Factors | None:
-        """Return the same with a number added to each item's bias; None where it has none."""
+        """Return a scorer with a number added to each item's bias; None if it has no biases."""
         if self.bias is None:
             return None
         changed = copy(self)
@@ -105,43 +109,42 @@ class Factors(FittedScorer):
         changed.bias = self.bias + offset
         return changed
 
-    # -- people beyond the training data, similar users and items ----------------------------
+    # -- new users, similar users and items ----------------------------------------------------
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Place people by their items, and score all items for them."""
-        people = user_side(self.geometry, self._guests(histories), self.bias is not None)
-        return FormView(self.name, self.rankable, self._form.for_users(*people))
+        """Score all items for new users, given by their items."""
+        users = user_side(self.geometry, self._fold(histories), self.bias is not None)
+        return FormView(self.name, self.rankable, self._form.for_users(*users))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
-        """Return what the items of a history do to where somebody with them is placed."""
-        guests, vector = self._guests, self._weighted_item(self.items[item].astype(np.float64))
+        """Return the effects of the items of a history on the position of a new user."""
+        fold, vector = self._fold, self._weighted_item(self.items[item].astype(np.float64))
         rest = 0.0 if self.bias is None else float(self.bias[item])
-        if isinstance(guests, SummingFoldIn) and self.geometry == "dot":
-            return Contributions.of_terms(history, guests.terms(history, vector), rest)
-        if not isinstance(guests, ChangingFoldIn):
+        if isinstance(fold, SummingFoldIn) and self.geometry == "dot":
+            return Contributions.of_terms(history, fold.terms(history, vector), rest)
+        if not isinstance(fold, ChangingFoldIn):
             return super().contributions(history, item)
-        # By distance, too, a lead is linear in the person's vector x: |x|^2 is in both scores.
-        places, average = guests.changed(history), self._weighted_item(self._average_item)
+        # By distance, too, a lead is linear in the user's vector x: |x|^2 is in both scores.
+        places, average = fold.changed(history), self._weighted_item(self._average_item)
         leads = places @ (vector - average) * (1 if self.geometry == "dot" else 2)
-        return Contributions.of_leads(history, leads, guests.meaning)
+        return Contributions.of_leads(history, leads, fold.meaning)
 
     @cached_property
     def _average_item(self) -> npt.NDArray[np.float64]:
         return self.known.average_item(self.items)
 
     def _weighted_item(self, vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """What people's vectors are multiplied with, (dim,), from an item's vector."""
+        """Return what user vectors are multiplied with, (dim,), from an item's vector."""
         return vector
 
     def stand(self, user: int | None, history: Rows) -> Scores | None:
-        """Return the vector of a user, or that of somebody new."""
-        guests = self._guests
-        place: Scores = (
-            guests(Histories.of([history], len(self.items)))[0]
-            if user is None
-            else self.users[user]
-        )
-        return place
+        """Return the vector of a user, or that of a new user."""
+        if user is None:
+            users, row = self._fold(Histories.of([history], len(self.items))), 0
+        else:
+            users, row = self.users, user
+        vector: Scores = users[row]
+        return vector
 
     def item_similarity(self) -> Scorer:
         """Return the cosine or the nearness of item vectors."""
@@ -175,3 +178,85 @@ def stored_factors(arrays: Arrays, known: TrainingData, dim: int) -> tuple[Score
 def stored_bias(arrays: Arrays, known: TrainingData) -> Scores:
     """Check `item_bias` of a file."""
     return checked(arrays, "item_bias", np.float32, (len(known.items),))
+
+
+#: Ridge of the map from histories to user vectors, as a share of the mean square of its inputs.
+_RIDGE = 1e-2
+
+
+class HistoryMap:
+    """Predicts the vector of a user from the history, by ridge regression on the trained users.
+
+    `x = [m, 1] W`, with m the mean of the items' vectors (or their sum over the root of their
+    number) and W fitted by least squares with a small ridge when it is first needed.
+
+    Args:
+        known: The training data.
+        users: Vectors of the trained users, (n_users, dim).
+        items: Inputs of an item, (n_items, d).
+        power: 1 for the mean of the items' vectors, 0.5 for the sum over the root of their number.
+        in_ball: Whether vectors are projected into the unit ball.
+    """
+
+    meaning = REPLACED
+
+    def __init__(
+        self,
+        known: TrainingData,
+        users: Scores,
+        items: Scores,
+        power: float = 1.0,
+        in_ball: bool = False,
+    ) -> None:
+        self._known, self._users, self._items = known, users, items
+        self._power, self._in_ball = power, in_ball
+
+    def __call__(self, histories: Histories) -> Scores:
+        """Return the vectors of new users, (n, dim)."""
+        vectors: Scores = self._inputs(histories.matrix) @ self._map
+        if self._in_ball:
+            bound_rows(vectors, 1.0)
+        return vectors
+
+    def changed(self, history: Rows) -> npt.NDArray[np.float64]:
+        """Return the vector of a history, and those with each item replaced by an average one.
+
+        Shape (n + 1, dim) for a history of n items.
+        """
+        own = self._items[history].astype(np.float64)
+        sums = own.sum(axis=0) + np.vstack([np.zeros_like(own[:1]), self._average - own])
+        inputs = np.hstack([sums / len(own) ** self._power, np.ones((len(sums), 1))])
+        vectors: npt.NDArray[np.float64] = inputs @ self._map.astype(np.float64)
+        if self._in_ball:
+            vectors /= np.maximum(1.0, np.linalg.norm(vectors, axis=1, keepdims=True))
+        return vectors
+
+    @cached_property
+    def _average(self) -> npt.NDArray[np.float64]:
+        return self._known.average_item(self._items)
+
+    @cached_property
+    def _map(self) -> Scores:
+        active = np.flatnonzero(self._known.active)
+        inputs = self._inputs(self._known.seen.take(active))
+        return _least_squares(inputs, self._users[active])
+
+    def _inputs(self, owned: Csr) -> Scores:
+        """Return the inputs of histories and a constant 1, (n, d + 1)."""
+        lengths = np.maximum(1, owned.counts)[:, None]
+        scale = lengths if self._power == 1 else np.sqrt(lengths)
+        sums = (owned.to_scipy() @ self._items) / scale
+        return np.hstack([sums, np.ones_like(sums[:, :1])]).astype(np.float32)
+
+
+def _least_squares(inputs: Scores, outputs: Scores) -> Scores:
+    """Return W that minimises |inputs W - outputs|^2, (d_in, d_out) float32.
+
+    The last input is the constant 1; the others have a ridge that grows and shrinks with them.
+    """
+    x = inputs.astype(np.float64)
+    gram = x.T @ x
+    squares = np.diag(gram)[:-1]
+    ridge = max(_RIDGE * float(squares.mean()), float(np.finfo(np.float32).tiny))
+    gram[:-1, :-1] += ridge * np.eye(len(squares))
+    return np.linalg.solve(gram, x.T @ outputs).astype(np.float32)

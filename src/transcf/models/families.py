@@ -1,22 +1,31 @@
-"""Settings that several models share."""
+"""Parameters that several models share, and defaults that depend on the sizes of a log."""
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+import numpy as np
+
+from transcf.data.interactions import Interactions
 from transcf.errors import shown
+from transcf.kernels import Array
 from transcf.models.event_weights import WeightSettings
-from transcf.models.memory import MemoryEstimate, vectors
-from transcf.models.settings import setting, settings
-from transcf.models.torch.library import Device
+from transcf.models.fit_checks import MemoryEstimate, vectors
+from transcf.models.params import setting, settings
 
+if TYPE_CHECKING:
+    from transcf.data.partitioned.log import PartitionedLog
+
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 #: Most samples of a user and epoch.
 MOST_SAMPLES = 1_000_000
 
 
 @settings()
 class IterationSettings:
-    """What every model has that is trained epoch by epoch."""
+    """Parameters of models that are trained epoch by epoch."""
 
     epochs: int = setting(30, "Most epochs to train.", low=1)
     validate_every: int | None = setting(
@@ -41,23 +50,19 @@ class IterationSettings:
 
 @settings()
 class FactorSettings:
-    """What models have that learn a vector for everybody and everything by small steps."""
+    """Parameters of models that learn vectors of users and items by gradient descent."""
 
     dim: int = setting(64, "Length of the vectors.", low=1, high=4096)
     learning_rate: float = setting(0.05, "Step size.", above=0)
     init_scale: float = setting(0.1, "Standard deviation of the first vectors.", above=0, high=100)
 
     def room(self, users: int, items: int) -> MemoryEstimate:
-        """Return what the vectors take at least."""
+        """Return the least memory of the vectors."""
         return MemoryEstimate(vectors(users + items, self.dim), f"dim={self.dim}")
 
 
 def divergence_hint_of(settings: object, usual: str) -> str:
-    """Say what to lower when training diverges: first vectors that start far out, above all.
-
-    Args:
-        settings: Those of the training.
-        usual: What the model would lower.
+    """Return which parameters to lower when training diverges: `init_scale` first if it is large.
 
     Example:
         >>> divergence_hint_of(TripleSettings(init_scale=5.0), "learning_rate")
@@ -73,7 +78,7 @@ def divergence_hint_of(settings: object, usual: str) -> str:
 
 @settings()
 class TripleSettings(FactorSettings, IterationSettings, WeightSettings):
-    """What models have that learn from triples: a user, an item of theirs, one that is not."""
+    """Parameters of models that learn from triples: a user, a positive and a negative item."""
 
     samples_per_user: int | None = setting(
         None,
@@ -86,7 +91,7 @@ class TripleSettings(FactorSettings, IterationSettings, WeightSettings):
     )
 
     def rate_at(self, epoch: float) -> float:
-        """Learning rate of an epoch, counted from 1; linear decay would reach 0 after the last."""
+        """Return the learning rate of an epoch, counted from 1; linear decay ends at 0."""
         if self.decay == "none":
             return self.learning_rate
         return self.learning_rate * max(0.0, 1 - (epoch - 1) / self.epochs)
@@ -94,13 +99,13 @@ class TripleSettings(FactorSettings, IterationSettings, WeightSettings):
 
 @settings(epochs=16)
 class LeastSquaresSettings(IterationSettings, WeightSettings):
-    """What models have that learn vectors by alternating least squares."""
+    """Parameters of models that learn vectors by alternating least squares."""
 
     dim: int = setting(64, "Length of the vectors.", low=1)
 
     def room(self, users: int, items: int) -> MemoryEstimate:
-        """Return what the vectors and the parts of a Gram matrix take at least."""
-        from transcf.models.gram import GRAM_PARTS
+        """Return the least memory of the vectors and the parts of a Gram matrix."""
+        from transcf.models.vectors import GRAM_PARTS
 
         grams = (GRAM_PARTS + 2) * 4 * self.dim**2
         return MemoryEstimate(vectors(users + items, self.dim) + grams, f"dim={shown(self.dim)}")
@@ -108,10 +113,105 @@ class LeastSquaresSettings(IterationSettings, WeightSettings):
 
 @settings()
 class NeuralSettings(FactorSettings, IterationSettings, WeightSettings):
-    """What models have that are trained with torch, by Adam."""
+    """Parameters of models that are trained with torch, by Adam."""
 
     device: Device = setting(
         "auto",
         'Where to train: "auto" takes CUDA where there is some. A CPU trains on one thread, so '
         "that the same seed gives the same bits.",
     )
+
+
+@dataclass(frozen=True, eq=False)
+class LogSizes:
+    """Numbers of events of the users and items that have any.
+
+    Attributes:
+        users: Events of each user, all above 0.
+        items: Events of each item, all above 0.
+
+    Example:
+        >>> sizes = LogSizes(np.array([3, 1]), np.array([2, 1, 1]))
+        >>> sizes.events, sizes.per_user, sizes.density
+        (4, 2.0, 0.6666666666666666)
+    """
+
+    users: Array
+    items: Array
+
+    @classmethod
+    def of(cls, log: Interactions | PartitionedLog) -> LogSizes:
+        """Count the events of a log."""
+        if isinstance(log, Interactions):
+            return cls.of_counts(log.by_user.counts, log.by_item.counts)
+        return cls.of_counts(log.user_counts, log.item_counts)
+
+    @classmethod
+    def of_counts(cls, users: Array, items: Array) -> LogSizes:
+        """Leave out users and items without events."""
+        return cls(users[users > 0], items[items > 0])
+
+    @property
+    def events(self) -> int:
+        """Number of events."""
+        return int(self.users.sum())
+
+    @property
+    def per_user(self) -> float:
+        """Mean number of events of a user."""
+        return self.events / len(self.users)
+
+    @property
+    def density(self) -> float:
+        """Share of all pairs of a user and an item that were observed."""
+        return self.per_user / len(self.items)
+
+    @property
+    def item_of_event(self) -> float:
+        """Events of the item of a mean event: the mean over items, weighted by their events."""
+        return _mean_of_event(self.items)
+
+    @property
+    def item_skew(self) -> float:
+        """The same over the events of a mean item; 1 if all items have as many."""
+        return float(self.item_of_event / self.items.mean())
+
+    @property
+    def largest_singular_value(self) -> float:
+        """Estimate for the matrix of events; exact where counts of users and items explain it."""
+        return math.sqrt(_mean_of_event(self.users) * self.item_of_event)
+
+
+class EpochRule(NamedTuple):
+    """Epochs by default: the fewer events a user has, the more epochs.
+
+    Attributes:
+        least: Fewest epochs.
+        per_user: Samples that a mean user should have in all epochs together.
+        most: Most epochs.
+
+    Example:
+        >>> EpochRule(40, 2500, 500)(LogSizes(np.array([20, 30]), np.array([25, 25])))
+        100
+    """
+
+    least: int
+    per_user: int
+    most: int
+
+    def __call__(self, sizes: LogSizes) -> int:
+        """Return the number of epochs for a log."""
+        return min(self.most, max(self.least, round(self.per_user / sizes.per_user)))
+
+    @property
+    def meaning(self) -> str:
+        """Describe the parameter `epochs`."""
+        return (
+            f"Most epochs to train; None takes {self.per_user:,} divided by the mean number of "
+            f"events of a user, at least {self.least} and at most {self.most}."
+        )
+
+
+def _mean_of_event(counts: Array) -> float:
+    """Return the mean over all events of the count of their user or item."""
+    return float(np.square(counts, dtype=np.float64).sum() / counts.sum())

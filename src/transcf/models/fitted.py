@@ -1,4 +1,4 @@
-"""`FittedScorer`: what training hands out and a fitted model keeps; it scores its users by row."""
+"""`FittedScorer`: the learned arrays of a model, which score users and items by row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays
-from transcf.models.contributions import Contributions, Remarks, by_leaving_out
+from transcf.models.explain import Contributions, Remarks, by_leaving_out
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import LinearForm, Scorer, Scores, block_length
 
@@ -23,25 +23,21 @@ if TYPE_CHECKING:
 
 
 class FittedScorer(ABC):
-    """Arrays and how they score; made once and never changed.
+    """Learned arrays and how they score; immutable.
 
-    A kind says what files hold (`arrays`) and has either `linear_form` or `score_block`. What it
-    knows about people and things beyond the training data is in the rest.
+    A subclass has `arrays`, and either `linear_form` or `score_block`. It overrides what else it
+    supports: fold-in, explanations, similar items and users.
 
     Args:
-        known: What the model keeps of its training data.
-        name: What tables and errors call the model.
+        known: The training data that the model keeps.
+        name: Name of the model in tables and errors.
     """
 
     def __init__(self, known: TrainingData, name: str) -> None:
-        """Keep both."""
         self.known, self.name = known, name
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is computed from the rest when it is first needed.
-
-        It would make copies larger, and has functions in it that cannot be pickled.
-        """
+        """Leave out cached properties, which are large and cannot be pickled."""
         kinds = type(self).__mro__
         lazy = {
             n for kind in kinds for n, v in vars(kind).items() if isinstance(v, cached_property)
@@ -50,10 +46,10 @@ class FittedScorer(ABC):
 
     @abstractmethod
     def arrays(self) -> Arrays:
-        """Return what files hold, by name."""
+        """Return the arrays of a model folder, by name."""
 
     def attributes(self) -> dict[str, Any]:
-        """Return what a fitted model shows, by name without the trailing underscore."""
+        """Return the fitted attributes of the model, by name without the trailing underscore."""
         return self.arrays()
 
     @property
@@ -83,10 +79,7 @@ class FittedScorer(ABC):
         return None
 
     def sum_form(self) -> SumForm | None:
-        """Return the score as a logarithm of a sum of inner products' exponentials, if it is one.
-
-        For scores that are no inner products, and are to be served by what ranks these.
-        """
+        """Return the score as a logarithm of a sum over inner products, if it is one."""
         return None
 
     def score_block(self, users: Rows) -> Scores:
@@ -96,11 +89,11 @@ class FittedScorer(ABC):
         return form.score_block(users)
 
     def for_many(self, users: Rows) -> Scorer:
-        """Return what scores these users fastest: it may spend memory on being asked for all."""
+        """Return the fastest scorer of these users, which may use memory of its own."""
         return self
 
     def score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,). Kinds with a direct formula override this."""
+        """Score pairs of rows: (n,)."""
         form = self.linear_form()
         if form is not None:
             return form.score_pairs(users, items)
@@ -116,36 +109,33 @@ class FittedScorer(ABC):
         return scores
 
     def with_bias(self, offset: Scores) -> FittedScorer | None:
-        """Return the same with a number added to each item's bias; None where it has none."""
+        """Return a scorer with a number added to each item's bias; None if it has no biases."""
         return None
 
-    # -- people and things beyond the training data: a kind fills in what it can ---------------
+    # -- new users, explanations, similar items and users --------------------------------------
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Return a scorer with a row for each of some people known by their items alone."""
+        """Return a scorer with a row for each new user, given by the items of their history."""
         raise UnsupportedError(
             f"{self.name} cannot recommend to people it was not fitted on: fit again with them, "
             "or use a model such as TransCF."
         )
 
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
-        """Return the same after some steps of training for each of them."""
+        """Return the same after some steps of training for each new user."""
         raise UnsupportedError(
             f"{self.name} places newcomers without any training: leave out steps={steps}."
         )
 
     def contributions(self, history: Rows, item: int) -> Contributions:
-        """Return what the items of a history, (n,) rows in order, do to the score of an item.
-
-        Kinds with a formula for it override this, and so do those that know that there is none.
-        """
+        """Return the effects of the items of a history, (n,) rows, on the score of an item."""
         return by_leaving_out(self.fold_in, self.known, history, item)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
-        """Say what else there is to say about a score.
+        """Return further information about a score.
 
         Args:
-            user: Row of the user; None for somebody known by a history alone.
+            user: Row of the user; None for a history alone.
             history: Item rows of the user, in order.
             item: Row of the item.
             top: Longest list.
@@ -153,24 +143,24 @@ class FittedScorer(ABC):
         return Remarks()
 
     def stand(self, user: int | None, history: Rows) -> Scores | None:
-        """Return where somebody stands among the item vectors, (dim,); None without such a place.
+        """Return the position of a user in the space of item vectors, (dim,), or None.
 
         Args:
-            user: Row of the user; None for somebody known by a history alone.
+            user: Row of the user; None for a history alone.
             history: Item rows, in order; at least one.
         """
         return None
 
     def moved(self, user: int | None, history: Rows, items: Rows) -> Scores | None:
-        """Return where somebody is moved to for some items, (n, dim); None without translations."""
+        """Return the translated positions of a user for some items, (n, dim), or None."""
         return None
 
     def ways(self, user: int | None, history: Rows, item: int) -> tuple[Scores, Scores] | None:
-        """Return where each past item moves somebody, and what that counts in an item's score.
+        """Return the translated position by each past item, and its share of an item's score.
 
         Returns:
             Points (n, dim) and shares (n,) that add up to 1, for the n items of the history; None
-            where there is one translation at most.
+            for models with one translation at most.
         """
         return None
 

@@ -19,17 +19,16 @@ from transcf.models.alternation import (
     cholesky,
     conjugate,
 )
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.communicator import Communicator
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_factors
-from transcf.models.families import LeastSquaresSettings
+from transcf.models.families import LeastSquaresSettings, LogSizes
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.init_vectors import first_vectors
-from transcf.models.log_sizes import LogSizes
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
+from transcf.models.vectors import first_vectors
 
 #: By default all pairs together weigh this many times as much as all events.
 UNOBSERVED_RATIO = 16
@@ -65,7 +64,7 @@ class IALSSettings(LeastSquaresSettings):
 
 
 class IALS(Recommender[IALSSettings]):
-    """Scores near 1 for what was observed, and near 0 for everything, in alternation.
+    """Implicit alternating least squares: scores near 1 for observed pairs, near 0 for all.
 
     Formula: `score(u, i) = x_u . y_i`. With S the observed pairs, N_u the items of u, N_i the
     users of i, and U and I the users and items with interactions, minimise
@@ -81,9 +80,9 @@ class IALS(Recommender[IALSSettings]):
 
     An epoch solves (or improves) all x_u with the y_i fixed, then all y_i. With "cholesky" every
     row is solved exactly in O(dim^3); with "cg" by steps of conjugate gradient that begin at the
-    row's last vector, O(dim^2) each, which is quicker and comes as far after a few epochs. People
-    the model was not fitted on get the exact solution for their history; if it was fitted on timed
-    data, `recency` weighs their events, 1 on average over each history.
+    row's last vector, O(dim^2) each, which is faster and as good after a few epochs. New users get
+    the exact solution for their history; if the model was fitted on timed data, `recency` weights
+    their events, 1 on average over each history.
 
     Reference: Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets"
     (ICDM 2008); Rendle, Krichene, Zhang and Koren, "Revisiting the performance of iALS on item
@@ -105,32 +104,28 @@ class IALS(Recommender[IALSSettings]):
     """
 
     name = "iALS"
-    divergence_hint: ClassVar[str] = "dim, or raise regularization"
+    _divergence_hint: ClassVar[str] = "dim, or raise regularization"
     __init__ = init_from_params(IALSSettings)
 
-    @property
-    def revision(self) -> int:
-        """The default of `unobserved_weight` depends on the data."""
-        return 2
+    #: The default of `unobserved_weight` depends on the data.
+    _revision: ClassVar[int] = 2
 
-    def supports_distributed(self) -> bool:
-        """Rows need the other side alone."""
-        return True
+    _supports_distributed: ClassVar[bool] = True
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings, log = fit.resolved(self.settings), fit.train
-        events = EventWeights.of(log, settings)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings, log = run.resolved(self.settings), run.train
+        events = InteractionWeights.of(log, settings.event_weights)
         goal = objective(settings, events.sums_of_items, events.sums_of_users)
         weights = events.overall, events.of_item_entries
         pairs = Pairs(log.by_user, log.by_item, goal, weights)
-        return fit.run_distributed(IALSTraining, pairs, settings, self._restore)
+        return run.run(run.solver(IALSTraining, pairs, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: IALSSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)
         goal = partial(objective, settings, known.item_counts)
-        recency = settings.recency if known.timed else 0.0
-        guests = LeastSquaresFoldIn(vectors[1], goal, recency)
-        return Factors(known, self.name, *vectors, guests)
+        recency = settings.event_weights.recency if known.timed else 0.0
+        fold = LeastSquaresFoldIn(vectors[1], goal, recency)
+        return Factors(known, self.name, *vectors, fold)
 
 
 class IALSTraining(Alternation):
@@ -144,7 +139,6 @@ class IALSTraining(Alternation):
         outline: UserParts | None = None,
         crew: Communicator | None = None,
     ) -> None:
-        """Draw the first vectors."""
         sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)
         generator = np.random.default_rng(settings.random_state)
         scale = 0.1 / float(np.sqrt(settings.dim))
@@ -154,7 +148,7 @@ class IALSTraining(Alternation):
 
 
 def objective(settings: IALSSettings, item_counts: Array, user_counts: Array) -> Objective:
-    """What is minimised, given how much the interactions of each item and of each user count."""
+    """Return the objective, given the weights of the interactions of each item and user."""
     weight = settings.unobserved_weight
     assert weight is not None, "a fit resolves it"
     users, items = np.count_nonzero(user_counts), np.count_nonzero(item_counts)

@@ -1,4 +1,4 @@
-"""Which items a user may get: allow-lists, deny-lists and what they have seen."""
+"""Filters of items: allow-lists, deny-lists and seen items."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import ParameterError, is_word, shown
 from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.topk import top_k
 
 OnUnknown: TypeAlias = Literal["raise", "skip"]
 #: The same for lists, which have something to fall back on.
@@ -32,7 +31,7 @@ _NO_ROWS: Rows = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True)
 class Filters:
-    """Which items a request leaves out; see `Answers.recommend`.
+    """Filters of a request; see `Answers.recommend`.
 
     Attributes:
         exclude_seen: Whether a user's own items are left out.
@@ -47,7 +46,7 @@ class Filters:
     on_unknown: Fallback = "raise"
 
     def __post_init__(self) -> None:
-        """Refuse what would be taken for True."""
+        """Refuse values that only behave like True or False."""
         if not isinstance(self.exclude_seen, bool | np.bool_):
             raise ParameterError(
                 f"exclude_seen={shown(self.exclude_seen)} is not allowed; it must be True or False."
@@ -57,7 +56,6 @@ class Filters:
     def of(
         cls,
         catalogue: IdMap,
-        *,
         exclude_seen: bool = True,
         items: Any = None,
         exclude: Any = None,
@@ -97,7 +95,7 @@ def _rows_of_lists(catalogue: IdMap, wanted: Any, name: str) -> Lists | None:
         warnings.warn(
             f"{unknown:,} of {len(rows):,} item ids in {name} are unknown to the model and were "
             "skipped.",
-            stacklevel=4,  # the caller of the method that recommends
+            stacklevel=5,  # the caller of the method that recommends
         )
     found = [
         part[part != UNKNOWN]
@@ -109,7 +107,9 @@ def _rows_of_lists(catalogue: IdMap, wanted: Any, name: str) -> Lists | None:
 def best_items(
     scorer: Scorer, rows: Rows, k: int, seen: Csr, users: IdMap, n_items: int, filters: Filters
 ) -> tuple[Rows, Scores]:
-    """Find the best k items that the filters leave to each user row; shapes as in `top_k`."""
+    """Find the best k items that the filters allow for each user row; shapes as in `top_k`."""
+    from transcf.retrieval.topk import top_k
+
     allowed = scorer.rankable
     for listed, is_allowed in ((filters.items, True), (filters.exclude, False)):
         if listed is not None and not isinstance(listed, Mapping):
@@ -127,7 +127,7 @@ def best_items(
 
 
 def known_rows(ids: IdMap, wanted: Any, what: str, on_unknown: Fallback) -> Rows:
-    """Rows of one id or several; unknown ones raise or are left out."""
+    """Return the rows of one id or several; unknown ones raise or are left out."""
     listed = as_ids(wanted, what)
     if on_unknown == "raise":
         return ids.require(listed, what)
@@ -137,7 +137,7 @@ def known_rows(ids: IdMap, wanted: Any, what: str, on_unknown: Fallback) -> Rows
 
 
 def as_ids(wanted: Any, what: str) -> Any:
-    """Several ids, from one or several."""
+    """Return a list of ids, from one or several."""
     if isinstance(wanted, np.ndarray):
         wanted = wanted.tolist()  # a single value if it has no dimension
     if isinstance(wanted, str | int | np.integer):
@@ -175,7 +175,7 @@ def check_length(k: Any, most: int) -> int:
 
 
 def _lists(by_user: Mapping[Id, Rows], rows: Rows, users: IdMap, n_items: int) -> Csr:
-    """The listed items of some user rows; all other rows are empty."""
+    """Return the listed items of some user rows; all other rows are empty."""
     chosen = [by_user.get(user, _NO_ROWS) for user in users.ids(rows).to_list()]
     owners = np.repeat(rows, [len(one) for one in chosen])
     return _from_pairs(owners, np.concatenate([_NO_ROWS, *chosen]), len(users), n_items)
@@ -184,7 +184,7 @@ def _lists(by_user: Mapping[Id, Rows], rows: Rows, users: IdMap, n_items: int) -
 def _from_pairs(
     rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], n_rows: int, n_columns: int
 ) -> Csr:
-    """Compressed rows of pairs that may repeat, in any order."""
+    """Return compressed rows of pairs, which may repeat, in any order."""
     keys = np.unique(rows.astype(np.int64) * n_columns + columns)
     indptr = np.zeros(n_rows + 1, dtype=np.int64)
     np.cumsum(np.bincount(keys // max(1, n_columns), minlength=n_rows), out=indptr[1:])
@@ -192,7 +192,7 @@ def _from_pairs(
 
 
 def _entries(lists: Csr, rows: Rows) -> tuple[npt.NDArray[np.int64], Rows]:
-    """Places among `rows` and columns of all entries of these rows."""
+    """Return the indices into `rows` and the columns of all entries of these rows."""
     lengths = lists.counts[rows]
     places = np.repeat(np.arange(len(rows)), lengths)
     firsts = np.cumsum(lengths) - lengths
@@ -201,7 +201,7 @@ def _entries(lists: Csr, rows: Rows) -> tuple[npt.NDArray[np.int64], Rows]:
 
 
 def _union(one: Csr, other: Csr, rows: Rows) -> Csr:
-    """What either lists, in these rows; all other rows are empty."""
+    """Return the union of two matrices in these rows; all other rows are empty."""
     pairs = [_entries(lists, rows) for lists in (one, other)]
     owners = np.concatenate([rows[places] for places, _ in pairs])
     columns = np.concatenate([columns for _, columns in pairs])
@@ -211,10 +211,12 @@ def _union(one: Csr, other: Csr, rows: Rows) -> Csr:
 def _top_k_of_lists(
     scorer: Scorer, rows: Rows, k: int, hidden: Csr | None, allowed: Mask, chosen: Csr
 ) -> tuple[Rows, Scores]:
-    """`top_k` with an allow-list for each user, in blocks that bound the memory.
+    """Return `top_k` with an allow-list for each user, in blocks that bound the memory.
 
-    A block ranks what any of its users may get, and hides from each what the others brought in.
+    A block ranks the items that any of its users may get, and masks those of other users.
     """
+    from transcf.retrieval.topk import top_k
+
     found = np.full((len(rows), k), UNKNOWN, dtype=np.int32)
     scores = np.full((len(rows), k), np.nan, dtype=np.float32)
     step = max(1, _CELLS // max(1, len(allowed)))

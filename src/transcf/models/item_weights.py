@@ -11,18 +11,17 @@ from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, stored
-from transcf.models.contributions import Contributions
 from transcf.models.event_weights import EVEN, WeightSettings, weights_in_order
+from transcf.models.explain import Contributions
 from transcf.models.fitted import FittedScorer
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.views import BlockView
 
 
 @settings()
 class ItemWeightSettings(WeightSettings):
-    """What models of item weights have: events weigh as targets, and once more where scored."""
+    """Parameters of models with item weights: events are weighted as targets and when scored."""
 
     history_recency: float | None = setting(
         None,
@@ -35,19 +34,21 @@ class ItemWeightSettings(WeightSettings):
 
     @property
     def scored_recency(self) -> float:
-        """How much later items of a scored history count.
+        """The recency of scored histories.
 
         Example:
-            >>> ItemWeightSettings(recency=4.0).scored_recency
+            >>> from transcf import EventWeights
+            >>> weights = EventWeights(recency=4.0)
+            >>> ItemWeightSettings(event_weights=weights).scored_recency
             4.0
-            >>> ItemWeightSettings(recency=4.0, history_recency=0.0).scored_recency
+            >>> ItemWeightSettings(event_weights=weights, history_recency=0.0).scored_recency
             0.0
         """
-        return self.recency if self.history_recency is None else self.history_recency
+        return self.event_weights.recency if self.history_recency is None else self.history_recency
 
     @property
     def uses_times(self) -> bool:
-        """Whether something depends on when events happened, where that is known."""
+        """Whether anything depends on the times of events."""
         return super().uses_times or self.scored_recency > 0
 
 
@@ -55,11 +56,11 @@ class ItemWeights(FittedScorer):
     """`score(u, i) = sum of weights[j, i] over the items j of u`, later ones counting more.
 
     Args:
-        known: What the model keeps of its training data.
-        name: What tables call the model.
+        known: The training data.
+        name: Name of the model.
         weights: (n_items, n_items) float32, dense or sparse, from a user's items to scored ones.
-        recency: How much later items of a history count, where it is in the order of time.
-        likeness: Similarities of items by row, where they are not these weights.
+        recency: Weight of later items of a history, if it is in the order of time.
+        likeness: Similarities of items by row, if they are not these weights.
     """
 
     def __init__(
@@ -70,7 +71,6 @@ class ItemWeights(FittedScorer):
         recency: float = 0.0,
         likeness: sp.csr_array | None = None,
     ) -> None:
-        """Keep them."""
         super().__init__(known, name)
         self.weights = weights
         self._recency = recency if known.timed else 0.0
@@ -95,7 +95,9 @@ class ItemWeights(FittedScorer):
         return self._score(self.known.histories, self.known.seen.take(users), users)
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Score people by their items, as users are."""
+        """Score new users by their items."""
+        from transcf.retrieval.views import BlockView
+
         owned = histories.matrix
 
         def score(rows: Rows) -> Scores:
@@ -104,7 +106,7 @@ class ItemWeights(FittedScorer):
         return BlockView(self.name, self.rankable, score)
 
     def _score(self, histories: Histories, owned: Csr, rows: Rows) -> Scores:
-        """Score all items for some of the people with histories; `owned` are theirs as sets."""
+        """Score all items for some rows of histories; `owned` has their items as sets."""
         values = EVEN
         if self._recency:
             few = histories.take(rows)
@@ -122,7 +124,9 @@ class ItemWeights(FittedScorer):
         return Contributions.of_terms(history, terms.astype(np.float64) * values)
 
     def item_similarity(self) -> Scorer:
-        """Return how much having one item speaks for each other one, row by row."""
+        """Return the similarity of items by their weights."""
+        from transcf.retrieval.views import BlockView
+
         likeness = self._likeness
         if isinstance(likeness, np.ndarray):
             return BlockView(self.name, self.rankable, lambda rows: likeness[rows])
@@ -132,14 +136,14 @@ class ItemWeights(FittedScorer):
 
 
 def by_history(blocks: list[sp.csr_array]) -> sp.csr_array:
-    """Turn weights found block by block, a row for each scored item, to rows of history items."""
+    """Transpose weights found block by block, a row for each scored item."""
     weights = sp.csr_array(sp.vstack(blocks).T.tocsr())
     weights.sort_indices()
     return weights
 
 
 def stored_sparse(arrays: Arrays, known: TrainingData) -> sp.csr_array:
-    """Put the three arrays of a file together, and check them."""
+    """Make a sparse matrix of the three arrays of a folder, and check it."""
     n_items = len(known.items)
     entries = (arrays["weights"], arrays["indices"], arrays["indptr"])
     weights = sp.csr_array(entries, shape=(n_items, n_items))

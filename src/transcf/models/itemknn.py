@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,18 +12,18 @@ import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays
-from transcf.models.event_weights import EventWeights
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.event_weights import InteractionWeights
+from transcf.models.families import LogSizes
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.item_weights import (
     ItemWeights,
     ItemWeightSettings,
     by_history,
     stored_sparse,
 )
-from transcf.models.log_sizes import LogSizes
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
@@ -80,23 +80,21 @@ class ItemKNN(Recommender[ItemKNNSettings]):
     name = "itemknn"
     __init__ = init_from_params(ItemKNNSettings)
 
-    @property
-    def revision(self) -> int:
-        """The default of `shrinkage` depends on the data."""
-        return 2
+    #: The default of `shrinkage` depends on the data.
+    _revision: ClassVar[int] = 2
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings = fit.resolved(self.settings)
-        events = EventWeights.of(fit.train, settings)
-        by_item = fit.train.by_item.to_scipy(values=events.of_item_entries)
-        by_user = fit.train.by_user.to_scipy()
-        norms = np.sqrt(fit.known.item_counts)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings = run.resolved(self.settings)
+        events = InteractionWeights.of(run.train, settings.event_weights)
+        by_item = run.train.by_item.to_scipy(values=events.of_item_entries)
+        by_user = run.train.by_user.to_scipy()
+        norms = np.sqrt(run.known.item_counts)
         blocks = []
-        for first, last in _blocks(fit.train):
+        for first, last in _blocks(run.train):
             shared = sp.csr_array(by_item[first:last] @ by_user)
             shared.sort_indices()
             blocks.append(_nearest(settings, shared, norms, first))
-        return self._made(by_history(blocks), fit.known, settings)
+        return self._made(by_history(blocks), run.known, settings)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: ItemKNNSettings

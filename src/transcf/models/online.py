@@ -1,4 +1,4 @@
-"""New interactions in a model of element-wise least squares."""
+"""Online updates of a model of element-wise least squares with new interactions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from transcf.data.interactions import Interactions
 from transcf.kernels import Array
 from transcf.kernels.als_elements import Arrivals, learn_online
 from transcf.kernels.rows import padded, padded_width, unpadded
-from transcf.models.gram import weighted_gram
-from transcf.models.growth import Growth
+from transcf.models.training_data import Growth
+from transcf.models.vectors import weighted_gram
 
 
 @dataclass(frozen=True)
 class OnlineState:
-    """What interactions change.
+    """Arrays that new interactions change.
 
     Attributes:
         users: (n_users, dim).
         items: (n_items, dim).
-        missing: Weight of each item for those who do not have it, (n_items,).
+        missing: Weight of each item for users without it, (n_items,).
         targets: Weight of each interaction, in the order of the seen items, (nnz,).
     """
 
@@ -35,15 +35,15 @@ class OnlineState:
 
 @dataclass(frozen=True)
 class OnlineRule:
-    """How to learn.
+    """Parameters of the updates.
 
     Attributes:
         weight: Weight of a new interaction.
         steps: Updates of its user and its item.
         ridge: L2 weight.
-        missing: Weight of a new item for those who do not have it.
-        start_scale: Standard deviation of the first vector of somebody or something new.
-        seed: Names the random numbers of these.
+        missing: Weight of a new item for users without it.
+        start_scale: Standard deviation of the first vectors of new users and items.
+        seed: Seed of these vectors.
     """
 
     weight: float
@@ -57,17 +57,17 @@ class OnlineRule:
 def learn_log(
     learned: OnlineState, seen: Csr, growth: Growth, log: Interactions, rule: OnlineRule
 ) -> OnlineState:
-    """Take in the events of a log, oldest first (in the order of the log if there are no times).
+    """Learn from the events of a log, oldest first (in the order of the log without times).
 
     Args:
-        learned: The model before.
-        seen: Its interactions.
-        growth: Its ids and interactions with those of the log.
-        log: The events; those that are known already change nothing.
-        rule: How to learn.
+        learned: The arrays before.
+        seen: The interactions before.
+        growth: Ids and interactions with those of the log.
+        log: The events; known interactions change nothing.
+        rule: Parameters of the updates.
 
     Returns:
-        The larger model; only vectors of users and items with new events have changed.
+        The larger arrays; only vectors of users and items with new events have changed.
     """
     dtype, generator = learned.users.dtype, np.random.default_rng(rule.seed)
     old = growth.places(growth.old_users[seen.entry_rows], growth.old_items[seen.indices])
@@ -97,7 +97,7 @@ def learn_log(
 
 
 def _turns(growth: Growth, log: Interactions, old: Array) -> tuple[Array, Array]:
-    """Return the new events, oldest first, and when each interaction arrives, -1 for old ones."""
+    """Return the new events, oldest first, and the turn of each interaction, -1 for old ones."""
     turns = np.zeros(len(growth.known.seen.indices), np.int64)
     turns[old] = -1
     when = log.positions if log.timestamps is None else log.timestamps
@@ -109,7 +109,7 @@ def _turns(growth: Growth, log: Interactions, old: Array) -> tuple[Array, Array]
 
 
 def _started(vectors: Array, new: Array, scale: float, generator: np.random.Generator) -> Array:
-    """Give random vectors to those who are new."""
+    """Draw vectors of new users or items."""
     vectors[new] = scale * generator.standard_normal((np.count_nonzero(new), vectors.shape[1]))
     return vectors
 
@@ -118,7 +118,7 @@ _Ways: TypeAlias = tuple[Array, Array, Array, Array]
 
 
 def _both_ways(seen: Csr, turns: Array, targets: Array) -> tuple[_Ways, _Ways]:
-    """Interactions with their turns and targets, by user and by item."""
+    """Return interactions with their turns and targets, by user and by item."""
     order = np.argsort(seen.indices, kind="stable")
     indptr = np.zeros(seen.n_columns + 1, np.int64)
     np.cumsum(np.bincount(seen.indices, minlength=seen.n_columns), out=indptr[1:])

@@ -1,22 +1,411 @@
-"""How a model's class follows from its settings: constructor, signature, words, attributes."""
+"""Hyper-parameters: name, type, allowed values, default and meaning, each written once.
+
+The settings of a model are a frozen class with one field for each parameter:
+
+    @settings(epochs=40)
+    class BPRSettings(TripleSettings):
+        learning_rate: float = setting(0.05, "Step size for each triple.", above=0)
+
+A class may give an inherited field another default, as `epochs` here. What a field allows follows
+from its type and bounds. Signatures, documentation, checks, the command line, saved models and
+solvers all read these fields. A field may be a group of parameters, such as `event_weights`, whose
+fields are parameters of their own in files and on the command line.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+import math
+import textwrap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from numbers import Integral, Rational, Real
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
+from typing import get_type_hints as hints_of
 
-import numpy as np
-
-from transcf.errors import ParameterError
-from transcf.models.settings import describe, fields_of, signature_of
+from transcf.errors import ParameterError, did_you_mean, is_word, shown
 
 if TYPE_CHECKING:
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
+
+Value: TypeAlias = int | float | str | bool | None
+T = TypeVar("T")
 P = ParamSpec("P")
 
 _ATTRIBUTES = "Attributes (after `fit`):"
+#: The largest whole number that kernels can be given.
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number in a range; bounds are allowed values unless `above` is set.
+
+    Args:
+        low: Smallest allowed value.
+        high: Largest allowed value.
+        above: Whether `low` itself is excluded.
+        whole: Whether only integers are allowed.
+        optional: Whether None is allowed.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    whole: bool = False
+    optional: bool = False
+
+    def allows(self, value: object) -> bool:  # noqa: D102
+        if value is None:
+            return self.optional
+        if isinstance(value, bool) or not isinstance(value, Integral if self.whole else Real):
+            return False
+        if isinstance(value, Rational) and not isinstance(value, Integral):
+            return False  # arrays cannot take a fraction
+        number = int(value) if isinstance(value, Integral) else float(value)
+        if abs(number) > _LARGEST if isinstance(number, int) else not math.isfinite(number):
+            return False
+        return (number > self.low if self.above else number >= self.low) and number <= self.high
+
+    def __str__(self) -> str:
+        text = "a whole number" if self.whole else "a number"
+        if self.low > -math.inf:
+            text += f" {'above' if self.above else 'of at least'} {self.low:g}"
+        if self.high < math.inf:
+            text += f"{' and' if self.low > -math.inf else ''} at most {self.high:g}"
+        return text + (" or None" if self.optional else "")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def allows(self, value: object) -> bool:  # noqa: D102
+        return is_word(value, self.words)
+
+    def __str__(self) -> str:
+        return "one of " + ", ".join(map(repr, self.words))
+
+
+@dataclass(frozen=True)
+class Flag:
+    """True or False."""
+
+    def allows(self, value: object) -> bool:  # noqa: D102
+        return isinstance(value, bool)
+
+    def __str__(self) -> str:
+        return "True or False"
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text that is parsed.
+
+    Args:
+        words: Description, after "it must be".
+        read: Parses it, or raises a `ParameterError`.
+    """
+
+    words: str
+    read: Callable[[str], object]
+
+    def allows(self, value: object) -> bool:  # noqa: D102
+        return isinstance(value, str) and not self.objection(value)
+
+    def objection(self, text: str) -> str:
+        """Return why a text is not understood; "" if it is."""
+        try:
+            self.read(text)
+        except ParameterError as error:
+            return str(error).removesuffix(".")
+        return ""
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True)
+class Group:
+    """Several values in one object, such as `EventWeights`.
+
+    Args:
+        kind: Its class.
+    """
+
+    kind: type
+
+    def allows(self, value: object) -> bool:  # noqa: D102
+        return isinstance(value, self.kind)
+
+    def __str__(self) -> str:
+        return f"an {self.kind.__name__}"
+
+
+Rule: TypeAlias = Number | Choice | Flag | Text | Group
+
+
+def refusal(owner: str, name: str, value: object, rule: Rule) -> ParameterError:
+    """Return the error for a value that its rule does not allow.
+
+    Example:
+        >>> print(refusal("EASE", "regularization", -1, Number(low=0)))
+        EASE: regularization=-1 is not allowed; it must be a number of at least 0.
+    """
+    why = rule.objection(value) if isinstance(rule, Text) and isinstance(value, str) else ""
+    return ParameterError(
+        f"{owner}: {name}={shown(value)} is not allowed; it must be {rule}{why and f' ({why})'}."
+    )
+
+
+def parse(model: str, name: str, text: str, rules: Mapping[str, Rule]) -> Value:
+    """Read a value given as text (`--set name=text`) by its rule.
+
+    Example:
+        >>> parse("EASE", "regularization", "300", {"regularization": Number(low=0)})
+        300
+    """
+    if name not in rules:
+        known = ", ".join(rules) or "none"
+        raise ParameterError(
+            f"{model} has no parameter {name!r}; it has: {known}.{did_you_mean(name, rules)}"
+        )
+    value: Value = text
+    lowered = text.strip().lower()
+    if lowered in ("none", "true", "false"):
+        value = {"none": None, "true": True, "false": False}[lowered]
+    else:
+        for kind in (int, float):
+            try:
+                value = kind(text)
+                break
+            except ValueError:
+                continue
+    if isinstance(rules[name], Choice | Text):
+        value = text
+    if not rules[name].allows(value):
+        raise refusal(model, name, value, rules[name])
+    return value
+
+
+# -- fields ------------------------------------------------------------------------------------
+
+
+def setting(
+    default: Any,
+    meaning: str,
+    *,
+    low: float = -math.inf,
+    above: float | None = None,
+    high: float = math.inf,
+    words: Sequence[str] | None = None,
+    rule: Rule | None = None,
+) -> Any:
+    """Describe a field.
+
+    Args:
+        default: Its default.
+        meaning: What it does, in a sentence or two.
+        low: Smallest number allowed.
+        above: Numbers have to be larger than this one.
+        high: Largest number allowed.
+        words: Allowed values of a text, if its type does not list them.
+        rule: What it allows, if the other arguments cannot say it.
+    """
+    bounds = Number(low if above is None else above, high, above is not None)
+    metadata = {"meaning": meaning, "bounds": bounds, "words": words, "rule": rule}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
+def settings(**defaults: Any) -> Callable[[type[T]], type[T]]:
+    """Make a class of settings; `defaults` replace those of inherited fields."""
+
+    def make(kind: type[T]) -> type[T]:
+        inherited: dict[str, Field[Any]] = {}
+        for parent in reversed(kind.__mro__[1:]):
+            inherited |= getattr(parent, "__dataclass_fields__", {})
+        hints = hints_of(kind)
+        own = list(inspect.get_annotations(kind))
+        for name, default in defaults.items():
+            metadata = inherited[name].metadata
+            setattr(kind, name, field(default=default, metadata=metadata))
+            kind.__annotations__[name] = inherited[name].type
+        made = dataclass(frozen=True, kw_only=True, eq=True)(kind)
+        found: dict[str, Field[Any]] = getattr(made, "__dataclass_fields__")  # noqa: B009
+        for name in own:
+            rule = found[name].metadata["rule"] or _rule(hints[name], found[name].metadata)
+            found[name].metadata = {**found[name].metadata, "rule": rule}  # type: ignore[assignment]
+        return made
+
+    return make
+
+
+def _rule(hint: Any, metadata: Mapping[str, Any]) -> Rule:
+    """Return the rule of a type."""
+    parts = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
+    optional = NoneType in parts
+    (plain,) = parts - {NoneType}
+    if plain is bool:
+        return Flag()
+    if is_dataclass(plain):
+        return Group(cast(type, plain))
+    if plain is str or get_origin(plain) is Literal:
+        return Choice(tuple(metadata["words"] or get_args(plain)))
+    bounds: Number = metadata["bounds"]
+    return Number(bounds.low, bounds.high, bounds.above, plain is int, optional)
+
+
+def fields_of(kind: type) -> list[Field[Any]]:
+    """Return the fields of a class of settings: its own first, then those of its family."""
+    found = {entry.name: entry for entry in fields(kind)}
+    order: dict[str, None] = {}
+    for parent in reversed(kind.__mro__):
+        own = [name for name in inspect.get_annotations(parent) if name not in order]
+        order = dict.fromkeys([*own, *order])
+    return [found[name] for name in order if name in found]
+
+
+def flat_fields(kind: type) -> list[Field[Any]]:
+    """Return the same with the fields of a group, such as `event_weights`, in its place."""
+    found: list[Field[Any]] = []
+    for entry in fields_of(kind):
+        rule = entry.metadata["rule"]
+        found += flat_fields(rule.kind) if isinstance(rule, Group) else [entry]
+    return found
+
+
+def rules_of(kind: type) -> dict[str, Rule]:
+    """Return what each field allows; groups are taken apart."""
+    return {entry.name: entry.metadata["rule"] for entry in flat_fields(kind)}
+
+
+def params_of(values: Any) -> dict[str, Any]:
+    """Return the values of settings by name, as a constructor takes them."""
+    return {entry.name: getattr(values, entry.name) for entry in fields_of(type(values))}
+
+
+def values_of(values: Any) -> dict[str, Any]:
+    """Return the values of settings by name, groups taken apart.
+
+    This is the form of parameters in files and on the command line, JSON values only.
+    """
+    return flat_params(params_of(values))
+
+
+def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Take groups among parameters apart.
+
+    Raises:
+        ParameterError: A value is given by itself and in its group.
+    """
+    found: dict[str, Any] = {}
+    for name, value in params.items():
+        own = params_of(value) if is_dataclass(value) else {name: value}
+        _check_once(name, own.keys() & (params.keys() - {name}))
+        found |= own
+    return found
+
+
+def nested_params(kind: type, params: Mapping[str, Any], base: Any = None) -> dict[str, Any]:
+    """Put values that belong to a group into it.
+
+    Args:
+        kind: The class of settings.
+        params: Some of its parameters; values of a group may be given by themselves.
+        base: Settings whose groups have the other values; None takes the defaults.
+
+    Raises:
+        ParameterError: A value is given by itself and in its group.
+    """
+    found = dict(params)
+    for entry in fields_of(kind):
+        rule = entry.metadata["rule"]
+        if isinstance(rule, Group):
+            names = [part.name for part in fields(rule.kind) if part.name in found]
+            if names:
+                _check_once(entry.name, names if entry.name in found else ())
+                group: Any = entry.default if base is None else getattr(base, entry.name)
+                own = {name: found.pop(name) for name in names}
+                found[entry.name] = replace(group, **own)
+    return found
+
+
+def _check_once(group: str, names: Collection[str]) -> None:
+    if names:
+        raise ParameterError(f"{min(names)!r} is given twice: by itself and in {group!r}.")
+
+
+def check(owner: str, values: Any, names: Collection[str] | None = None) -> None:
+    """Raise a `ParameterError` for the first value that its rule does not allow.
+
+    Args:
+        owner: What the error calls the model.
+        values: The settings.
+        names: Which of them to check; None checks all.
+    """
+    for entry in fields_of(type(values)):
+        value, rule = getattr(values, entry.name), entry.metadata["rule"]
+        if names is None or entry.name in names:
+            if not rule.allows(value):
+                raise refusal(owner, entry.name, value, rule)
+            if isinstance(rule, Group):
+                check(owner, value)
+
+
+def signature_of(kind: type) -> inspect.Signature:
+    """Return the constructor's signature: every field by name, with its default."""
+    hints = {entry.name: entry.type for entry in fields(kind)}
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                entry.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=entry.default,
+                annotation=hints[entry.name],
+            )
+            for entry in fields_of(kind)
+        ]
+    )
+
+
+def describe(kind: type) -> str:
+    """Write the section `Args:` of a docstring."""
+    lines = []
+    for entry in fields_of(kind):
+        rule, default = entry.metadata["rule"], entry.default
+        allowed = "" if isinstance(rule, Flag) else f" ({rule}; default {default!r})"
+        text = f"{entry.name}: {entry.metadata['meaning']}{allowed or f' (default {default!r})'}"
+        # A value such as "log-ratings" is not broken, so that it can be copied.
+        wrapped = textwrap.fill(
+            text,
+            92,
+            initial_indent=" " * 4,
+            subsequent_indent=" " * 8,
+            break_on_hyphens=False,
+        )
+        lines.append(wrapped)
+    return "\n".join(["Args:", *lines])
+
+
+# -- constructors of models --------------------------------------------------------------------
 
 
 def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P], None]:
@@ -26,10 +415,10 @@ def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P]
         if args:
             raise ParameterError(
                 f"{type(self).__name__} takes its parameters by name: "
-                f"{', '.join(self.rules()) or 'it has none'}."
+                f"{', '.join(self._rules()) or 'it has none'}."
             )
         params = self._current(params)
-        self.check_names(params)
+        self._check_names(params)
         self.settings = settings(*args, **params)
 
     __init__.settings = settings  # type: ignore[attr-defined]
@@ -38,12 +427,12 @@ def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P]
 
 def follow_settings(kind: type[Recommender[Any]]) -> None:
     """Give a class its signature, the `Args` of its documentation, and an attribute for each."""
-    kind.settings_class = vars(kind)["__init__"].settings
-    setattr(kind, "__signature__", signature_of(kind.settings_class))  # noqa: B010
-    if kind.__doc__ and fields_of(kind.settings_class):
+    kind._settings_class = vars(kind)["__init__"].settings
+    setattr(kind, "__signature__", signature_of(kind._settings_class))  # noqa: B010
+    if kind.__doc__ and fields_of(kind._settings_class):
         before, mark, after = inspect.cleandoc(kind.__doc__).partition(_ATTRIBUTES)
-        kind.__doc__ = f"{before}{describe(kind.settings_class)}\n\n{mark}{after}\n"
-    for entry in fields_of(kind.settings_class):
+        kind.__doc__ = f"{before}{describe(kind._settings_class)}\n\n{mark}{after}\n"
+    for entry in fields_of(kind._settings_class):
         setattr(kind, entry.name, _parameter(entry.name, entry.metadata["meaning"]))
 
 
@@ -57,12 +446,3 @@ def _parameter(name: str, meaning: str) -> property:
         model.set_params(**{name: value})
 
     return property(get, put, doc=meaning)
-
-
-def read_only(value: Any) -> Any:
-    """Show an array such that nobody changes by accident what a model scores by."""
-    if not isinstance(value, np.ndarray):
-        return value
-    shown = value.view()
-    shown.flags.writeable = False
-    return shown

@@ -1,4 +1,4 @@
-"""The honest floor: the same list for everybody, most popular first or rarest first."""
+"""Popularity baselines: the same list for all users, most popular, recent or rarest items first."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays, stored
-from transcf.models.ages import UNITS, AgeUnit
-from transcf.models.contributions import Contributions
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.event_weights import UNITS, AgeUnit
+from transcf.models.explain import Contributions
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.trend import recent_events
 from transcf.retrieval.scorer import Scorer, Scores
@@ -24,14 +24,13 @@ from transcf.retrieval.views import BlockView
 
 @settings()
 class NoSettings:
-    """Nothing to set."""
+    """No parameters."""
 
 
 class ItemScores(FittedScorer):
     """A score for each item, the same for all users."""
 
     def __init__(self, known: TrainingData, name: str, arrays: Arrays) -> None:
-        """Check the scores, (n_items,)."""
         super().__init__(known, name)
         self.scores = stored(arrays, "item_scores", np.float32, (len(known.items),))
 
@@ -48,11 +47,11 @@ class ItemScores(FittedScorer):
         return self.scores[items]
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Give everybody the same."""
+        """Return the same scores for all."""
         return BlockView(self.name, self.rankable, self.score_block)
 
     def contributions(self, history: Rows, item: int) -> Contributions:
-        """Refuse: no history changes anything."""
+        """Refuse: scores do not depend on histories."""
         raise UnsupportedError(
             f"{self.name} cannot explain a score by what somebody has: it is the same for "
             "everybody; use a model such as TransCF or EASE."
@@ -60,7 +59,7 @@ class ItemScores(FittedScorer):
 
 
 class Popularity(Recommender[NoSettings]):
-    """Items that most users touched come first.
+    """Items with most users come first.
 
     Formula: `score(u, i) = |N_i|`, the number of users of item i in training.
 
@@ -80,12 +79,12 @@ class Popularity(Recommender[NoSettings]):
     """
 
     name = "popularity"
-    is_floor: ClassVar[bool] = True
+    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(NoSettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        scores = fit.known.item_counts.astype(np.float32)
-        return self._restore({"item_scores": scores}, fit.known, self.settings)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        scores = run.known.item_counts.astype(np.float32)
+        return self._restore({"item_scores": scores}, run.known, self.settings)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: NoSettings) -> FittedScorer:
         return ItemScores(known, self.name, arrays)
@@ -105,7 +104,7 @@ class RecentPopularitySettings:
 
 
 class RecentPopularity(Recommender[RecentPopularitySettings]):
-    """What is in fashion: events count less the older they are. The floor of timed data.
+    """Recent popularity: older events count less. The baseline of timed data.
 
     Formula: `score(u, i) = sum over the events of item i of 2^(-age / half_life)`. Without
     timestamps all ages are alike, and it is plain popularity.
@@ -127,13 +126,13 @@ class RecentPopularity(Recommender[RecentPopularitySettings]):
     """
 
     name = "recent-popularity"
-    is_floor: ClassVar[bool] = True
+    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(RecentPopularitySettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        recent = recent_events(fit.train, self.settings.half_life, self.settings.age_in)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        recent = recent_events(run.train, self.settings.half_life, self.settings.age_in)
         scores = recent.astype(np.float32)
-        return self._restore({"item_scores": scores}, fit.known, self.settings)
+        return self._restore({"item_scores": scores}, run.known, self.settings)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: RecentPopularitySettings
@@ -142,10 +141,10 @@ class RecentPopularity(Recommender[RecentPopularitySettings]):
 
 
 class InversePopularity(Recommender[NoSettings]):
-    """Items that fewest users touched come first: a probe for lopsided protocols.
+    """Items with fewest users come first: a probe for biased protocols.
 
-    Formula: `score(u, i) = -|N_i|`. It is of no use to anybody, yet it wins under sampled
-    protocols whose held-out items are rare; a table without it can mislead.
+    Formula: `score(u, i) = -|N_i|`. It is useless, yet it wins under sampled protocols whose
+    held-out items are rare; a table without it can mislead.
 
     Reference: the case against sampled metrics is Krichene and Rendle, "On sampled metrics for
     item recommendation" (KDD 2020).
@@ -163,12 +162,12 @@ class InversePopularity(Recommender[NoSettings]):
     """
 
     name = "inverse-popularity"
-    is_floor: ClassVar[bool] = True
+    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(NoSettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        scores = -fit.known.item_counts.astype(np.float32)
-        return self._restore({"item_scores": scores}, fit.known, self.settings)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        scores = -run.known.item_counts.astype(np.float32)
+        return self._restore({"item_scores": scores}, run.known, self.settings)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: NoSettings) -> FittedScorer:
         return ItemScores(known, self.name, arrays)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def is_watched() -> bool:
-    """Tell whether a person sees stderr: at a terminal or in a notebook."""
+    """Whether stderr is shown to a user: at a terminal or in a notebook."""
     return sys.stderr.isatty() or _in_notebook()
 
 
@@ -31,7 +31,7 @@ def _in_notebook() -> bool:
 
 
 class ProgressBar:
-    """Shows how far a fit is, the figures of the last epoch if it has any, and the time left.
+    """Shows the progress of a fit, figures of the last epoch and the time left.
 
     Args:
         title: What is being trained.
@@ -41,7 +41,6 @@ class ProgressBar:
     """
 
     def __init__(self, title: str, total: int, unit: str, shown: bool | None = None) -> None:
-        """Prepare; nothing is drawn before `with`."""
         self._title, self._total, self._unit = title, total, unit
         self._done, self._figures = 0, ""
         self.is_shown = is_watched() if shown is None else shown
@@ -89,11 +88,11 @@ class ProgressBar:
         self._draw(figures)
 
     def remark(self, text: str) -> None:
-        """Show what is going on beside the figures of the last unit, until the next is done."""
+        """Show a text after the figures of the last unit, until the next is done."""
         self._draw(f"{self._figures}  {text}".lstrip())
 
     def note(self, text: str) -> None:
-        """Show what is going on before the first unit is done; later on it is left out."""
+        """Show a text before the first unit is done; later it is ignored."""
         if not self._done:
             self._draw(text, at_once=True)  # what follows may keep the drawing thread waiting
 

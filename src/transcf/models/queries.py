@@ -1,10 +1,10 @@
-"""`Answers`: what callers ask of a fitted model, their own ids in and tables out."""
+"""`Answers`: queries to a fitted model, with the caller's ids in and tables out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -12,17 +12,16 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Id
 from transcf.data.paths import path_of
 from transcf.errors import NotFittedError
-from transcf.models import resolve_users, tables
 from transcf.models.explain import Explanation, explanation
 from transcf.models.fitted import FittedScorer
-from transcf.models.item_filters import Fallback, Filters, OnUnknown, check_policy
-from transcf.models.sessions import session_recommendations
+
+if TYPE_CHECKING:
+    from transcf.models.item_filters import Fallback, Filters, OnUnknown
 
 
 class Answers:
-    """Recommendations, scores and similar things, for users and items by id."""
+    """Recommendations, explanations, scores and similar items, by id."""
 
-    #: What the model has learned, once it is fitted.
     learned_: FittedScorer
 
     @property
@@ -31,7 +30,7 @@ class Answers:
         return "learned_" in vars(self)
 
     def _fitted(self) -> FittedScorer:
-        """Return what was learned, or raise a `NotFittedError`."""
+        """Return the fitted scorer, or raise a `NotFittedError`."""
         if not self.is_fitted:
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit first.")
         return self.learned_
@@ -53,13 +52,11 @@ class Answers:
                 None for every user with training interactions.
             k: Longest list; shorter where fewer items are left.
             exclude_seen: Whether to leave out the user's training items.
-            items: The only items to choose from, or None for all: ids for everybody, or a
-                mapping from user ids to ids. Users that a mapping does not name have an empty
-                list, so they get nothing.
+            items: The only items to choose from, or None for all: ids for all users, or a
+                mapping from user ids to ids. Users that a mapping does not name get nothing.
             exclude: Items never to choose, in the same forms.
             on_unknown: What to do about users without training interactions: "raise" an error,
-                "skip" them, or recommend what is "popular" to them; of what they have nothing is
-                known, so nothing of it is left out.
+                "skip" them, or recommend "popular" items to them.
 
         Unknown ids in `items` and `exclude` are skipped; a warning says how many.
 
@@ -82,15 +79,10 @@ class Answers:
             >>> model.recommend(["bob", "zoe"], k=1, on_unknown="popular").rows()
             [('bob', 'y', 0.0033112582750618458, 1, 'model'), ('zoe', 'x', 2.0, 1, 'popularity')]
         """
-        learned = self._fitted()
-        filters = Filters.of(
-            learned.known.items,
-            exclude_seen=exclude_seen,
-            items=items,
-            exclude=exclude,
-            on_unknown=on_unknown,
-        )
-        return resolve_users.recommendations(learned, users, k, filters)
+        from transcf.models.tables import recommendations
+
+        filters = self._filters(exclude_seen, items, exclude, on_unknown)
+        return recommendations(self._fitted(), users, k, filters)
 
     def recommend_all(
         self,
@@ -122,17 +114,10 @@ class Answers:
             >>> print(EASE().fit(synthesize()).recommend_all("recs.parquet", k=20))
             recs.parquet
         """
-        from transcf.models.streams import write_recommendations
+        from transcf.models.tables import write_recommendations
 
-        learned, target = self._fitted(), path_of(path)
-        filters = Filters.of(
-            learned.known.items,
-            exclude_seen=exclude_seen,
-            items=items,
-            exclude=exclude,
-            on_unknown=on_unknown,
-        )
-        write_recommendations(learned, target, users, k, filters)
+        target, filters = path_of(path), self._filters(exclude_seen, items, exclude, on_unknown)
+        write_recommendations(self._fitted(), target, users, k, filters)
         return target
 
     def recommend_for(
@@ -178,36 +163,38 @@ class Answers:
             >>> model.recommend_for(carts, k=2)["session_id"].to_list()
             ['cart-7', 'cart-7', 'cart-9', 'cart-9']
         """
-        learned = self._fitted()
-        filters = Filters.of(
-            learned.known.items,
-            exclude_seen=exclude_seen,
-            items=items,
-            exclude=exclude,
-            on_unknown=on_unknown,
-        )
-        return session_recommendations(learned, history, k, steps, filters)
+        from transcf.models.tables import session_recommendations
+
+        filters = self._filters(exclude_seen, items, exclude, on_unknown)
+        return session_recommendations(self._fitted(), history, k, steps, filters)
+
+    def _filters(
+        self, exclude_seen: bool, items: Any, exclude: Any, on_unknown: Fallback
+    ) -> Filters:
+        from transcf.models.item_filters import Filters
+
+        ids = self._fitted().known.items
+        return Filters.of(ids, exclude_seen, items, exclude, on_unknown)
 
     def explain(
         self, user: Id, item: Id, top: int = 5, *, include_seen: bool = False
     ) -> Explanation:
-        """Say which items of a user drew another one.
+        """Explain which items of a user drew another one.
 
-        Every past item has an effect on the score and a share: its effect over the sum of all
-        effects without their signs. Above 0 it drew the item, below 0 it pushed it away. For
+        Every past item has an effect on the score and a share: its effect divided by the sum of
+        all absolute effects. Positive effects drew the item, negative ones pushed it away. For
         EASE, SLIM, ItemKNN and FISM (where the length of a history scales all terms alike) an
         effect is the item's own term in the score, for iALS and eALS its term in the score of
-        somebody new with this history: they add up. Other models are asked how somebody new with
-        this history would be placed; there an effect is how far the past item lifts the score
-        above that of an average item, compared with an average item in its place or (CDAE) with
-        the history without it.
+        a new user with this history: they add up. For other models, which fold the history in, an
+        effect is how far the past item lifts the score above that of an average item, compared
+        with an average item in its place or (CDAE) with the history without it.
 
         Args:
             user: Id of a user with training interactions.
             item: Id of an item with training interactions.
-            top: How many past items to show that drew it; half as many are shown that pushed it
+            top: Number of past items to show that drew it; half as many are shown that pushed it
                 away.
-            include_seen: Whether an item is explained that the user has.
+            include_seen: Whether an item of the user may be explained.
 
         Raises:
             UnknownIdError: An id is unknown or has no training interactions.
@@ -225,8 +212,10 @@ class Answers:
             >>> found.to_frame().columns
             ['item_id', 'share', 'effect']
         """
+        from transcf.models.tables import user_rows
+
         learned = self._fitted()
-        row = int(tables.user_rows(learned, [user], "raise")[0])
+        row = int(user_rows(learned, [user], "raise")[0])
         history = learned.known.histories[row]
         return explanation(
             learned, learned, (row, user), history, item, top, include_seen=include_seen
@@ -241,14 +230,13 @@ class Answers:
         include_seen: bool = False,
         on_unknown: OnUnknown = "raise",
     ) -> Explanation:
-        """Say which items of a history drew another one, for somebody new.
+        """Explain which items of a history drew another one, for a new user.
 
         Args:
             history: Item ids, oldest first, as for `recommend_for`.
             item: Id of an item with training interactions.
-            top: How many past items to show that drew it; half as many are shown that pushed it
-                away.
-            include_seen: Whether an item of the history is explained.
+            top: As for `explain`.
+            include_seen: Whether an item of the history may be explained.
             on_unknown: What to do about items of the history that are unknown or have no training
                 interactions: "raise" or "skip".
 
@@ -259,9 +247,12 @@ class Answers:
             >>> len(model.explain_for([first, second], other).effects)
             2
         """
+        from transcf.models.item_filters import check_policy
+        from transcf.models.tables import history_rows
+
         learned = self._fitted()
         check_policy(on_unknown)
-        rows = tables.history_rows(learned, history, on_unknown)
+        rows = history_rows(learned, history, on_unknown)
         guest = learned.fold_in(Histories.of([rows], len(learned.known.items)))
         return explanation(learned, guest, None, rows, item, top, include_seen=include_seen)
 
@@ -277,7 +268,9 @@ class Answers:
             Table `user_id, item_id, score` in the order of the pairs; the score is null where
             the item or the user is known but has no training interactions.
         """
-        return tables.pair_scores(self._fitted(), pairs, on_unknown)
+        from transcf.models.tables import pair_scores
+
+        return pair_scores(self._fitted(), pairs, on_unknown)
 
     def similar_items(
         self, items: Any, k: int = 10, *, on_unknown: OnUnknown = "raise"
@@ -298,10 +291,12 @@ class Answers:
             Table `item_id, neighbor_id, score, rank`, best first; equal scores by id.
 
         Raises:
-            UnsupportedError: The model knows nothing of the kind.
+            UnsupportedError: The model has neither vectors nor weights of items.
         """
+        from transcf.models.tables import similar
+
         learned = self._fitted()
-        return tables.similar(learned, "item", learned.item_similarity(), items, k, on_unknown)
+        return similar(learned, "item", learned.item_similarity(), items, k, on_unknown)
 
     def similar_users(
         self, users: Any, k: int = 10, *, on_unknown: OnUnknown = "raise"
@@ -319,5 +314,7 @@ class Answers:
         Raises:
             UnsupportedError: The model has no vectors of users.
         """
+        from transcf.models.tables import similar
+
         learned = self._fitted()
-        return tables.similar(learned, "user", learned.user_similarity(), users, k, on_unknown)
+        return similar(learned, "user", learned.user_similarity(), users, k, on_unknown)

@@ -1,4 +1,4 @@
-"""A score drawn for each (user, item): what a ranking without any knowledge is worth."""
+"""Random scores: the baseline of a ranking without any knowledge."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays, stored
-from transcf.models.contributions import Contributions
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.explain import Contributions
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView
@@ -29,7 +29,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 @settings()
 class RandomSettings:
-    """What there is to set."""
+    """Hyper-parameters of Random."""
 
     random_state: int = setting(
         0, "Seed; another one gives another ranking.", low=0, high=2**63 - 1
@@ -59,12 +59,12 @@ class Random(Recommender[RandomSettings]):
     """
 
     name = "random"
-    is_floor: ClassVar[bool] = True
+    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(RandomSettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        keys = _keys(self.settings.random_state, 0, fit.train.n_users)
-        return self._restore({"user_keys": keys}, fit.known, self.settings)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        keys = _keys(self.settings.random_state, 0, run.train.n_users)
+        return self._restore({"user_keys": keys}, run.known, self.settings)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: RandomSettings
@@ -76,7 +76,6 @@ class Streams(FittedScorer):
     """A stream of scores for each user."""
 
     def __init__(self, known: TrainingData, name: str, arrays: Arrays, seed: int) -> None:
-        """Check where the streams start, (n_users,)."""
         super().__init__(known, name)
         self.keys: Words = stored(arrays, "user_keys", np.uint64, (len(known.users),))
         self._seed = seed
@@ -98,13 +97,13 @@ class Streams(FittedScorer):
         return _scores(self.keys[users], items)
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Give all newcomers one stream, that of the user after the last."""
+        """Return the scores of one stream for all new users, that of the user after the last."""
         items = np.arange(len(self.known.items), dtype=np.int32)
         scores = _scores(_keys(self._seed, len(self.known.users), 1), items)
         return BlockView(self.name, self.rankable, lambda rows: np.tile(scores, (len(rows), 1)))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
-        """Refuse: no history changes anything."""
+        """Refuse: scores do not depend on histories."""
         raise UnsupportedError(
             f"{self.name} cannot explain a score by what somebody has: it is drawn by chance; use "
             "a model such as TransCF or EASE."
@@ -112,7 +111,7 @@ class Streams(FittedScorer):
 
 
 def _keys(random_state: int, first: int, count: int) -> Words:
-    """Where the streams of some users start, (count,)."""
+    """Return the start of the streams of some users, (count,)."""
     seed = _mix(np.array([random_state], dtype=np.uint64) + _STEP)
     numbers = np.arange(first, first + count, dtype=np.uint64)
     return _mix(_mix(numbers + _STEP) ^ seed)

@@ -1,12 +1,17 @@
-"""The list of models: where their classes live, and what they are called.
+"""The list of models: the module of each class, its names, presets, and `create` and `load`.
 
 A class is imported when it is asked for. Its `name` is what tables and commands call it; a class
-with `variants` goes by several names, each with parameters of its own.
+with `_variants` has several names, each with parameters of its own. Presets are named parameters
+in `presets.toml`, some of them for single datasets; they belong to a class, so that the ablations
+of a model share them.
 """
 
 from __future__ import annotations
 
+import tomllib
+from functools import cache
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +19,7 @@ from transcf.errors import ModelFileError, ParameterError, did_you_mean, shown
 from transcf.models.aliases import current_name, current_params
 
 if TYPE_CHECKING:
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 #: Module of each class, in the order of tables.
 HOMES = {
@@ -31,14 +36,17 @@ HOMES = {
     "BPR": "bpr",
     "AoBPR": "aobpr",
     "CML": "cml",
-    "CDAE": "cdae",
-    "NeuMF": "neumf",
-    "LightGCN": "lightgcn",
+    "CDAE": "torch.cdae",
+    "NeuMF": "torch.neumf",
+    "LightGCN": "torch.lightgcn",
     "TransCF": "transcf",
     "TransCFMixture": "mixture",
     "TransCFExtended": "transcf.extensions",
     "Blend": "blend",
 }
+
+
+# -- names -------------------------------------------------------------------------------------
 
 
 def available() -> tuple[str, ...]:
@@ -52,29 +60,37 @@ def available() -> tuple[str, ...]:
 
 
 def distinct() -> tuple[str, ...]:
-    """Return the names of the models that rank any events in a way of their own.
-
-    That is what "all" stands for.
+    """Return the names of the models that differ in how they rank: the meaning of "all".
 
     Example:
         >>> "transcf-emb" in available(), "transcf-emb" in distinct()
         (True, False)
     """
-    return tuple(name for name in available() if name not in model_class(name).not_in_all)
+    return tuple(name for name in available() if name not in model_class(name)._not_in_all)
 
 
 def distributable() -> tuple[str, ...]:
-    """Return the names of the models whose training can be spread over processes, as they are.
+    """Return the names of the models whose training can be distributed with their defaults.
 
     Example:
         >>> "bpr" in distributable(), "ease" in distributable()
         (True, False)
     """
-    return tuple(name for name in available() if create(name).supports_distributed())
+    return tuple(name for name in available() if create(name)._supports_distributed)
+
+
+def canonical_name(name: str) -> str:
+    """Return the name of a model as it is listed.
+
+    Example:
+        >>> canonical_name("Inverse_Popularity")
+        'inverse-popularity'
+    """
+    return _find(name)[1]
 
 
 def model_class(name: str) -> type[Recommender[Any]]:
-    """Return the class of a model; capitals, blanks, `-` and `_` in the name do not matter.
+    """Return the class of a model; case, blanks, `-` and `_` in the name do not matter.
 
     Example:
         >>> model_class("InversePopularity").__name__
@@ -83,56 +99,46 @@ def model_class(name: str) -> type[Recommender[Any]]:
     return _import(_find(name)[0])
 
 
+# -- parameters --------------------------------------------------------------------------------
+
+
 def create(name: str, **params: Any) -> Recommender[Any]:
     """Make a model by name.
 
     Args:
         name: One of `available()`.
-        params: Its hyper-parameters; the others keep their defaults.
+        params: Its hyper-parameters; the others keep their defaults. Fields of `event_weights`
+            may be given by themselves.
 
     Example:
         >>> create("random", random_state=7)
         Random(random_state=7)
     """
+    from transcf.models.params import nested_params
+
     name, params = current(name, params)
     class_name, variant = _find(name)
     kind = _import(class_name)
-    kind.check_names(params)
-    model: Recommender[Any] = kind(**{**kind.variants[variant], **params})
+    kind._check_names(params)
+    given = nested_params(kind._settings_class, {**kind._variants[variant], **params})
+    model: Recommender[Any] = kind(**given)
     return model
 
 
 def current(name: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name of a model and its parameters with old names replaced; see `aliases`."""
+    """Return the name and parameters of a model, old names replaced and groups taken apart."""
+    from transcf.models.params import flat_params
+
     class_name, variant = _find(name)
     found, params = current_params(class_name, params)
-    return (variant if found == class_name else next(iter(_variants(found)))), params
-
-
-def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[str, Any]:
-    """Return the hyper-parameters of a preset for a model by name.
-
-    A name that stands for parameters of its own keeps them, whatever the preset says.
-
-    Args:
-        name: One of `available()`.
-        preset_name: Name of the preset.
-        dataset: Catalog name of the data.
-
-    Example:
-        >>> preset_of("transcf-dot", "paper")["negatives"]
-        1
-    """
-    from transcf.models.presets import preset
-
-    class_name, variant = _find(name)
-    return preset(class_name, preset_name, dataset) | _variants(class_name)[variant]
+    name = variant if found == class_name else next(iter(_variants(found)))
+    return name, flat_params(params)
 
 
 def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name of a model, and the parameters in which it differs from what it stands for.
+    """Return the name of a model and the parameters that differ from the defaults of that name.
 
-    `create` makes the same of them.
+    `create` makes an equal model of them.
 
     Raises:
         ParameterError: Its class is not registered.
@@ -141,15 +147,61 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
         >>> name_and_params(create("transcf-dot", dim=8))
         ('transcf-dot', {'dim': 8})
     """
-    given, variants = model.get_params(), type(model).variants
-    fitting = [name for name, own in variants.items() if own.items() <= given.items()]
-    # The plain name stands for nothing in particular: others say more of what fits them.
-    name = max(fitting, key=lambda name: len(variants[name]), default=next(iter(variants)))
+    from transcf.models.params import values_of
+
+    given, variants = values_of(model.settings), type(model)._variants
+    matching = [name for name, own in variants.items() if own.items() <= given.items()]
+    name = max(matching, key=lambda name: len(variants[name]), default=next(iter(variants)))
     made = create(name)
-    if type(made) is not type(model):  # a class of somebody's own that inherits a name
+    if type(made) is not type(model):  # a subclass of a registered class
         raise ParameterError(f"There is no registered class {type(model).__name__!r}.")
-    usual = made.get_params()
+    usual = values_of(made.settings)
     return name, {key: value for key, value in given.items() if value != usual[key]}
+
+
+def available_presets(class_name: str) -> tuple[str, ...]:
+    """Return the names of the presets of a class.
+
+    Example:
+        >>> available_presets("TransCF")
+        ('paper',)
+    """
+    return tuple(_presets().get(class_name, {}))
+
+
+def preset(class_name: str, name: str, dataset: str | None = None) -> dict[str, Any]:
+    """Return the parameters of a preset; those for a dataset replace the general ones.
+
+    Example:
+        >>> preset("TransCF", "paper", "delicious")["negatives"]
+        1
+    """
+    if name not in available_presets(class_name):
+        known = ", ".join(available_presets(class_name)) or "none"
+        raise ParameterError(f"{class_name} has no preset {name!r}; it has: {known}.")
+    params = dict(_presets()[class_name][name])
+    own: dict[str, Any] = params.pop("datasets", {}).get(dataset, {})
+    return params | own
+
+
+def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[str, Any]:
+    """Return the parameters of a preset for a model by name; those of a variant win.
+
+    Example:
+        >>> preset_of("transcf-dot", "paper")["negatives"]
+        1
+    """
+    class_name, variant = _find(name)
+    return preset(class_name, preset_name, dataset) | _variants(class_name)[variant]
+
+
+@cache
+def _presets() -> dict[str, dict[str, Any]]:
+    text = files("transcf.models").joinpath("presets.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+# -- folders -----------------------------------------------------------------------------------
 
 
 def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
@@ -158,9 +210,9 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
     Args:
         folder: What `save` wrote. If `transcf refresh` has added versions, the current one is
             read, which is the one that the service uses.
-        mapped: Whether arrays are mapped into memory rather than read. None does so from 256 MiB
-            on. What is read is the model's own; a mapped file must not be written to while the
-            model is in use, which `save` never does.
+        mapped: Whether arrays are mapped into memory rather than read; None does so from 256 MiB
+            on. A mapped file must not be written to while the model is in use, which `save`
+            never does.
 
     Raises:
         ModelFileError: Something is missing, damaged, altered, too old or too new; the message
@@ -172,13 +224,13 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
         >>> load(folder).name
         'popularity'
     """
-    from transcf.io.versions import current_folder
+    from transcf.io.model_dir import current_folder
 
     return load_version(current_folder(folder), mapped=mapped)
 
 
 def load_version(folder: Path, *, mapped: bool | None = None) -> Recommender[Any]:
-    """Read the model in a folder itself, whatever its current version is; else as `load`."""
+    """Read the model in a folder itself, whatever its current version is."""
     from transcf.models.state import from_state, read_stored
 
     stored = read_stored(folder, mapped=mapped)
@@ -189,18 +241,11 @@ def load_version(folder: Path, *, mapped: bool | None = None) -> Recommender[Any
     return from_state(_import(stored.kind), stored, folder)
 
 
-def canonical_name(name: str) -> str:
-    """Return the name that a model is listed by, however it was spelled.
-
-    Example:
-        >>> canonical_name("Inverse_Popularity")
-        'inverse-popularity'
-    """
-    return _find(name)[1]
+# -- lookup ------------------------------------------------------------------------------------
 
 
 def _find(name: str) -> tuple[str, str]:
-    """Return the class and the variant that a name stands for."""
+    """Return the class and the variant of a name."""
     if not isinstance(name, str):
         raise ParameterError(
             f"{shown(name)} is no name of a model; there are: {', '.join(available())}."
@@ -219,14 +264,12 @@ def _find(name: str) -> tuple[str, str]:
 
 
 def _variants(class_name: str) -> dict[str, dict[str, Any]]:
-    """Return the names of a class, and the parameters that each stands for."""
-    return _import(class_name).variants
+    return _import(class_name)._variants
 
 
 def _import(class_name: str) -> type[Recommender[Any]]:
-    found: type[Recommender[Any]] = getattr(
-        import_module(f"transcf.models.{HOMES[class_name]}"), class_name
-    )
+    module = import_module(f"transcf.models.{HOMES[class_name]}")
+    found: type[Recommender[Any]] = getattr(module, class_name)
     return found
 
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from transcf.io.tensors import Arrays
 from transcf.kernels.elastic import elastic_weights
-from transcf.models.event_weights import EventWeights
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.item_weights import (
     ItemWeights,
     ItemWeightSettings,
     by_history,
     stored_sparse,
 )
+from transcf.models.params import setting, settings
 from transcf.models.progress import ProgressBar
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import block_length
 
@@ -46,7 +47,7 @@ class SLIMSettings(ItemWeightSettings):
 
 
 class SLIM(Recommender[SLIMSettings]):
-    """Few item-to-item weights that rebuild the interactions, none of them negative.
+    """Sparse, non-negative item-to-item weights that reconstruct the interactions.
 
     Formula: with X (n_users, n_items) the binary training matrix, minimise
     `|X - X W|^2 / 2 + l1 sum(W) + l2 |W|^2 / 2` subject to `W >= 0` and `diag(W) = 0`; then
@@ -77,19 +78,17 @@ class SLIM(Recommender[SLIMSettings]):
     name = "SLIM"
     __init__ = init_from_params(SLIMSettings)
 
-    @property
-    def revision(self) -> int:
-        """Defaults are smaller."""
-        return 2
+    #: Defaults are smaller.
+    _revision: ClassVar[int] = 2
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        train, settings = fit.train, self.settings
-        events = EventWeights.of(train, settings)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        train, settings = run.train, self.settings
+        events = InteractionWeights.of(train, settings.event_weights)
         by_item = (train.by_item.indptr, train.by_item.indices)
         by_user = (train.by_user.indptr, train.by_user.indices)
         step = block_length(train.n_items)
         blocks, solved = [], 0
-        with ProgressBar(self.name, train.n_items, "items", fit.options.progress) as bar:
+        with ProgressBar(self.name, train.n_items, "items", run.options.progress) as bar:
             for first in range(0, train.n_items, step):
                 last = min(first + step, train.n_items)
                 dense = np.empty((last - first, train.n_items), np.float32)
@@ -101,7 +100,7 @@ class SLIM(Recommender[SLIMSettings]):
                 solved += int(done.sum())
                 bar.show(last)
         weights, unsolved = by_history(blocks), train.n_items - solved
-        fit.report |= {"weights": int(weights.nnz), "unsolved": unsolved}
+        run.report |= {"weights": int(weights.nnz), "unsolved": unsolved}
         if unsolved:
             warnings.warn(
                 f"SLIM: the weights of {unsolved} of {train.n_items} items are inexact, for they "
@@ -109,7 +108,7 @@ class SLIM(Recommender[SLIMSettings]):
                 f"l1={settings.l1}.",
                 stacklevel=4,  # who called fit
             )
-        return ItemWeights(fit.known, self.name, weights, settings.scored_recency)
+        return ItemWeights(run.known, self.name, weights, settings.scored_recency)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: SLIMSettings) -> FittedScorer:
         return ItemWeights(known, self.name, stored_sparse(arrays, known), settings.scored_recency)

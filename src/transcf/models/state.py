@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from transcf.errors import ModelFileError, ParameterError
 from transcf.io.model_dir import StoredModel, read_model
 from transcf.models.aliases import from_format_2
+from transcf.models.params import nested_params, values_of
 from transcf.models.registry import HOMES
-from transcf.models.settings import values_of
 from transcf.models.training_data import TrainingData
 
 if TYPE_CHECKING:
-    from transcf.models.recommender import Recommender
+    from transcf.models.base import Recommender
 
 M = TypeVar("M", bound="Recommender[Any]")
 
@@ -24,7 +24,7 @@ def to_state(model: Recommender[Any]) -> StoredModel:
     """Return what a folder holds of a fitted model.
 
     Raises:
-        ParameterError: Its class is not registered, so that nobody could load it.
+        ParameterError: Its class is not registered, so `load` could not read it.
     """
     kind, known = type(model), model.learned_.known
     if kind.__name__ not in HOMES:
@@ -77,16 +77,16 @@ def from_state(kind: type[M], stored: StoredModel, folder: str | Path) -> M:
             "transcf.load."
         )
     try:
-        kind.check_names(stored.params)
-        model: M = kind(**stored.params)
-        model.check_params()
+        kind._check_names(stored.params)
+        model: M = kind(**nested_params(kind._settings_class, stored.params))
+        model._check_params()
     except ParameterError as error:
         raise ModelFileError(
             f"{folder} holds a model that this version of transcf cannot make: {error}"
         ) from error
     known = TrainingData(stored.users, stored.items, stored.seen, stored.histories, stored.timed)
     try:
-        model.learned_ = model.restore(stored.arrays, known)
+        model.learned_ = model._restore_with_offsets(stored.arrays, known)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ModelFileError(
             f"{folder} does not hold the arrays of a {kind.__name__}: {error}."

@@ -1,30 +1,70 @@
-"""The loop itself: run epochs, validate, stop in time, keep the best."""
+"""Training epoch by epoch: `Trainable` is what is trained, `TrainingRun` trains it.
+
+A run validates, stops early, keeps the best epoch, writes checkpoints and can be interrupted. What
+an epoch does depends on the tensors and on its number alone (random numbers are keyed by seed and
+epoch), so a resumed run ends with the same bits as one that was never interrupted.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 import numpy as np
 import polars as pl
 
-from transcf.errors import DivergenceError
-from transcf.interrupts import stop_on_interrupt
+from transcf import __version__
+from transcf.data.interactions import Interactions
+from transcf.data.paths import path_of
+from transcf.errors import DivergenceError, ParameterError, UnsupportedError
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock, on_compile
-from transcf.models.checkpoint import Checkpoint, CheckpointFile, RemoteState
-from transcf.models.fit_options import FitOptions
-from transcf.models.progress import ProgressBar
-from transcf.models.trainable import DistributedTrainable, Epoch, EpochStats, S, Trainable
+from transcf.models.families import IterationSettings, LogSizes
+from transcf.models.fitted import FittedScorer
+from transcf.models.params import values_of
+from transcf.models.training_data import TrainingData
+from transcf.models.trend import Trend
+from transcf.retrieval.scorer import Scorer
 
+if TYPE_CHECKING:
+    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.evaluation.validation import Validation
+    from transcf.models.checkpoint import RemoteState
+    from transcf.models.event_weights import WeightSettings
+    from transcf.models.progress import ProgressBar
+    from transcf.models.triples import Problem
+
+S = TypeVar("S", bound=Scorer)
+T = TypeVar("T", bound=IterationSettings)
+
+#: Makes a trainable of a problem and settings; see `models.communicator.DistributedSolver`.
+Solver: TypeAlias = "Callable[[Any, Any], Trainable]"
 Ending: TypeAlias = Literal["finished", "early", "interrupted", "diverged"]
+#: Figures of one epoch.
 Record: TypeAlias = dict[str, float | int | None]
+#: Validation data: held-out interactions, or how to evaluate a model on them.
+Held: TypeAlias = "Interactions | PartitionedLog | Validation | None"
 
-#: A loss this many times that of the first epoch counts as exploded.
+#: A loss this many times that of the first epoch counts as diverged.
 EXPLOSION = 1e4
-
+#: Validations of a fit that does not say how often to validate.
+_VALIDATIONS = 10
 _SCHEMA = {
     "epoch": pl.Int64,
     "loss": pl.Float64,
@@ -35,79 +75,313 @@ _SCHEMA = {
 }
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How long to train.
-
-    Attributes:
-        title: What is trained, for the progress bar.
-        epochs: Most epochs to run.
-        validate_every: Epochs between validations.
-        patience: Validations without a new best before stopping; None never stops early.
-        fingerprint: Model, settings and data in one string; guards checkpoints.
-        divergence_hint: Which parameters to lower when training diverges, for the error.
-    """
-
-    title: str
-    epochs: int
-    validate_every: int = 1
-    patience: int | None = None
-    fingerprint: str = ""
-    divergence_hint: str = "learning_rate"
+# -- what is trained ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a run.
+class EpochStats:
+    """Figures of one epoch.
 
     Attributes:
-        history: Table `epoch, loss, metric, samples, seconds, validation_seconds`.
-        best_epoch: The epoch that was kept: the best validated one, or the last.
-        ending: Why it ended.
+        loss: Mean loss of a sample; NaN or infinity means that training diverged.
+        samples: Samples drawn.
+        remark: Further text for the progress bar.
     """
 
-    history: pl.DataFrame
-    best_epoch: int
-    ending: Ending
+    loss: float
+    samples: int
+    remark: str = ""
 
-    @property
-    def best_metric(self) -> float | None:
-        """Validation metric of the epoch that was kept; None without validation."""
-        metrics = self.history["metric"].drop_nulls()
-        return None if metrics.is_empty() else float(metrics.max())  # type: ignore[arg-type]
+
+class Trainable(Protocol):
+    """An algorithm that is trained epoch by epoch."""
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Train one epoch, counted from 1."""
+
+    def tensors(self) -> Arrays:
+        """Return all that the next epoch depends on; the loop copies what it keeps."""
+
+    def load_tensors(self, tensors: Arrays) -> None:
+        """Restore what `tensors` returned."""
+
+
+@runtime_checkable
+class DistributedTrainable(Trainable, Protocol):
+    """A trainable whose work is done by other processes; `tensors` gathers theirs, which is slow.
+
+    The processes check that numbers are finite: the loss of an epoch is NaN if any is not.
+    """
+
+    def state(self) -> RemoteState:
+        """Return a reference to the present state; later epochs do not change it."""
+
+    def load_state(self, state: Any) -> None:
+        """Restore what `state` returned."""
+
+    def watch(self, show: Callable[[str], None]) -> None:
+        """Report the progress within epochs from now on."""
 
     def facts(self) -> dict[str, Any]:
-        """What a report says of it; seconds of training and of validation apart."""
-        return {
-            "best_epoch": self.best_epoch,
-            "ending": self.ending,
-            "training_seconds": round(float(self.history["seconds"].sum()), 3),
-            "validation_seconds": round(float(self.history["validation_seconds"].sum()), 3),
-        }
+        """Return figures for the report, JSON values only."""
+
+    def close(self) -> None:
+        """End the processes."""
+
+
+class DistributedBackend(Protocol):
+    """Where the work of a fit is spread over processes: a `transcf.distributed.Cluster`."""
+
+    def spread(self, solver: Any, problem: Any, settings: Any) -> DistributedTrainable:
+        """Distribute a problem.
+
+        Args:
+            solver: A class, `models.communicator.DistributedSolver`.
+            problem: All that it learns from.
+            settings: Those of the model.
+        """
+
+
+class Epoch(Generic[S]):
+    """A finished epoch, for validation and for `FitOptions.on_epoch`.
+
+    Attributes:
+        number: Counted from 1.
+        metric: The validation metric; None for an epoch that was not validated.
+    """
+
+    def __init__(self, number: int, make_snapshot: Callable[[], S]) -> None:
+        self.number = number
+        self.metric: float | None = None
+        self._make_snapshot: Callable[[], S] | None = make_snapshot
+
+    @cached_property
+    def snapshot(self) -> S:
+        """A scorer with the state after this epoch; made at first use and kept.
+
+        Raises:
+            RuntimeError: It was not used before the next epoch began.
+        """
+        if self._make_snapshot is None:
+            raise RuntimeError(
+                f"Epoch {self.number} is over: ask for its snapshot while on_epoch is called."
+            )
+        return self._make_snapshot()
+
+    def close(self) -> None:
+        """Release the trainable; a snapshot that was made stays."""
+        self._make_snapshot = None
+
+
+# -- how it is trained -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How to run a fit; no option changes what is learned.
+
+    Attributes:
+        checkpoint: Folder for checkpoints, or None for none.
+        resume: Whether to resume from a checkpoint found there (from the start if there is none).
+        fresh: Whether to replace the checkpoint of another run and start from the beginning;
+            otherwise that is an error. A run replaces its own checkpoints in any case.
+        checkpoint_seconds: Shortest time between two checkpoints.
+        progress: Whether to show a progress bar; None shows it at a terminal and in notebooks.
+        on_epoch: Called with every finished epoch.
+        threads: Threads of kernels, BLAS and torch; None leaves them as they are.
+        cluster: Where to distribute training, for models that support it; None trains here.
+
+    Example:
+        >>> FitOptions(checkpoint=Path("runs/first"), resume=True).progress is None
+        True
+    """
+
+    checkpoint: Path | None = None
+    resume: bool = False
+    fresh: bool = False
+    checkpoint_seconds: float = 10.0
+    progress: bool | None = None
+    on_epoch: Callable[[Epoch[Any]], None] | None = None
+    threads: int | None = None
+    cluster: DistributedBackend | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options that contradict each other; expand `~`."""
+        if self.checkpoint is not None:
+            object.__setattr__(self, "checkpoint", path_of(self.checkpoint))
+        if self.resume and self.fresh:
+            raise ParameterError(
+                "resume and fresh contradict each other: use one of them, to go on from a "
+                "checkpoint or to start anew."
+            )
+
+
+class DependsOnLog(Protocol):
+    """Settings some of whose defaults depend on the data."""
+
+    def for_log(self, sizes: LogSizes) -> Self:
+        """Return the settings with these defaults filled in."""
+
+
+R = TypeVar("R", bound=DependsOnLog)
 
 
 class DivergedRunError(DivergenceError):
-    """A run diverged; `kept` is what came of it before, None if no epoch was finished."""
+    """Training diverged; `learned` scores with the last finite state, None if there is none."""
 
-    #: What can score of it, for whoever wants to go on.
-    learned: Any = None
-
-    def __init__(self, message: str, kept: Outcome | None) -> None:
-        """Keep both."""
-        super().__init__(message)
-        self.kept = kept
+    learned: FittedScorer | None = None
 
 
 @dataclass
-class _Run:
-    """The moving parts of one run; everything else follows from the history."""
+class TrainingRun:
+    """One fit: what a model learns from, and what happened so far.
 
+    Attributes:
+        name: Name of the model in tables.
+        log: The interactions to learn from.
+        known: What the fitted model keeps of them.
+        validation: Held-out interactions, how to evaluate on them, or None.
+        options: How to run it.
+        last_epoch: Last epoch, whatever the settings say; None stops where they do.
+        before: What a refit replaces, or None.
+        previous: The settings of that fit.
+        trend: What recent popularity adds to scores, or None.
+        divergence_hint: Parameters to lower when training diverges, for the error.
+        resumable: Parameters that may differ between a run and its resumption.
+        epochs: Most epochs.
+        validate_every: Epochs between validations.
+        patience: Validations without a new best before stopping; None never stops early.
+        fingerprint: Model, settings and data in one string; protects checkpoints of other runs.
+        judge: Returns the validation metric of a scorer; None keeps the last epoch.
+        report: Facts about the training, JSON values only.
+        records: One for each finished epoch.
+        best: Tensors of the best validated epoch.
+        ending: Why it ended; None for models without epochs.
+        chosen: The settings with the defaults for the data filled in; None if there are none.
+    """
+
+    name: str
+    log: Interactions | PartitionedLog
+    known: TrainingData
+    validation: Held = None
+    options: FitOptions = field(default_factory=FitOptions)
+    last_epoch: int | None = None
+    before: FittedScorer | None = None
+    previous: Any = None
+    trend: Trend | None = None
+    divergence_hint: str = "learning_rate"
+    resumable: Collection[str] = ()
+    epochs: int = 0
+    validate_every: int = 1
+    patience: int | None = None
+    fingerprint: str = ""
+    judge: Any = None
+    report: dict[str, Any] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     best: Arrays | RemoteState = field(default_factory=dict)
+    ending: Ending | None = None
+    chosen: Any = None
+
+    # -- what models use -----------------------------------------------------------------------
 
     @property
-    def epoch(self) -> int:
-        return len(self.records)
+    def train(self) -> Interactions:
+        """All events.
+
+        Raises:
+            UnsupportedError: The log is partitioned, and the model needs all events at once.
+        """
+        if not isinstance(self.log, Interactions):
+            raise UnsupportedError(
+                f"{self.name} cannot be fitted on a log in parts, as it looks at all events at "
+                "once: fit it without a cluster, or take TransCF, TransCFMixture, BPR, AoBPR or "
+                "CML."
+            )
+        return self.log
+
+    def resolved(self, settings: R) -> R:
+        """Return settings with the defaults for the data; the fitted model keeps them.
+
+        A refit keeps those of the fit before it, as it keeps the epoch.
+        """
+        chosen = settings.for_log(LogSizes.of(self.log))
+        if type(self.previous) is type(settings):
+            kept = {
+                name: getattr(self.previous, name)
+                for name, value in values_of(settings).items()
+                if value is None and getattr(chosen, name, None) is not None
+            }
+            chosen = replace(chosen, **kept)  # type: ignore[type-var]
+        self.chosen = chosen
+        return chosen
+
+    def problem(self, settings: WeightSettings) -> Problem:
+        """Return the interactions that triples are drawn from."""
+        if not isinstance(self.log, Interactions):
+            from transcf.models.partitioned import PartitionedProblem
+
+            return PartitionedProblem.of_log(self.log, settings)
+        from transcf.models.triples import Problem
+
+        return Problem.of(self.log, settings.event_weights)
+
+    def solver(self, kind: Solver, problem: Any, settings: Any) -> Trainable:
+        """Make a solver in this process, or one that is spread over the cluster of the options."""
+        if self.options.cluster is None:
+            return kind(problem, settings)
+        return self.options.cluster.spread(kind, problem, settings)
+
+    def run(
+        self,
+        trainable: Trainable,
+        settings: T,
+        snapshot: Callable[[Arrays, TrainingData, T], FittedScorer],
+    ) -> FittedScorer:
+        """Train, and return the best epoch by validation, or the last one without validation.
+
+        Args:
+            trainable: What to train.
+            settings: Those of the model.
+            snapshot: Makes a scorer from tensors; later epochs must not change it.
+
+        Raises:
+            DivergedRunError: Training diverged; the error has what was learned before.
+        """
+        if self.validation is not None:
+            from transcf.evaluation.validation import as_validation
+
+            users = settings.validation_users
+            self.judge = as_validation(self.log, self.validation, users).sampled(users)
+        self.validate_every = settings.validate_every or max(
+            1, round(settings.epochs / _VALIDATIONS)
+        )
+        self.epochs, self.patience = self.last_epoch or settings.epochs, settings.patience
+        self.fingerprint = self._fingerprint(settings)
+
+        def learned(tensors: Arrays) -> FittedScorer:
+            return self.with_trend(snapshot(tensors, self.known, settings))
+
+        try:
+            self.loop(trainable, learned)
+            self.known = self.known.loaded()
+            return learned(trainable.tensors())
+        except DivergedRunError as error:
+            if self.records:
+                self.known = self.known.loaded()
+                error.learned = learned(trainable.tensors())
+            raise
+        finally:
+            if self.ending is not None:
+                self.report |= self._facts()
+            if isinstance(trainable, DistributedTrainable):
+                trainable.close()
+                self.report["cluster"] = trainable.facts()
+
+    def with_trend(self, learned: FittedScorer) -> FittedScorer:
+        """Add the trend to scores, if there is one."""
+        return learned if self.trend is None else self.trend.add_to(learned)
+
+    # -- what came of it -----------------------------------------------------------------------
 
     @property
     def best_epoch(self) -> int:
@@ -115,153 +389,169 @@ class _Run:
         scored = [
             (r["metric"], -int(r["epoch"] or 0)) for r in self.records if r["metric"] is not None
         ]
-        return -max(scored)[1] if scored else self.epoch
+        return -max(scored)[1] if scored else len(self.records)
 
-    def is_out_of_patience(self, plan: Plan) -> bool:
-        validated = [int(r["epoch"] or 0) for r in self.records if r["metric"] is not None]
-        since = sum(epoch > self.best_epoch for epoch in validated)
-        return plan.patience is not None and since >= plan.patience
+    @property
+    def best_metric(self) -> float | None:
+        """Validation metric of the epoch that is kept; None without validation."""
+        return max((r["metric"] for r in self.records if r["metric"] is not None), default=None)
 
-    def outcome(self, ending: Ending) -> Outcome:
-        history = pl.DataFrame(self.records, schema=_SCHEMA, orient="row")
-        return Outcome(history, self.best_epoch, ending)
+    @property
+    def history(self) -> pl.DataFrame:
+        """Table `epoch, loss, metric, samples, seconds, validation_seconds`."""
+        return pl.DataFrame(self.records, schema=_SCHEMA, orient="row")
 
-
-def train(
-    trainable: Trainable,
-    plan: Plan,
-    snapshot: Callable[[Arrays], S],
-    *,
-    validate: Callable[[S], float] | None = None,
-    options: FitOptions | None = None,
-) -> Outcome:
-    """Train, and leave the best validated tensors (or the last ones) in `trainable`.
-
-    Args:
-        trainable: What to train.
-        plan: How long.
-        snapshot: Makes what scores from tensors; later epochs must not change it.
-        validate: Judges a snapshot, higher is better; None keeps the last epoch.
-        options: Checkpoints, progress, listeners.
-
-    Raises:
-        DivergedRunError: The loss became NaN, infinite or exploded; `trainable` then holds the
-            best tensors seen before, and the error has their outcome and says which parameters
-            to lower.
-    """
-    options = options or FitOptions()
-    store = None
-    if options.checkpoint is not None:
-        store = CheckpointFile(options.checkpoint, plan.fingerprint, options.checkpoint_seconds)
-    run = _Run()
-    # Without `resume` it is read as well, since that of another run is not replaced.
-    stored = None if store is None or options.fresh else store.read()
-    if stored is not None and options.resume:
-        run = _Run(stored.history, stored.best)
-        _go_back(trainable, stored.current)
-    ending: Ending = "finished"
-    progress = ProgressBar(plan.title, plan.epochs, "epochs", options.progress)
-
-    def note_compiling(is_compiling: bool) -> None:
-        progress.note("compiling kernels, once for this installation" if is_compiling else "")
-
-    if isinstance(trainable, DistributedTrainable) and progress.is_shown:
-        trainable.watch(progress.remark)
-    with stop_on_interrupt() as request, progress as bar, on_compile(note_compiling):
-        while run.epoch < plan.epochs and not run.is_out_of_patience(plan):
-            epoch = _one_epoch(trainable, plan, snapshot, run, validate, bar)
-            if options.on_epoch is not None:
-                options.on_epoch(epoch)
-            epoch.close()
-            was_asked = request.asked  # read once: what ends the run is also written down
-            is_last = run.epoch == plan.epochs or run.is_out_of_patience(plan) or was_asked
-            if store is not None and (is_last or store.is_due()):
-                store.write(Checkpoint(run.epoch, run.records, _present(trainable), run.best))
-            if was_asked:
-                ending = "interrupted"
-                break
-    if ending == "finished" and run.epoch < plan.epochs:
-        ending = "early"
-    if run.best:
-        _go_back(trainable, run.best)
-    return run.outcome(ending)
-
-
-def _one_epoch(
-    trainable: Trainable,
-    plan: Plan,
-    snapshot: Callable[[Arrays], S],
-    run: _Run,
-    validate: Callable[[S], float] | None,
-    bar: ProgressBar,
-) -> Epoch[S]:
-    """Run and record one epoch; keep its tensors if it is the best so far."""
-    # Without validation the state before the epoch is what to fall back on.
-    fallback = run.best if validate is not None and run.best else _kept(trainable)
-    number = run.epoch + 1
-    started = clock()
-    stats = trainable.run_epoch(number)
-    seconds = clock() - started
-    if _has_diverged(stats, trainable, run):
-        _go_back(trainable, fallback)
-        kept = run.outcome("diverged") if run.records else None
-        left = (
-            "has learned nothing" if kept is None else f"keeps the state of epoch {kept.best_epoch}"
-        )
-        raise DivergedRunError(
-            f"{plan.title} diverged in epoch {number} (loss {stats.loss:.3g}) and {left}: lower "
-            f"{plan.divergence_hint}.",
-            kept,
-        )
-    is_due = validate is not None and (number % plan.validate_every == 0 or number == plan.epochs)
-    epoch, started = Epoch(number, lambda: snapshot(trainable.tensors())), clock()
-    metric = validate(epoch.snapshot) if validate is not None and is_due else None
-    epoch.metric, validation_seconds = metric, clock() - started
-    run.records.append(
-        {
-            "epoch": number,
-            "loss": stats.loss,
-            "metric": metric,
-            "samples": stats.samples,
-            "seconds": seconds,
-            "validation_seconds": validation_seconds,
+    def _facts(self) -> dict[str, Any]:
+        history = self.history
+        return {
+            "best_epoch": self.best_epoch,
+            "ending": self.ending,
+            "training_seconds": round(float(history["seconds"].sum()), 3),
+            "validation_seconds": round(float(history["validation_seconds"].sum()), 3),
         }
-    )
-    if metric is not None and run.best_epoch == number:
-        run.best = _kept(trainable)
-    per_second = stats.samples / max(seconds, 1e-9)
-    bar.update(number, stats.loss, metric, per_second, stats.remark)
-    return epoch
 
+    # -- the loop ------------------------------------------------------------------------------
 
-def _has_diverged(stats: EpochStats, trainable: Trainable, run: _Run) -> bool:
-    if not math.isfinite(stats.loss) or not _is_finite(trainable):
-        return True
-    first = run.records[0]["loss"] if run.records else None
-    return first is not None and stats.loss > EXPLOSION * max(abs(first), 1e-6)
+    def loop(self, trainable: Trainable, snapshot: Callable[[Arrays], Scorer]) -> None:
+        """Run epochs, and leave the best validated tensors (or the last ones) in `trainable`.
 
+        Raises:
+            DivergedRunError: The loss became NaN, infinite or exploded; `trainable` then holds
+                the best tensors before that.
+        """
+        from transcf.interrupts import stop_on_interrupt
+        from transcf.models.checkpoint import Checkpoint, CheckpointFile
+        from transcf.models.progress import ProgressBar
 
-def _is_finite(trainable: Trainable) -> bool:
-    if isinstance(trainable, DistributedTrainable):  # its loss says so
-        return True
-    return all(np.isfinite(tensor).all() for tensor in trainable.tensors().values())
+        options, store = self.options, None
+        if options.checkpoint is not None:
+            store = CheckpointFile(options.checkpoint, self.fingerprint, options.checkpoint_seconds)
+        # Read without `resume` as well: the checkpoint of another run is not replaced.
+        stored = None if store is None or options.fresh else store.read()
+        if stored is not None and options.resume:
+            self.records, self.best = stored.history, stored.best
+            _restore(trainable, stored.current)
+        progress = ProgressBar(self.name, self.epochs, "epochs", options.progress)
+
+        def note_compiling(is_compiling: bool) -> None:
+            progress.note("compiling kernels, once for this installation" if is_compiling else "")
+
+        if isinstance(trainable, DistributedTrainable) and progress.is_shown:
+            trainable.watch(progress.remark)
+        with stop_on_interrupt() as request, progress as bar, on_compile(note_compiling):
+            while not self._is_done():
+                epoch = self._run_epoch(trainable, snapshot, bar)
+                if options.on_epoch is not None:
+                    options.on_epoch(epoch)
+                epoch.close()
+                was_asked = request.asked  # read once: an interrupted run also writes a checkpoint
+                if store is not None and (self._is_done() or was_asked or store.is_due()):
+                    present = _present(trainable)
+                    store.write(Checkpoint(len(self.records), self.records, present, self.best))
+                if was_asked:
+                    self.ending = "interrupted"
+                    break
+        if self.ending is None:
+            self.ending = "early" if len(self.records) < self.epochs else "finished"
+        if self.best:
+            _restore(trainable, self.best)
+
+    def _is_done(self) -> bool:
+        """Whether all epochs are done, or none was better for too long."""
+        if len(self.records) >= self.epochs:
+            return True
+        if self.patience is None:
+            return False
+        best = self.best_epoch
+        since = [r for r in self.records[best:] if r["metric"] is not None]
+        return len(since) >= self.patience
+
+    def _run_epoch(
+        self, trainable: Trainable, snapshot: Callable[[Arrays], Scorer], bar: ProgressBar
+    ) -> Epoch[Scorer]:
+        """Run, validate and record one epoch; keep its tensors if it is the best so far."""
+        # Without validation the state before the epoch is what to fall back on.
+        fallback = self.best if self.judge is not None and self.best else _copy(trainable)
+        number, started = len(self.records) + 1, clock()
+        stats = trainable.run_epoch(number)
+        seconds = clock() - started
+        if self._has_diverged(stats, trainable):
+            _restore(trainable, fallback)
+            self._diverge(number, stats.loss)
+        is_due = number % self.validate_every == 0 or number == self.epochs
+        epoch, started = Epoch(number, lambda: snapshot(trainable.tensors())), clock()
+        if self.judge is not None and is_due:
+            epoch.metric = self.judge(epoch.snapshot)
+        self.records.append(
+            {
+                "epoch": number,
+                "loss": stats.loss,
+                "metric": epoch.metric,
+                "samples": stats.samples,
+                "seconds": seconds,
+                "validation_seconds": clock() - started,
+            }
+        )
+        if epoch.metric is not None and self.best_epoch == number:
+            self.best = _copy(trainable)
+        per_second = stats.samples / max(seconds, 1e-9)
+        bar.update(number, stats.loss, epoch.metric, per_second, stats.remark)
+        return epoch
+
+    def _has_diverged(self, stats: EpochStats, trainable: Trainable) -> bool:
+        if not math.isfinite(stats.loss):
+            return True
+        # Other processes check their tensors themselves.
+        if not isinstance(trainable, DistributedTrainable) and not all(
+            np.isfinite(tensor).all() for tensor in trainable.tensors().values()
+        ):
+            return True
+        first = self.records[0]["loss"] if self.records else None
+        return first is not None and stats.loss > EXPLOSION * max(abs(first), 1e-6)
+
+    def _diverge(self, number: int, loss: float) -> None:
+        left = "has learned nothing"
+        if self.records:
+            self.ending, left = "diverged", f"keeps the state of epoch {self.best_epoch}"
+        raise DivergedRunError(
+            f"{self.name} diverged in epoch {number} (loss {loss:.3g}) and {left}: lower "
+            f"{self.divergence_hint}."
+        )
+
+    def _fingerprint(self, settings: IterationSettings) -> str:
+        """Return a digest of all that the run depends on."""
+        values = {k: v for k, v in values_of(settings).items() if k not in self.resumable}
+        judge = None if self.judge is None else [self.validate_every, self.judge.fingerprint]
+        # NumPy numbers are allowed, and mean the same as Python's.
+        text = json.dumps([__version__, values, judge], sort_keys=True, default=np.generic.item)
+        digest = hashlib.sha256(text.encode())
+        if not isinstance(self.log, Interactions):
+            digest.update(self.log.digest.encode())
+        else:
+            digest.update(self.log.by_user.indptr.tobytes())
+            digest.update(self.log.by_user.indices.tobytes())
+            digest.update(self.known.histories.items.tobytes())
+            for column in (self.log.timestamps, self.log.ratings):  # weights of events
+                if column is not None:
+                    digest.update(column.tobytes())
+        return f"{type(settings).__name__}-{digest.hexdigest()}"
 
 
 def _present(trainable: Trainable) -> Arrays | RemoteState:
-    """What is learned so far, until the next epoch changes it."""
+    """Return the present state, valid until the next epoch."""
     return trainable.state() if isinstance(trainable, DistributedTrainable) else trainable.tensors()
 
 
-def _kept(trainable: Trainable) -> Arrays | RemoteState:
-    """The same, which no epoch changes."""
+def _copy(trainable: Trainable) -> Arrays | RemoteState:
+    """Return the present state, unchanged by later epochs."""
     present = _present(trainable)
     if isinstance(present, dict):
         return {name: tensor.copy() for name, tensor in present.items()}
     return present
 
 
-def _go_back(trainable: Trainable, to: Arrays | RemoteState) -> None:
-    if isinstance(to, dict):
-        trainable.load_tensors(to)
+def _restore(trainable: Trainable, state: Arrays | RemoteState) -> None:
+    if isinstance(state, dict):
+        trainable.load_tensors(state)
     elif isinstance(trainable, DistributedTrainable):
-        trainable.load_state(to)
+        trainable.load_state(state)

@@ -1,32 +1,35 @@
-"""`TrainingData`: what a model keeps of its training data, whatever it learns."""
+"""`TrainingData`: ids and interactions that a fitted model keeps; `Growth` adds new ones."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
-from transcf.data.ids import IdMap
+from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.partitioned.log import PartitionedLog, offsets
-from transcf.kernels.sorting import transpose
+from transcf.errors import DataError
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Ids, and who has what.
+    """Ids and interactions.
 
     Attributes:
         users: User ids.
         items: Item ids.
-        seen: Items of each user in training, as a set.
-        histories: The same in the order of their events, oldest first.
-        timed: Whether that order is one of time; else it is that of the log.
+        seen: Items of each user, as a set.
+        histories: Items of each user in the order of their events, oldest first.
+        timed: Whether that is the order of time; else it is that of the log.
     """
 
     users: IdMap
@@ -42,7 +45,7 @@ class TrainingData:
         return cls(log.users, log.items, log.by_user, log.histories, timed)
 
     def loaded(self) -> TrainingData:
-        """Return the same with all of it in memory, as a fitted model keeps it."""
+        """Return the data with all events in memory."""
         return self
 
     @cached_property
@@ -53,6 +56,8 @@ class TrainingData:
     @cached_property
     def by_item(self) -> Csr:
         """Users of each item in training."""
+        from transcf.kernels.sorting import transpose
+
         indptr, rows = transpose(self.seen.indptr, self.seen.indices, len(self.items))
         return Csr(indptr, rows, len(self.users))
 
@@ -87,48 +92,87 @@ class TrainingData:
         }
 
 
-class PartitionedTrainingData(TrainingData):
-    """The same of a log in parts: ids and counts; events are read when they are first asked for.
+@dataclass(frozen=True)
+class Growth:
+    """Training data of a model with a log added; rows in the order of ids.
 
-    While a model is trained, what scores by vectors alone needs no more than these.
-
-    Args:
-        log: The log.
+    Attributes:
+        known: All ids and interactions, each pair once; new items come last in a history.
+        old_users: The new row of each user of the model, (n_old_users,).
+        old_items: The new row of each item of the model, (n_old_items,).
+        event_users: User row of each event of the log, (n_events,).
+        event_items: Item row of each, (n_events,).
     """
 
-    def __init__(self, log: PartitionedLog) -> None:
-        """Read ids and counts."""
-        self.__dict__.update(users=log.users, items=log.items, timed=log.timed, _log=log)
-        self.__dict__.update(item_counts=log.item_counts)
-        self.__dict__.update(active=log.user_counts > 0)
+    known: TrainingData
+    old_users: Rows
+    old_items: Rows
+    event_users: Rows
+    event_items: Rows
 
-    def loaded(self) -> TrainingData:
-        """Read the events, a partition at a time; what is kept are item rows (int32), twice."""
-        return TrainingData(self.users, self.items, *self._events, self.timed)
+    @classmethod
+    def of(cls, known: TrainingData, log: Interactions) -> Growth:
+        """Add a log to the training data of a model.
 
-    @property
-    def seen(self) -> Csr:
-        """Items of each user in training, as a set."""
-        return self._events[0]
+        Raises:
+            DataError: There is nothing to add, or ids are text here and integers there.
+        """
+        if not len(log):
+            raise DataError("There is nothing to add: the log has no interactions.")
+        users = merged(known.users, log.users, "user")
+        items = merged(known.items, log.items, "item")
+        old_users, old_items = users.rows(known.users.series), items.rows(known.items.series)
+        event_users = users.rows(log.users.series)[log.user_rows]
+        event_items = items.rows(log.items.series)[log.item_rows]
+        histories = _joined(
+            np.concatenate([old_users[known.seen.entry_rows], event_users[log.in_order]]),
+            np.concatenate([old_items[known.histories.items], event_items[log.in_order]]),
+            (len(users), len(items)),
+        )
+        grown = TrainingData(users, items, histories.matrix, histories, known.timed)
+        return cls(grown, old_users, old_items, event_users, event_items)
 
-    @property
-    def histories(self) -> Histories:
-        """The same in the order of their events."""
-        return self._events[1]
+    def of_users(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return values of the model's users in their new rows, zeros elsewhere."""
+        return _spread(values, self.old_users, len(self.known.users))
 
-    @cached_property
-    def _events(self) -> tuple[Csr, Histories]:
-        log: PartitionedLog = self.__dict__["_log"]
-        indptr, at = offsets(log.user_counts), 0
-        sets, ordered = (np.empty(int(indptr[-1]), np.int32) for _ in range(2))
-        for part in log.partitions():
-            sets[at : at + len(part)] = part.item_rows
-            ordered[at : at + len(part)] = part.histories.items
-            at += len(part)
-        return Csr(indptr, sets, log.n_items), Histories(indptr, ordered, log.n_items)
+    def of_items(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return values of the model's items in their new rows, zeros elsewhere."""
+        return _spread(values, self.old_items, len(self.known.items))
 
-    def facts(self) -> dict[str, Any]:
-        """Sizes for reports."""
-        sizes = {"users": self.active, "items": self.item_counts}
-        counted = {name: int(np.count_nonzero(values)) for name, values in sizes.items()}
-        return counted | {"interactions": int(self.item_counts.sum())}
+    def places(self, users: Rows, items: Rows) -> npt.NDArray[np.int64]:
+        """Return the positions of pairs of rows among the entries of `known.seen`: (n,)."""
+        n_items, seen = len(self.known.items), self.known.seen
+        keys = seen.entry_rows.astype(np.int64) * n_items + seen.indices
+        return np.searchsorted(keys, users.astype(np.int64) * n_items + items)
+
+
+def merged(known: IdMap, new: IdMap, what: str) -> IdMap:
+    """Return the ids of a model and of a log together.
+
+    Raises:
+        DataError: They are text here and integers there.
+    """
+    if len(new) and known.is_text != new.is_text:
+        kinds = ["text" if ids.is_text else "integers" for ids in (known, new)]
+        raise DataError(
+            f"{what} ids of the model are {kinds[0]} and the new ones {kinds[1]}: convert them."
+        )
+    return IdMap(pl.concat([known.series, new.series]).unique().sort())
+
+
+def _joined(users: Rows, items: Rows, shape: tuple[int, int]) -> Histories:
+    """Return histories of events in order; of a repeated pair the first one counts."""
+    n_users, n_items = shape
+    _, first = np.unique(users.astype(np.int64) * n_items + items, return_index=True)
+    kept = np.sort(first)
+    order = kept[np.argsort(users[kept], kind="stable")]
+    indptr = np.zeros(n_users + 1, np.int64)
+    np.cumsum(np.bincount(users[kept], minlength=n_users), out=indptr[1:])
+    return Histories(indptr, items[order].astype(np.int32), n_items)
+
+
+def _spread(values: npt.NDArray[Any], rows: Rows, n_rows: int) -> npt.NDArray[Any]:
+    spread = np.zeros((n_rows, *values.shape[1:]), values.dtype)
+    spread[rows] = values
+    return spread

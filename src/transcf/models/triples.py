@@ -1,23 +1,39 @@
-"""What all models share that learn from triples (u, i, j): a user, an item of theirs, one not.
+"""Stochastic gradient descent on triples (u, i, j): a user, a positive and a negative item.
 
-`Problem` is what to learn from, `Outline` says which groups and blocks there are, `Dealer` sorts
-the interactions into the strata of an epoch. A process may have some of the groups only (`part`).
+`Problem` has the interactions, `Outline` groups of users and blocks of items, `Dealer` sorts the
+interactions into the strata of an epoch, and `PairwiseSolver` trains. Items are assigned to blocks
+that fit into a cache, and both items of a triple come from one block. Blocks are drawn again in
+every epoch, so each pair of items meets as often as any other.
+
+An epoch is a function of (vectors, seed, epoch number): what is drawn and summed depends neither on
+earlier epochs nor on the number of threads.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Self
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from transcf.data.interactions import Interactions
-from transcf.kernels import Array
+from transcf.io.tensors import Arrays
+from transcf.kernels import Array, aligned_zeros
+from transcf.kernels.pairwise import HingeExtra, HingeRates, LogisticRates, NoExtra
+from transcf.kernels.ranked_draws import RankedRates, Rankings
+from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
+from transcf.kernels.rows import padded_width, unpadded
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
-from transcf.models.communicator import LazyShard
-from transcf.models.event_weights import EventWeights, WeightSettings
+from transcf.models.communicator import Communicator, LazyShard, sums_of
+from transcf.models.event_weights import EventWeights, InteractionWeights
+from transcf.models.families import TripleSettings
+from transcf.models.training import EpochStats
+from transcf.models.vectors import first_vectors
 
 BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
 SMALLEST_BLOCK = 64  # items, so that negatives stay varied
@@ -28,11 +44,11 @@ FEWEST_GROUPS, MOST_GROUPS = 16, 64  # many small shares of a round keep all thr
 
 @dataclass(frozen=True)
 class Problem:
-    """The training interactions, compressed by user and by item (int64 indptr, int32 indices).
+    """Training interactions, compressed by user and by item (int64 indptr, int32 indices).
 
-    `weights` (nnz,), in the order of `user_indices`, say how often an interaction is drawn among
-    those of its user, 1 being the mean over the user; empty where all weigh the same. `users`
-    (n_users,) says how often a user is drawn, 1 being the mean; empty where all are alike.
+    `weights` (nnz,), in the order of `user_indices`, are relative frequencies of drawing an
+    interaction of a user, 1 on average over the user; empty if all are equal. `users` (n_users,)
+    are relative frequencies of drawing a user, 1 on average; empty if all are equal.
     """
 
     user_indptr: Array
@@ -57,24 +73,24 @@ class Problem:
         )
 
     @classmethod
-    def of(cls, log: Interactions, settings: WeightSettings | None = None) -> Self:
-        """Take both views from a log, and the weights of its events from settings."""
+    def of(cls, log: Interactions, event_weights: EventWeights | None = None) -> Self:
+        """Take both views from a log, and compute the weights of its events."""
         by_user, by_item = log.by_user, log.by_item
         views = (by_user.indptr, by_user.indices, by_item.indptr, by_item.indices)
-        if settings is None:
+        if event_weights is None:
             return cls(*views)
-        found = EventWeights.of(log, settings)
+        found = InteractionWeights.of(log, event_weights)
         users = found.of_users if found.between_users else np.empty(0)
         return cls(*views, weights=found.within_users, users=users)
 
     def part(self, first: int, end: int) -> Problem | LazyShard:
-        """Keep the users first..end-1, who are counted from 0 then; items count as before."""
+        """Return the users first..end-1, renumbered from 0, with all items."""
         begin, stop = self.user_indptr[[first, end]]
         return replace(
             self,
             user_indptr=self.user_indptr[first : end + 1] - begin,
             user_indices=self.user_indices[begin:stop],
-            item_indices=np.empty(0, np.int32),  # nobody who trains in rounds looks at it
+            item_indices=np.empty(0, np.int32),  # not used by solvers that train in rounds
             weights=self.weights[begin:stop] if len(self.weights) else self.weights,
             users=self.users[first:end] if len(self.users) else self.users,
         )
@@ -95,9 +111,9 @@ class Problem:
         return np.flatnonzero(np.diff(self.item_indptr)).astype(np.int32)
 
     def samples_of_users(self, per_user: float | None) -> Array:
-        """Triples of every user and epoch, (n_users,): a constant, or one per interaction.
+        """Return the triples of every user and epoch, (n_users,).
 
-        Times how often users are drawn, where that differs.
+        A constant, or one per interaction, times the relative frequency of the user.
         """
         sizes = np.diff(self.user_indptr)
         samples = sizes.astype(np.float64) if per_user is None else (sizes > 0) * float(per_user)
@@ -112,12 +128,12 @@ class Outline:
     """Groups of users and blocks of items; neither depends on threads or processes.
 
     Attributes:
-        groups: Where the groups of users begin, and where the last one ends, (n_groups + 1,).
+        groups: Boundaries of the groups of users, (n_groups + 1,).
         n_blocks: Blocks of items, at least as many as there are groups in all.
         samples: Triples of every user and epoch, (n_users,).
-        triples: Triples of an epoch, those of other parts included.
-        interactions: Interactions, those of other parts included.
-        first_group: How many groups other parts have before this one.
+        triples: Triples of an epoch, including other shards.
+        interactions: Interactions, including other shards.
+        first_group: Number of groups in the shards before this one.
     """
 
     groups: Array
@@ -131,7 +147,7 @@ class Outline:
     def of(
         cls, problem: Problem, row_length: int, samples: Array, block_bytes: int = BLOCK_BYTES
     ) -> Self:
-        """Lay out groups and blocks.
+        """Divide users into groups and items into blocks.
 
         Args:
             problem: The interactions.
@@ -151,11 +167,11 @@ class Outline:
 
     @property
     def n_groups(self) -> int:
-        """Groups of this part."""
+        """Number of groups of this shard."""
         return len(self.groups) - 1
 
     def part(self, first: int, end: int) -> Self:
-        """Keep the groups first..end-1, whose users are counted from 0 then."""
+        """Return the groups first..end-1, with users renumbered from 0."""
         users = slice(int(self.groups[first]), int(self.groups[end]))
         return replace(
             self,
@@ -166,20 +182,14 @@ class Outline:
 
 
 class Dealer:
-    """Deals the items into blocks and sorts the interactions into strata, anew in every epoch.
-
-    Args:
-        problem: the interactions.
-        outline: groups and blocks.
-    """
+    """Assigns items to blocks at random and sorts the interactions into strata, in every epoch."""
 
     def __init__(self, problem: Problem, outline: Outline) -> None:
-        """Make room for the strata."""
         self._problem = problem
         n_active, n_blocks = len(problem.active_items), outline.n_blocks
         nnz = len(problem.user_indices)
         starts = np.arange(n_blocks + 1) * n_active // n_blocks
-        # An entry for every interaction: the smaller the type, the less memory passes by.
+        # One entry per interaction: smaller types need less memory bandwidth.
         entry = np.int32 if nnz < 2**31 else np.int64
         slot = np.uint16 if np.diff(starts).max() < 2**16 else np.int32
         self.strata = Strata(
@@ -211,12 +221,142 @@ class Dealer:
 
 
 def rank_weights(negatives: int, n_items: int | None) -> Array:
-    """Weight of a step by the number of violations among the drawn negatives, (negatives + 1,).
+    """Return the weight of a step by the number of violations among the negatives, (m + 1,).
 
-    One where there are any, or log(1 + I v / m) / log(1 + I) for v violations among m: the
-    estimated rank of the positive among I items, as in CML.
+    It is 1 if there are any, or log(1 + I v / m) / log(1 + I) for v violations among m negatives
+    and I items, which estimates the rank of the positive item as in CML.
     """
     violations = np.arange(negatives + 1)
     if n_items is None:
         return (violations > 0).astype(np.float64)
     return np.asarray(np.log1p(n_items * violations / negatives) / np.log1p(n_items))
+
+
+S = TypeVar("S", bound=TripleSettings)
+
+
+class PairwiseSolver(ABC, Generic[S]):
+    """Trains vectors of users and items; a `Trainable`.
+
+    A subclass defines the step (`_rates`), and what else an epoch does.
+
+    Args:
+        problem: The interactions.
+        settings: Those of the model.
+        dtype: float32, or float64 to compare with formulas.
+        outline: Groups and blocks of a shard, if a process has some of the users only.
+        crew: The communicator, in that case.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: S,
+        dtype: type[np.floating[Any]] = np.float32,
+        outline: Outline | None = None,
+        crew: Communicator | None = None,
+    ) -> None:
+        self._problem, self._settings = problem, settings
+        self._outline, self._crew = (
+            outline or self.outline(problem, settings),
+            crew or Communicator(),
+        )
+        self._tensors = _first_tensors(problem, settings, dtype) if crew is None else {}
+        sizes = np.maximum(1, np.diff(problem.user_indptr))
+        self._samples_per_item = (self._outline.samples / sizes).astype(np.float32)
+        self._dim = padded_width(settings.dim)
+        self._dealer = Dealer(problem, self._outline)
+        n_active = len(problem.active_items)
+        self._rows: PackedRows[NoExtra] = PackedRows(
+            users=aligned_zeros((problem.n_users * self._dim,), dtype),
+            items=aligned_zeros((n_active * self._dim,), dtype),
+            bias=np.zeros(n_active, dtype),
+            extra=NoExtra(),
+        )
+
+    @classmethod
+    def outline(cls, problem: Problem, settings: S, block_bytes: int = BLOCK_BYTES) -> Outline:
+        """Divide all users into groups and all items into blocks."""
+        samples = problem.samples_of_users(settings.samples_per_user)
+        return Outline.of(problem, padded_width(settings.dim), samples, block_bytes)
+
+    def tensors(self) -> Arrays:
+        """Return `user_vectors`, `item_vectors` and `item_bias`."""
+        return self._tensors
+
+    def load_tensors(self, tensors: Arrays) -> None:
+        """Restore what `tensors` returned."""
+        # Kernels would be compiled again for read-only arrays.
+        self._tensors = {n: np.require(tensor, requirements="W") for n, tensor in tensors.items()}
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Train one epoch; tensors that were returned before do not change."""
+        order = self._dealer.deal(self._settings.random_state, number)
+        strata = self._dealer.strata
+        self._pack(order)
+        dtype = self._rows.users.dtype
+        rates = self._rates(dtype.type, self._settings.rate_at(number))
+        totals = np.zeros((len(strata.visits) - 1, 3))
+        for begin, end in pairwise(self._cuts()):
+            rows = PackedRows(*self._rows[:3], extra=self._prepare(dtype))
+            rounds = Rounds(
+                self._settings.random_state, number, begin, end, self._outline.first_group
+            )
+            run = partial(self._run, rates, rows, totals)
+            self._crew.run_rounds(run, rows, strata, rounds)
+        loss, triples = sums_of(self._crew.all_of(totals)[0])
+        self._unpack(order, triples, self._settings.rate_at(number))
+        return EpochStats(loss / max(1, triples), triples)
+
+    def _run(self, rates: Any, rows: PackedRows[Any], totals: Array, rounds: Rounds) -> None:
+        strata, samples = self._dealer.strata, self._samples_per_item
+        run_rounds(rates, rows, self._dim, strata, samples, rounds, totals)
+
+    # -- what a subclass defines -------------------------------------------------------------
+
+    @abstractmethod
+    def _rates(
+        self, number: type[np.floating[Any]], rate: float
+    ) -> LogisticRates | RankedRates | HingeRates:
+        """Return the step sizes of an epoch, as numbers of a type; their class selects the step."""
+
+    def _cuts(self) -> list[int]:
+        """Return the rounds before which `_prepare` is called, and the number of rounds."""
+        return [0, len(self._dealer.strata.starts) - 1]
+
+    @abstractmethod
+    def _prepare(self, dtype: npt.DTypeLike) -> NoExtra | HingeExtra | Rankings:
+        """Prepare the next rounds; return further arrays that their steps read."""
+
+    def _finish(self, users: Array, items: Array, triples: int, rate: float) -> None:
+        """Change the vectors of users and of active items at the end of an epoch, in place."""
+
+    # -- packed rows -------------------------------------------------------------------------
+
+    def _pack(self, order: Array) -> None:
+        """Copy the vectors into padded rows, items in the order of blocks."""
+        rows, dim = self._rows, self._settings.dim
+        rows.users.reshape(-1, self._dim)[:, :dim] = self._tensors["user_vectors"]
+        rows.items.reshape(-1, self._dim)[:, :dim] = self._tensors["item_vectors"][order]
+        rows.bias[:] = self._tensors["item_bias"][order]
+
+    def _unpack(self, order: Array, triples: int, rate: float) -> None:
+        """Copy the vectors back; items without interactions do not change."""
+        dim = self._settings.dim
+        users = unpadded(self._rows.users, self._dim, dim)
+        trained = unpadded(self._rows.items, self._dim, dim)
+        self._finish(users, trained, triples, rate)
+        items, bias = self._tensors["item_vectors"].copy(), self._tensors["item_bias"].copy()
+        items[order], bias[order] = trained, self._rows.bias
+        self._tensors = {"user_vectors": users, "item_vectors": items, "item_bias": bias}
+
+
+def _first_tensors(
+    problem: Problem, settings: TripleSettings, dtype: type[np.floating[Any]]
+) -> Arrays:
+    """Draw the first vectors."""
+    shape = (problem.n_users, problem.n_items)
+    generator = np.random.default_rng(settings.random_state)
+    users, items = first_vectors(shape, settings.dim, settings.init_scale, generator, dtype)
+    bias = np.zeros(problem.n_items, dtype)
+    return {"user_vectors": users, "item_vectors": items, "item_bias": bias}

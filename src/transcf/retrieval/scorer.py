@@ -125,6 +125,7 @@ def tile_maker(scorer: Scorer) -> TileMaker | None:
 
 def for_many(scorer: Scorer, users: Rows) -> Scorer:
     """Return what scores some users fastest: the scorer itself, or what it makes for them."""
+    scorer = getattr(scorer, "learned_", scorer)  # of a fitted model
     return scorer.for_many(users) if isinstance(scorer, ScoresMany) else scorer
 
 

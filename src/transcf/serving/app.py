@@ -1,45 +1,88 @@
-"""The application: routes, manners and a page that lists them, all from this machine."""
+"""The application with its pages and middleware, and the server that runs it."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import AsyncIterator
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+import uvicorn
+from fastapi import FastAPI, Request
+from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from transcf import __version__
+from transcf.errors import MissingExtraError
+from transcf.interrupts import temporary_folder
 from transcf.parallel import use_threads
-from transcf.serving import page
-from transcf.serving.auth import AuthMiddleware
-from transcf.serving.errors import add_words, as_json
-from transcf.serving.limits import LoadLimiter
-from transcf.serving.metrics import MetricsMiddleware
-from transcf.serving.routes import lists, others, state
+from transcf.serving.errors import add_exception_handlers, json_response
+from transcf.serving.middleware import (
+    METRICS_FOLDER,
+    AuthMiddleware,
+    LoadLimiter,
+    MetricsMiddleware,
+    check_host,
+    read_token,
+)
+from transcf.serving.model_version import SHARED_FOLDER
+from transcf.serving.routes import router
 from transcf.serving.schemas import Problem
-from transcf.serving.service import Service
+from transcf.serving.service import Service, ServiceSettings
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem} for code in (401, 403, 404, 409, 413, 422, 503, 504)
 }
+PAGE = Path(__file__).with_name("page")
+#: Scripts come from this service only, none is inline. plotly compiles WebGL code ('unsafe-eval')
+#: and writes style elements ('unsafe-inline').
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self' 'unsafe-eval'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+_PAGE_HEADERS = {
+    "Cache-Control": "no-cache",  # browsers ask again, and get a 304 by the ETag
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+#: Environment variable with the settings, for workers; each reads the token from its file.
+_ENVIRONMENT = "TRANSCF_SERVICE"
+_SERVER_OPTIONS: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "limit_concurrency": 2048,
+    "timeout_graceful_shutdown": 15,
+    "timeout_keep_alive": 75,  # longer than clients and load balancers keep connections
+    "server_header": False,
+    "date_header": False,
+}
 
 
 def create_app(service: Service) -> FastAPI:
-    """Make the application of one worker.
-
-    Args:
-        service: What answers.
+    """Create the application of one worker.
 
     Example:
         >>> app = create_app(Service(ServiceSettings(Path("models/shop"))))  # doctest: +SKIP
     """
 
     @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        # Requests run side by side already: more threads for each would only get in their way.
-        with use_threads(1):
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with use_threads(1):  # requests run concurrently already
             await service.start()
             yield
             await service.stop()
@@ -48,7 +91,7 @@ def create_app(service: Service) -> FastAPI:
         title="transcf",
         version=__version__,
         description="Recommendations; see docs/serving.md.",
-        lifespan=life,
+        lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -56,10 +99,9 @@ def create_app(service: Service) -> FastAPI:
         responses=_ERRORS,
     )
     app.state.service = service
-    for router in (lists.router, others.router, state.router, page.router):
-        app.include_router(router)
-    _add_description(app)
-    add_words(app)
+    app.include_router(router)
+    _add_pages(app)
+    add_exception_handlers(app)
     # The last one is the outermost.
     app.add_middleware(AuthMiddleware, token=service.token)
     app.add_middleware(
@@ -71,26 +113,65 @@ def create_app(service: Service) -> FastAPI:
     return app
 
 
-def _add_description(app: FastAPI) -> None:
-    """Add the description for machines, and one for people that loads nothing from elsewhere."""
+def plotly_script() -> Path:
+    """Return plotly's script, without importing plotly, which takes a second.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+    """
+    found = find_spec("plotly")
+    if found is None or found.origin is None:
+        raise MissingExtraError("The explorer's map", "serve")
+    return Path(found.origin).with_name("package_data") / "plotly.min.js"
+
+
+class _PageFiles(StaticFiles):
+    """Files of the explorer page, and plotly's script."""
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        if path == "plotly.js":
+            script = plotly_script()
+            return str(script), script.stat()
+        return super().lookup_path(path)
+
+    async def get_response(self, path: str, scope: Any) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(_PAGE_HEADERS)
+        return response
+
+
+def _add_pages(app: FastAPI) -> None:
+    """Add the explorer page and the description of all routes; nothing loads other hosts."""
+    files = _PageFiles(directory=PAGE)
+
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def file(request: Request, name: str) -> Response:
+        return await files.get_response(name, request.scope)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def description() -> Response:
-        return as_json(app.openapi())
+        return json_response(app.openapi())
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        return HTMLResponse(_listing(app.openapi()))
+        return HTMLResponse(_list_routes(app.openapi()))
 
 
-def _listing(described: dict[str, Any]) -> str:
-    """Write all routes as a page."""
+def _list_routes(description: dict[str, Any]) -> str:
+    """Return an HTML page with all routes of an OpenAPI description."""
     rows = []
-    for path, methods in described["paths"].items():
+    for path, methods in description["paths"].items():
         for method, about in methods.items():
-            named = ", ".join(p["name"] for p in about.get("parameters", []))
+            parameters = ", ".join(p["name"] for p in about.get("parameters", []))
             body = about.get("requestBody", {}).get("content", {}).get("application/json", {})
-            cells = (method.upper(), path, about.get("description", ""), named, _shape(body))
+            schema = body.get("schema", {})
+            kinds = [part.get("$ref", "") for part in schema.get("anyOf", [schema])]
+            names = " or ".join(kind.rpartition("/")[2] for kind in kinds)
+            cells = (method.upper(), path, about.get("description", ""), parameters, names)
             rows.append("".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells))
     heads = "".join(f"<th>{name}</th>" for name in ("", "route", "what", "parameters", "body"))
     table = "".join(f"<tr>{row}</tr>" for row in rows)
@@ -103,8 +184,50 @@ def _listing(described: dict[str, Any]) -> str:
     )
 
 
-def _shape(body: dict[str, Any]) -> str:
-    """Name what a body has to be."""
-    schema = body.get("schema", {})
-    parts = schema.get("anyOf", [schema])
-    return " or ".join(part.get("$ref", "").rpartition("/")[2] for part in parts)
+def run(
+    settings: ServiceSettings,
+    host: str,
+    port: int,
+    workers: int = 1,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; requests in progress are finished.
+
+    Args:
+        settings: What is served.
+        host: Host name or address.
+        port: Port; 0 takes a free one.
+        workers: Processes that share the port.
+        ready: Called when the model is loaded.
+
+    Raises:
+        TransCFError: The model cannot be served.
+    """
+    check_host(host, read_token(settings.token_file))
+    options = {**_SERVER_OPTIONS, "host": host, "port": port}
+    if workers == 1:
+        app = worker_app(settings)
+        ready()
+        uvicorn.run(app, **options)
+        return
+    Service(settings).close()  # raises errors here, once, instead of in every worker
+    ready()
+    os.environ[_ENVIRONMENT] = TypeAdapter(ServiceSettings).dump_json(settings).decode()
+    with temporary_folder("transcf-workers-") as place:
+        for name in (METRICS_FOLDER, SHARED_FOLDER):
+            Path(place, name).mkdir()
+            os.environ[name] = str(Path(place, name))
+        factory = f"{__name__}:app_from_environment"
+        uvicorn.run(factory, factory=True, workers=workers, **options)
+
+
+def worker_app(settings: ServiceSettings) -> FastAPI:
+    """Create the application of this process."""
+    logging.basicConfig(format="transcf: %(message)s", level=logging.INFO)
+    return create_app(Service(settings))
+
+
+def app_from_environment() -> FastAPI:
+    """Create the application of a worker."""
+    settings = TypeAdapter(ServiceSettings).validate_json(os.environ[_ENVIRONMENT])
+    return worker_app(settings)

@@ -1,47 +1,233 @@
-"""`Client`: the service as Python methods, with time-outs and retries.
+"""`Client` and `AsyncClient`: the service as Python methods, with timeouts and retries.
 
-Questions may be asked again, and events carry keys by which the service knows them again; so
-whatever gets no answer is repeated, after a while that doubles each time, or as long as the
-service asks for.
+Both clients share everything but the call of httpx. Retries need no library: the delay depends on
+the `Retry-After` header, and the rest is a short loop.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time as clock
-from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from itertools import count
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    overload,
+)
+from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 
 from transcf.data.ids import Id
-from transcf.serving import calls, results
-from transcf.serving.calls import Call
-from transcf.serving.results import Event, Options
-from transcf.serving.retry import Outcome, RetryPolicy
+from transcf.errors import ParameterError, ServiceError, shown
+from transcf.serving import schemas
+from transcf.serving.schemas import Options
 
+P = ParamSpec("P")
 T = TypeVar("T")
+_Outcome: TypeAlias = httpx.Response | httpx.TransportError
+
+#: Status codes after which a request is repeated.
+_RETRIED = (429, 502, 503, 504)
+#: Seconds before the first retry, and the longest delay, whatever the service asks for.
+_FIRST_DELAY, _MAX_DELAY = 0.1, 30.0
 
 
-class Client:
-    """Asks a service that `transcf serve` runs; threads may share it.
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request with an answer of type T. It may be repeated, since events have keys.
 
-    Every method raises a `ServiceError` with the sentence of the service. Answers are those of
-    docs/serving.md: dictionaries whose types are in `transcf.serving.results`.
+    Attributes:
+        path: Path below `/v1/`, ids percent-encoded.
+        params: Query parameters.
+        body: JSON body of a POST; None for a GET.
+    """
 
-    Args:
-        url: Where it is.
-        token: What it asks for, if it does.
-        timeout: Seconds for each attempt.
-        retries: How often to ask again where there was no answer, or the service said later.
-        transport: How httpx sends, for tests and proxies.
+    path: str
+    params: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | None = None
+
+
+def encode_id(value: Id) -> str:
+    """Encode an id as the last segment of a path.
 
     Example:
-        >>> with Client("http://127.0.0.1:8080") as shop:  # doctest: +SKIP
-        ...     _ = shop.send_event("ann", "i042")
-        ...     [entry["title"] for entry in shop.recommend("ann", k=2)["items"]]
-        ['Dark Oolong No. 7', 'Smoky Assam No. 112']
+        >>> encode_id("a/b"), encode_id(".."), encode_id(7)
+        ('a%2Fb', '%2E%2E', '7')
     """
+    text = quote(str(value), safe="")
+    return text.replace(".", "%2E") if text in (".", "..") else text
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop arguments that are None, and turn iterables into lists."""
+    return {
+        name: list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _with_key(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {**event} if event.get("key") is not None else {**event, "key": uuid4().hex}
+
+
+# -- methods of both clients, as functions that build calls --------------------------------------
+
+
+def _recommend(user: Id, k: int = 10, **options: Unpack[Options]) -> Call[schemas.Recommendations]:
+    """Recommend items to a user.
+
+    Args:
+        user: User id; unknown users get popular items (see `source`).
+        k: Longest list.
+        options: `exclude_seen`, `categories`, `exclude`, `items` and `explain`; see
+            `transcf.serving.schemas.Options`.
+    """
+    given: dict[str, Any] = {"k": k, **options}
+    given["category"] = given.pop("categories", None)
+    return Call(f"recommendations/{encode_id(user)}", _given(given))
+
+
+def _recommend_many(
+    users: Iterable[Id], k: int = 10, **options: Unpack[Options]
+) -> Call[schemas.ManyRecommendations]:
+    """Recommend items to many users in one request; see `recommend`."""
+    return Call("recommendations", body=_given({"users": users, "k": k, **options}))
+
+
+def _recommend_for(
+    session: Iterable[Id], k: int = 10, **options: Unpack[Options]
+) -> Call[schemas.SessionRecommendations]:
+    """Recommend items for a session, its oldest item first; see `recommend`."""
+    return Call("session", body=_given({"session": session, "k": k, **options}))
+
+
+def _similar_items(item: Id, k: int = 10) -> Call[schemas.SimilarItems]:
+    """Find the items most similar to an item."""
+    return Call(f"similar-items/{encode_id(item)}", {"k": k})
+
+
+def _similar_users(user: Id, k: int = 10) -> Call[schemas.SimilarUsers]:
+    """Find the users most similar to a user."""
+    return Call(f"similar-users/{encode_id(user)}", {"k": k})
+
+
+def _explain(user: Id, item: Id, top: int = 5) -> Call[schemas.Explained]:
+    """Explain the score of an item by the items of a user's history."""
+    return Call("explanation", {"user": user, "item": item, "top": top})
+
+
+def _explain_for(session: Iterable[Id], item: Id, top: int = 5) -> Call[schemas.Explained]:
+    """Explain the score of an item by the items of a session."""
+    return Call("explanation", body={"session": list(session), "item": item, "top": top})
+
+
+def _score(pairs: Iterable[tuple[Id, Id]]) -> Call[schemas.PairScores]:
+    """Score (user, item) pairs."""
+    return Call("scores", body={"pairs": [{"user": user, "item": item} for user, item in pairs]})
+
+
+def _item(item: Id) -> Call[schemas.ItemFacts]:
+    """Return the metadata of an item."""
+    return Call(f"items/{encode_id(item)}")
+
+
+def _user(user: Id, limit: int = 100) -> Call[schemas.UserFacts]:
+    """Return the history of a user, newest first."""
+    return Call(f"users/{encode_id(user)}", {"limit": limit})
+
+
+def _search(
+    text: str, kind: Literal["items", "users", "all"] = "all", k: int = 20
+) -> Call[schemas.Found]:
+    """Find items and users by id and title."""
+    return Call("search", {"q": text, "kind": kind, "k": k})
+
+
+def _models() -> Call[dict[str, Any]]:
+    """Return settings, metrics, checksums and versions of the served model."""
+    return Call("models")
+
+
+def _send_event(
+    user: Id,
+    item: Id,
+    *,
+    time: float | None = None,
+    rating: float | None = None,
+    key: str | None = None,
+) -> Call[schemas.Stored]:
+    """Store an event; it is durable when this returns.
+
+    Args:
+        user: User id, known or new.
+        item: Item id, known or new.
+        time: Seconds since 1970; None for now.
+        rating: Optional rating.
+        key: Idempotency key: an event with a known key is not stored again. None generates one.
+    """
+    event = {"user": user, "item": item, "time": time, "rating": rating, "key": key}
+    return Call("events", body=_with_key(_given(event)))
+
+
+def _send_events(events: Iterable[schemas.Event]) -> Call[schemas.Stored]:
+    """Store events in one request, all or none; see `send_event`."""
+    return Call("events", body={"events": [_with_key(event) for event in events]})
+
+
+class _Method(Generic[P, T]):
+    """A method of both clients that sends the call built by a function."""
+
+    def __init__(self, build: Callable[P, Call[T]]) -> None:
+        self._build = build
+
+    @overload
+    def __get__(self, client: Client, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Client | AsyncClient | None, owner: type) -> Any:
+        if client is None:
+            return self._build
+
+        @wraps(self._build)
+        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.send(self._build(*args, **kwargs))
+
+        return method
+
+
+class _Connection:
+    """What both clients share: methods, checked arguments, retry delays and answers."""
+
+    recommend = _Method(_recommend)
+    recommend_many = _Method(_recommend_many)
+    recommend_for = _Method(_recommend_for)
+    similar_items = _Method(_similar_items)
+    similar_users = _Method(_similar_users)
+    explain = _Method(_explain)
+    explain_for = _Method(_explain_for)
+    score = _Method(_score)
+    item = _Method(_item)
+    user = _Method(_user)
+    search = _Method(_search)
+    models = _Method(_models)
+    send_event = _Method(_send_event)
+    send_events = _Method(_send_events)
+
+    _http_class: ClassVar[Any]
 
     def __init__(
         self,
@@ -50,128 +236,140 @@ class Client:
         token: str | None = None,
         timeout: float = 10.0,
         retries: int = 3,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """Connect when the first question is asked."""
-        self._manners = RetryPolicy(url, token, timeout, retries)
-        self._http = httpx.Client(transport=transport, **self._manners.options)
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise ParameterError(
+                f"url={shown(url)} is not allowed; it must start with http:// or https://."
+            )
+        if not timeout > 0:
+            raise ParameterError(f"timeout={shown(timeout)} is not allowed; it must be above 0.")
+        if retries < 0:
+            raise ParameterError(f"retries={shown(retries)} is not allowed; it must be at least 0.")
+        self._url, self._retries = url.rstrip("/"), retries
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = self._http_class(transport=transport, headers=headers, timeout=timeout)
+
+    def _request(self, call: Call[Any]) -> dict[str, Any]:
+        """Return the arguments of httpx's `request`."""
+        method, url = "GET" if call.body is None else "POST", f"{self._url}/v1/{call.path}"
+        return {"method": method, "url": url, "params": call.params, "json": call.body}
+
+    def _delay(self, attempt: int, outcome: _Outcome) -> float | None:
+        """Return the seconds before the next attempt; None if there is none."""
+        response = outcome if isinstance(outcome, httpx.Response) else None
+        if attempt >= self._retries or (
+            response is not None and response.status_code not in _RETRIED
+        ):
+            return None
+        wanted = "" if response is None else response.headers.get("retry-after", "")
+        if wanted.isdigit():
+            return min(float(wanted), _MAX_DELAY)
+        jitter = random.uniform(0.5, 1.0)  # clients that were refused together return one by one
+        return float(min(_FIRST_DELAY * 2**attempt, _MAX_DELAY) * jitter)
+
+    def _read(self, outcome: _Outcome) -> Any:
+        """Return the JSON of an answer, or raise the error of the service."""
+        if not isinstance(outcome, httpx.Response):
+            late = isinstance(outcome, httpx.TimeoutException)
+            kind = type(outcome).__name__
+            what = "did not answer in time" if late else f"cannot be reached ({kind})"
+            tries = f" in {self._retries + 1} attempts" if self._retries else ""
+            sentence = f"The service at {self._url} {what}{tries}: is it running?"
+            raise ServiceError(sentence, code="away") from outcome
+        try:
+            content = outcome.json()
+        except ValueError:
+            content = None
+        if outcome.is_success and content is not None:
+            return content
+        error = content.get("error") if isinstance(content, dict) else None
+        error = error if isinstance(error, dict) else {}
+        default = f"The service at {self._url} answered {outcome.status_code} without a reason."
+        code, message = str(error.get("code", "")), str(error.get("message", default))
+        raise ServiceError(message, code=code, status=outcome.status_code)
+
+
+class Client(_Connection):
+    """Client of a service that `transcf serve` runs; threads may share it.
+
+    Every method raises a `ServiceError` with the sentence of the service. Answers are the
+    dictionaries of docs/serving.md; `transcf.serving.schemas` has their types.
+
+    Args:
+        url: Address of the service.
+        token: Token, if the service requires one.
+        timeout: Seconds for each attempt.
+        retries: How often a request is repeated if it gets no answer or the service is busy.
+        transport: Transport of httpx, for tests and proxies.
+
+    Example:
+        >>> with Client("http://127.0.0.1:8080") as shop:  # doctest: +SKIP
+        ...     _ = shop.send_event("ann", "i042")
+        ...     [entry["title"] for entry in shop.recommend("ann", k=2)["items"]]
+        ['Dark Oolong No. 7', 'Smoky Assam No. 112']
+    """
+
+    _http_class = httpx.Client
 
     def __enter__(self) -> Self:
-        """Return the client."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        """Close the connections."""
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
-    def ask(self, call: Call[T]) -> T:
-        """Send a call, again where that is worth it, and return its answer."""
-        attempt, outcome = 0, self._sent(call)
-        while (pause := self._manners.pause(attempt, outcome)) is not None:
-            clock.sleep(pause)
-            attempt, outcome = attempt + 1, self._sent(call)
-        answer: T = self._manners.read(outcome)
+    def send(self, call: Call[T]) -> T:
+        """Send a call, repeat it if necessary, and return its answer."""
+        for attempt in count():
+            outcome: _Outcome
+            try:
+                outcome = self._http.request(**self._request(call))
+            except httpx.TransportError as error:
+                outcome = error
+            delay = self._delay(attempt, outcome)
+            if delay is None:
+                break
+            clock.sleep(delay)
+        answer: T = self._read(outcome)
         return answer
 
-    def _sent(self, call: Call[Any]) -> Outcome:
-        try:
-            return self._http.request(**self._manners.request(call))
-        except httpx.TransportError as error:
-            return error
 
-    def recommend(
-        self, user: Id, k: int = 10, **options: Unpack[Options]
-    ) -> results.Recommendations:
-        """Recommend items to a user.
+class AsyncClient(_Connection):
+    """Asynchronous client; arguments and methods are those of `Client`.
 
-        Args:
-            user: Id of the user; somebody unknown gets what is popular (`source` says so).
-            k: Longest list.
-            options: `exclude_seen`, `categories`, `exclude`, `items` and `explain`; see
-                `transcf.serving.results.Options`.
-        """
-        return self.ask(calls.recommend(user, k, options))
+    Example:
+        >>> async def titles(user: str) -> list[str | None]:
+        ...     async with AsyncClient("http://127.0.0.1:8080") as shop:
+        ...         return [entry["title"] for entry in (await shop.recommend(user))["items"]]
+    """
 
-    def recommend_many(
-        self, users: Iterable[Id], k: int = 10, **options: Unpack[Options]
-    ) -> results.ManyRecommendations:
-        """Recommend items to many users in one call; see `recommend`."""
-        return self.ask(calls.recommend_many(users, k, options))
+    _http_class = httpx.AsyncClient
 
-    def recommend_for(
-        self, session: Iterable[Id], k: int = 10, **options: Unpack[Options]
-    ) -> results.SessionRecommendations:
-        """Recommend items to somebody known by a session alone, its oldest item first."""
-        return self.ask(calls.recommend_for(session, k, options))
+    async def __aenter__(self) -> Self:
+        return self
 
-    def similar_items(self, item: Id, k: int = 10) -> results.SimilarItems:
-        """Find the items most similar to an item."""
-        return self.ask(calls.similar_items(item, k))
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
 
-    def similar_users(self, user: Id, k: int = 10) -> results.SimilarUsers:
-        """Find the users most similar to a user."""
-        return self.ask(calls.similar_users(user, k))
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
 
-    def explain(self, user: Id, item: Id, top: int = 5) -> results.Explained:
-        """Say which past items drew an item."""
-        return self.ask(calls.explain(user, item, top))
-
-    def explain_for(self, session: Iterable[Id], item: Id, top: int = 5) -> results.Explained:
-        """Say which items of a session drew an item."""
-        return self.ask(calls.explain_for(session, item, top))
-
-    def score(self, pairs: Iterable[tuple[Id, Id]]) -> results.PairScores:
-        """Score (user, item) pairs, to rank what somebody else has found."""
-        return self.ask(calls.score(pairs))
-
-    def item(self, item: Id) -> results.ItemFacts:
-        """Return what is known of an item."""
-        return self.ask(calls.item(item))
-
-    def user(self, user: Id, limit: int = 100) -> results.UserFacts:
-        """Return a user's history, newest first."""
-        return self.ask(calls.user(user, limit))
-
-    def search(
-        self, text: str, kind: Literal["items", "users", "all"] = "all", k: int = 20
-    ) -> results.Found:
-        """Find items and users by their ids and titles."""
-        return self.ask(calls.search(text, kind, k))
-
-    def models(self) -> dict[str, Any]:
-        """Return what is served: settings, figures, checksums, versions."""
-        return self.ask(calls.models())
-
-    def send_event(
-        self,
-        user: Id,
-        item: Id,
-        *,
-        time: float | None = None,
-        rating: float | None = None,
-        key: str | None = None,
-    ) -> results.Stored:
-        """Store an event; it is on the disk when this returns.
-
-        Args:
-            user: Who, also somebody new.
-            item: What, also something new.
-            time: When, in seconds since 1970; now if it is None.
-            rating: How it was rated, if it was.
-            key: What names the event; one that comes again is not stored again. Without one it
-                gets a key that no other has.
-        """
-        return self.ask(calls.send_event(user, item, time=time, rating=rating, key=key))
-
-    def send_events(self, events: Iterable[Event]) -> results.Stored:
-        """Store events in one call, all or none; see `send_event`."""
-        return self.ask(calls.send_events(events))
+    async def send(self, call: Call[T]) -> T:
+        """Send a call, repeat it if necessary, and return its answer."""
+        for attempt in count():
+            outcome: _Outcome
+            try:
+                outcome = await self._http.request(**self._request(call))
+            except httpx.TransportError as error:
+                outcome = error
+            delay = self._delay(attempt, outcome)
+            if delay is None:
+                break
+            await asyncio.sleep(delay)
+        answer: T = self._read(outcome)
+        return answer

@@ -1,4 +1,4 @@
-"""What is known of items beside the events: titles, categories and whatever else a table has."""
+"""Item metadata from a table: titles, categories and further columns."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from typing import Any
 
 import polars as pl
 
-from transcf.data.columns import usual_role
-from transcf.data.values import Place, category_lists
+from transcf.data.validate import Place, category_lists, usual_role
 from transcf.errors import DataError
 
-#: Usual names of the column with titles.
+#: Usual names of the title column.
 _TITLES = ("title", "name", "label")
 
 
 def _read_text(path: Path, separator: str) -> pl.DataFrame:
-    """Read a text file; numbers become numbers, apart from what names something."""
+    """Read a delimited file; only columns other than ids, titles and categories become numbers."""
     frame = pl.read_csv(path, separator=separator, infer_schema=False, glob=False)
-    others = (name for name in frame.columns if not (_is_id(name) or _is_words(name)))
+    others = [
+        name
+        for name in frame.columns
+        if not _is_id(name) and usual_role(name) != "category" and name.lower() not in _TITLES
+    ]
     return frame.with_columns(_as_numbers(frame[name]) for name in others)
 
 
 def _as_numbers(text: pl.Series) -> pl.Series:
-    """Return text as integers or floats if all of its values are such, else as it is."""
+    """Return a column as integers or floats if all values are numbers, else unchanged."""
     for kind in (pl.Int64, pl.Float64):
         numbers = text.cast(kind, strict=False)
         if numbers.null_count() == text.null_count():
@@ -41,10 +44,6 @@ def _is_id(name: str) -> bool:
     return usual_role(name) == "item" or name.lower() == "id"
 
 
-def _is_words(name: str) -> bool:
-    return usual_role(name) == "category" or name.lower() in _TITLES
-
-
 _READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
     ".csv": lambda path: _read_text(path, ","),
     ".tsv": lambda path: _read_text(path, "\t"),
@@ -55,18 +54,18 @@ _READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
 
 
 def is_table(path: Path) -> bool:
-    """Tell by its ending whether `read_item_metadata` reads a file."""
+    """Return whether the extension of a file is one that `read_item_metadata` reads."""
     return path.suffix.lower() in _READERS
 
 
 @dataclass(frozen=True)
 class ItemMetadata:
-    """What is known of one item.
+    """Metadata of one item.
 
     Attributes:
-        title: Its name for people; None if it has none.
+        title: Title; None if it has none.
         categories: In the order of the table.
-        others: Further columns by name, without those that are empty.
+        others: Further columns by name, without empty values.
     """
 
     title: str | None = None
@@ -74,19 +73,19 @@ class ItemMetadata:
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
-#: Of an item that the table does not have.
-NOTHING = ItemMetadata()
+#: Metadata of an item that is not in the table.
+NO_METADATA = ItemMetadata()
 
 
 def read_item_metadata(path: Path) -> dict[str, ItemMetadata]:
-    r"""Read a table of items: facts by id, which are text here.
+    r"""Read a table of items; return metadata by item id as text.
 
     Args:
-        path: CSV, TSV, JSON lines or Parquet with a column of item ids; the columns `title` and
-            `category` may be there (see `category_lists`).
+        path: CSV, TSV, JSON lines or Parquet with a column of item ids and optional columns
+            `title` and `category` (see `category_lists`).
 
     Raises:
-        DataError: The table cannot be used; the sentence says why.
+        DataError: The table cannot be used.
 
     Example:
         >>> _ = Path("items.csv").write_text("item_id,title,category\n7,Sencha,green|new")
@@ -94,7 +93,7 @@ def read_item_metadata(path: Path) -> dict[str, ItemMetadata]:
         ('green', 'new')
     """
     frame = _read(path)
-    item = _column(frame, path)
+    item = _id_column(frame, path)
     title = next((name for name in frame.columns if name.lower() in _TITLES), None)
     category = next((n for n in frame.columns if n != title and usual_role(n) == "category"), None)
     others = [name for name in frame.columns if name not in (item, title, category)]
@@ -104,12 +103,15 @@ def read_item_metadata(path: Path) -> dict[str, ItemMetadata]:
     if ids.n_unique() < len(ids):
         twice = ids.filter(ids.is_duplicated())[0]
         raise DataError(f"{path} has item {twice!r} twice: keep one line for each item.")
-    lists = _category_lists(frame, category, path)
+    lists: list[list[str] | None] = [[]] * len(frame)
+    if category is not None:
+        place = Place(str(path), category, lambda row: f"{path}: row {row + 1:,}")
+        lists = category_lists(frame[category], place).to_list()
     found: dict[str, ItemMetadata] = {}
-    for place, row in enumerate(frame.iter_rows(named=True)):
+    for row, names in zip(frame.iter_rows(named=True), lists, strict=True):
         kept = {name: row[name] for name in others if row[name] not in (None, "")}
         named = None if title is None or row[title] is None else str(row[title])
-        found[str(row[item])] = ItemMetadata(named, tuple(lists[place]), kept)
+        found[str(row[item])] = ItemMetadata(named, tuple(names or ()), kept)
     return found
 
 
@@ -125,18 +127,9 @@ def _read(path: Path) -> pl.DataFrame:
         raise DataError(f"{path} cannot be read as a table: {error}.") from error
 
 
-def _column(frame: pl.DataFrame, path: Path) -> str:
-    """Return the column of item ids."""
+def _id_column(frame: pl.DataFrame, path: Path) -> str:
     found = [name for name in frame.columns if _is_id(name)]
     if len(found) != 1:
         what = "several columns that could be" if found else "no column of"
         raise DataError(f"{path} has {what} item ids: name one item_id.")
     return found[0]
-
-
-def _category_lists(frame: pl.DataFrame, category: str | None, path: Path) -> list[list[str]]:
-    """Return the categories of each row; those of a table without such a column are empty."""
-    if category is None:
-        return [[]] * len(frame)
-    place = Place(str(path), category, lambda row: f"{path}: row {row + 1:,}")
-    return [list(names or ()) for names in category_lists(frame[category], place).to_list()]

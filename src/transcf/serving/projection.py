@@ -1,157 +1,156 @@
-"""Items and people on a plane: the two directions in which items differ most."""
+"""Items and users in two dimensions, for the map of the explorer page."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import svds
 
 from transcf.data.ids import UNKNOWN, Rows
-from transcf.serving.loaded_model import LoadedModel
-from transcf.serving.users import ResolvedUser
+
+if TYPE_CHECKING:
+    from transcf.serving.model_version import ModelVersion
+    from transcf.serving.ranking import ResolvedUser
 
 Array = npt.NDArray[np.float64]
 
-#: Past items whose translations are told apart, those that count most.
-_WAYS = 12
-#: Numbers after the point in coordinates: finer than any screen.
+#: Past items whose translations are listed, those with the largest shares.
+_MAX_TRANSLATIONS = 12
+#: Decimals of coordinates.
 _DIGITS = 5
 
 
 class Projection2D:
-    """Where the items of one version are.
+    """A projection of the items of one model version.
 
-    Models with item vectors are seen along their two main axes, so that whatever has a vector has
-    a place: items, users, and users who are moved toward an item. Of other models there is a
-    plane of who has what, on which people stand in the middle of their items.
+    With item vectors, it is the plane of their two principal axes, on which users and translated
+    users have positions, too. Other models use the leading singular vectors of the interaction
+    matrix; a user is then at the mean of the items of the history.
 
     Args:
-        served: The version.
+        version: The model version.
     """
 
-    def __init__(self, served: LoadedModel) -> None:
-        """Keep it."""
-        self._served = served
+    def __init__(self, version: ModelVersion) -> None:
+        self._version = version
 
     @cached_property
     def _vectors(self) -> Array | None:
-        vectors = self._served.learned.arrays().get("item_vectors")
+        vectors = self._version.scorer.arrays().get("item_vectors")
         if vectors is None or vectors.shape[1] < 2:
             return None
         return vectors.astype(np.float64)
 
     @cached_property
     def _axes(self) -> tuple[Array, Array, Array]:
-        """Middle (d,), axes (d, 2) and the shares of the variance (2,) of the item vectors.
+        """Mean (d,), principal axes (d, 2) and explained variance ratios (2,) of item vectors.
 
-        Items count as often as they were taken: rare ones differ most, and say the least.
+        Items are weighted by their number of users: vectors of rare items vary most and say least.
         """
-        assert self._vectors is not None, "asked for with vectors alone"
-        counts = self._served.learned.known.item_counts
-        middle = np.average(self._vectors, axis=0, weights=counts)
-        away = self._vectors - middle
-        values, axes = np.linalg.eigh((away.T * (counts / counts.sum())) @ away)
+        assert self._vectors is not None, "only for models with item vectors"
+        counts = self._version.data.item_counts
+        mean = np.average(self._vectors, axis=0, weights=counts)
+        centered = self._vectors - mean
+        values, axes = np.linalg.eigh((centered.T * (counts / counts.sum())) @ centered)
         best = axes[:, ::-1][:, :2]
         best = best * np.where(best[np.abs(best).argmax(axis=0), [0, 1]] < 0, -1, 1)
-        return middle, best, values[::-1][:2] / max(values.sum(), np.finfo(float).tiny)
+        return mean, best, values[::-1][:2] / max(values.sum(), np.finfo(float).tiny)
 
     @cached_property
-    def _places(self) -> tuple[Array, Array]:
-        """Coordinates of the items (n_items, 2), and shares of the axes (2,)."""
+    def _positions(self) -> tuple[Array, Array]:
+        """Item coordinates (n_items, 2) and explained variance ratios (2,)."""
         if self._vectors is not None:
-            middle, axes, shares = self._axes
-            return (self._vectors - middle) @ axes, shares
+            mean, axes, ratios = self._axes
+            return (self._vectors - mean) @ axes, ratios
         return self._of_interactions()
 
     def _of_interactions(self) -> tuple[Array, Array]:
-        """Do the same with who has what: users count less the more they have."""
-        known = self._served.learned.known
-        weights = 1 / np.sqrt(np.maximum(1, known.seen.counts))
-        matrix = known.seen.to_scipy(np.float64, np.repeat(weights, known.seen.counts))
-        columns = np.sqrt(np.maximum(1, known.item_counts))
+        """Project the interaction matrix, normalized by user and by item."""
+        data = self._version.data
+        weights = 1 / np.sqrt(np.maximum(1, data.seen.counts))
+        matrix = data.seen.to_scipy(np.float64, np.repeat(weights, data.seen.counts))
+        columns = np.sqrt(np.maximum(1, data.item_counts))
         scaled = matrix.multiply(1 / columns[None, :]).tocsr()
         size = min(scaled.shape)
         if size < 4:
-            return np.zeros((len(known.items), 2)), np.zeros(2)
+            return np.zeros((len(data.items), 2)), np.zeros(2)
         start = np.ones(size) / np.sqrt(size)
         _, values, right = svds(scaled, k=3, v0=start, random_state=0)
-        # The first direction says only how popular an item is.
-        places = (right[::-1][1:3] * values[::-1][1:3, None]).T * np.sqrt(len(known.items))
+        # The first singular vector reflects popularity only.
+        positions = (right[::-1][1:3] * values[::-1][1:3, None]).T * np.sqrt(len(data.items))
         total = max(float((scaled.data**2).sum()), np.finfo(float).tiny)
-        shares = np.square(values[::-1][1:3]).astype(np.float64) / total
-        return places.astype(np.float64), shares
+        ratios = np.square(values[::-1][1:3]).astype(np.float64) / total
+        return positions.astype(np.float64), ratios
 
     def points(self, limit: int) -> dict[str, Any]:
-        """Return the items with most users, in columns."""
-        served = self._served
-        places, shares = self._places
-        rows = served.popular[:limit]
-        names = {name: place for place, name in enumerate(served.shelves)}
-        facts = [served.item_facts[row] for row in rows.tolist()]
+        """Return the items with the most users, in columns."""
+        version = self._version
+        positions, ratios = self._positions
+        rows = version.popular[:limit]
+        numbers = {name: number for number, name in enumerate(version.items_by_category)}
+        entries = [version.item_metadata[row] for row in rows.tolist()]
         return {
-            "version": served.version,
+            "version": version.number,
             "of": "item vectors" if self._vectors is not None else "interactions",
-            "translations": served.can["translations"],
-            "shares": _rounded(shares),
-            "count": len(served.popular),
-            "categories": list(names),
-            "item": served.items.ids(rows).to_list(),
-            "title": [fact.title for fact in facts],
-            "category": [names[f.categories[0]] if f.categories else -1 for f in facts],
-            "users": served.learned.known.item_counts[rows].tolist(),
-            "x": _rounded(places[rows, 0]),
-            "y": _rounded(places[rows, 1]),
+            "translations": version.can["translations"],
+            "shares": _rounded(ratios),
+            "count": len(version.popular),
+            "categories": list(numbers),
+            "item": version.items.ids(rows).to_list(),
+            "title": [entry.title for entry in entries],
+            "category": [numbers[e.categories[0]] if e.categories else -1 for e in entries],
+            "users": version.data.item_counts[rows].tolist(),
+            "x": _rounded(positions[rows, 0]),
+            "y": _rounded(positions[rows, 1]),
         }
 
-    def position(self, person: ResolvedUser, toward: Rows) -> dict[str, Any]:
-        """Return where somebody stands, and where they are moved to for some item rows."""
-        learned, history = self._served.learned, person.history
-        user = person.row if person.source == "model" and person.row != UNKNOWN else None
-        place: list[float] | None = None
+    def position(self, user: ResolvedUser, toward: Rows) -> dict[str, Any]:
+        """Return the position of a user, and the translated positions for some item rows."""
+        history = user.history
+        row = user.row if user.source == "model" and user.row != UNKNOWN else None
+        position: list[float] | None = None
         if len(history) and self._vectors is None:
-            place = _rounded(self._places[0][history].mean(axis=0))
+            position = _rounded(self._positions[0][history].mean(axis=0))
         elif len(history):
-            stands = learned.stand(user, history)
-            place = None if stands is None else self._seen(stands)
+            vector = self._version.scorer.stand(row, history)
+            position = None if vector is None else self._project(vector)
         return {
-            "version": self._served.version,
-            "position": place,
-            "toward": [self._toward(user, history, row) for row in toward.tolist()],
+            "version": self._version.number,
+            "position": position,
+            "toward": [self._translated(row, history, item) for item in toward.tolist()],
         }
 
-    def _toward(self, user: int | None, history: Rows, item: int) -> dict[str, Any]:
-        """Return where somebody is moved to for an item, and by which of their past items."""
-        learned, served = self._served.learned, self._served
-        found: dict[str, Any] = {"item": served.items.series[item], "position": None, "moved": []}
+    def _translated(self, user: int | None, history: Rows, item: int) -> dict[str, Any]:
+        """Return the position of a user translated toward an item, and the parts of past items."""
+        version, scorer = self._version, self._version.scorer
+        found: dict[str, Any] = {"item": version.items.series[item], "position": None, "moved": []}
         if not len(history) or self._vectors is None:
             return found
-        moved = learned.moved(user, history, np.array([item], np.int32))
-        ways = learned.ways(user, history, item)
+        moved = scorer.moved(user, history, np.array([item], np.int32))
         if moved is not None:
-            found["position"] = self._seen(moved[0])
-        if ways is not None:
-            points, shares = ways
-            most = np.argsort(-shares, kind="stable")[:_WAYS]
-            past = served.items.ids(history[most]).to_list()
+            found["position"] = self._project(moved[0])
+        parts = scorer.ways(user, history, item)
+        if parts is not None:
+            points, shares = parts
+            best = np.argsort(-shares, kind="stable")[:_MAX_TRANSLATIONS]
+            names = version.items.ids(history[best]).to_list()
             found["moved"] = [
                 {
                     "item": name,
-                    "title": served.title(name),
-                    "position": self._seen(point),
-                    "share": share,
+                    "title": version.title(name),
+                    "position": self._project(points[place]),
+                    "share": float(shares[place]),
                 }
-                for name, point, share in zip(
-                    past, points[most], shares[most].tolist(), strict=True
-                )
+                for name, place in zip(names, best, strict=True)
             ]
         return found
 
-    def _seen(self, vector: npt.NDArray[Any]) -> list[float]:
-        middle, axes, _ = self._axes
-        return _rounded((vector - middle) @ axes)
+    def _project(self, vector: npt.NDArray[Any]) -> list[float]:
+        mean, axes, _ = self._axes
+        return _rounded((vector - mean) @ axes)
 
 
 def _rounded(values: npt.NDArray[Any]) -> list[float]:

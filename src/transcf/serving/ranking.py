@@ -1,10 +1,12 @@
-"""Lists for many requests at once: one matrix product for all that can share it."""
+"""Resolve users of requests and rank items for many requests with one matrix product."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,195 +16,221 @@ from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.data.interactions import Mask
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.topk import top_k
-from transcf.serving.loaded_model import LoadedModel, usable_rows
-from transcf.serving.users import ResolvedUser
+from transcf.serving.events import EventCache
+from transcf.serving.model_version import ModelVersion, convert_id, find_rows
+from transcf.serving.schemas import RecommendOptions, Source
 
-#: What all of a group may choose from: categories, and items where they are listed.
+#: What the requests of a group choose from: categories, and items if they are listed.
 _Choice: TypeAlias = tuple[tuple[str, ...], tuple[Id, ...] | None]
-
-
-@dataclass(frozen=True)
-class RecommendOptions:
-    """What a list should be like.
-
-    Attributes:
-        k: Longest list.
-        exclude_seen: Whether the person's own items are left out.
-        categories: Only items of any of these; empty for all.
-        exclude: Items that are left out.
-        items: The only items to choose from; None for all.
-    """
-
-    k: int = 10
-    exclude_seen: bool = True
-    categories: tuple[str, ...] = ()
-    exclude: tuple[Id, ...] = ()
-    items: tuple[Id, ...] | None = None
-
-    @property
-    def choice(self) -> _Choice:
-        """What has to be the same in a group."""
-        return self.categories, self.items
+#: Source, whether the training histories are what is hidden, choice, and a number.
+_GroupKey: TypeAlias = tuple[Source, bool | None, _Choice, int]
+_EMPTY = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
-    """A list.
+class ResolvedUser:
+    """The user or session of a request.
 
     Attributes:
-        items: (n,) item rows, best first.
-        scores: (n,) float32.
+        row: User row of the model; `UNKNOWN` for other users.
+        history: Item rows, oldest first, including those of new events.
+        source: How items are ranked for the user.
+        is_as_trained: Whether the history is that of the training data.
     """
+
+    row: int
+    history: Rows
+    source: Source
+    is_as_trained: bool = False
+
+
+def resolve_users(
+    version: ModelVersion, events: EventCache, users: Sequence[Id]
+) -> list[ResolvedUser]:
+    """Look up users in the model and in the events since it was trained."""
+    wanted = [convert_id(version.users, user) for user in users]
+    data = version.data
+    rows = version.users.rows(wanted)
+    rows = np.where((rows != UNKNOWN) & data.active[rows], rows, np.int32(UNKNOWN))
+    new = [[event.item for event in events.of(str(u), version.events_after)] for u in wanted]
+    found = []
+    for row, (added, rankable) in zip(rows.tolist(), _item_rows(version, new), strict=True):
+        history = _EMPTY if row == UNKNOWN else data.histories[row]
+        if rankable.any():
+            history = keep_last(np.concatenate([history, added[rankable]]))
+            found.append(_with_history(version, row, history))
+        else:
+            source: Source = "popular" if row == UNKNOWN else "model"
+            found.append(ResolvedUser(row, history, source, is_as_trained=True))
+    return found
+
+
+def resolve_sessions(
+    version: ModelVersion, sessions: Sequence[Sequence[Id]]
+) -> list[tuple[ResolvedUser, list[Id]]]:
+    """Return a user for each session, and the items of the session unknown to the model."""
+    found = []
+    for session, (rows, rankable) in zip(sessions, _item_rows(version, sessions), strict=True):
+        skipped = [item for item, known in zip(session, rankable, strict=True) if not known]
+        found.append((_with_history(version, UNKNOWN, keep_last(rows[rankable])), skipped))
+    return found
+
+
+def _item_rows(version: ModelVersion, lists: Sequence[Sequence[Id]]) -> list[tuple[Rows, Mask]]:
+    """Return the item rows of each list, and which of them the model can rank.
+
+    All lists are looked up at once: one lookup costs nearly as much as a thousand.
+    """
+    if not any(lists):
+        return [(_EMPTY, np.empty(0, bool))] * len(lists)
+    rows = find_rows(version.items, [item for items in lists for item in items])
+    rankable = (rows != UNKNOWN) & version.scorer.rankable[rows]
+    ends = np.cumsum([0, *map(len, lists)]).tolist()
+    return [(rows[start:end], rankable[start:end]) for start, end in pairwise(ends)]
+
+
+def _with_history(version: ModelVersion, row: int, history: Rows) -> ResolvedUser:
+    if len(history) and version.can["fold_in"]:
+        return ResolvedUser(row, history, "folded_in")
+    return ResolvedUser(row, history, "popular" if row == UNKNOWN else "model")
+
+
+def keep_last(rows: Rows) -> Rows:
+    """Keep the last occurrence of every row.
+
+    Example:
+        >>> keep_last(np.array([4, 1, 4], np.int32)).tolist()
+        [1, 4]
+    """
+    _, last = np.unique(rows[::-1], return_index=True)
+    kept: Rows = rows[np.sort(len(rows) - 1 - last)]
+    return kept
+
+
+class Ranked(NamedTuple):
+    """Item rows, best first, and their float32 scores."""
 
     items: Rows
     scores: Scores
 
 
-@dataclass
-class _Group:
-    """Requests that one call of `top_k` answers."""
-
-    places: list[int] = field(default_factory=list)
-    rows: set[int] = field(default_factory=set)
-
-
 def rank(
-    served: LoadedModel, people: Sequence[ResolvedUser], wishes: Sequence[RecommendOptions]
+    version: ModelVersion, users: Sequence[ResolvedUser], options: Sequence[RecommendOptions]
 ) -> list[Ranked]:
-    """Find the best items of some people, each by their own wish; lists are in their order.
+    """Return the best items of each user under their own options, in the order of the users.
 
-    A list is the same whoever else is asked for at the moment, as `top_k` promises for inner
-    products.
+    A list does not depend on the other requests, as `top_k` guarantees for inner products.
     """
-    found: list[Ranked | None] = [None] * len(people)
-    for key, group in _grouped(people, wishes).items():
-        source, plain, choice, _ = key
-        allowed = _allowed(served, choice)
-        some = [people[place] for place in group.places]
-        asked = [wishes[place] for place in group.places]
+    found: list[Ranked | None] = [None] * len(users)
+    for (source, hides_seen, choice, _), places in _grouped(users, options).items():
+        allowed = _allowed(version, choice)
+        some, asked = [users[place] for place in places], [options[place] for place in places]
         if source == "popular":
-            lists = [_popular(served, *pair, allowed) for pair in zip(some, asked, strict=True)]
-        elif source == "model":
-            lists = _of_users(served, some, asked, allowed, plain)
+            lists = [_popular(version, *pair, allowed) for pair in zip(some, asked, strict=True)]
         else:
-            lists = _of_guests(served, some, asked, allowed)
-        for place, ranked in zip(group.places, lists, strict=True):
+            lists = _rank_group(version, some, asked, allowed, hides_seen)
+        for place, ranked in zip(places, lists, strict=True):
             found[place] = ranked
     return [ranked for ranked in found if ranked is not None]
 
 
 def _grouped(
-    people: Sequence[ResolvedUser], wishes: Sequence[RecommendOptions]
-) -> dict[tuple[str, bool | None, _Choice, int], _Group]:
-    """Put together who can share a call.
+    users: Sequence[ResolvedUser], options: Sequence[RecommendOptions]
+) -> dict[_GroupKey, list[int]]:
+    """Group requests that can share a call of `top_k`; return their places.
 
-    Users as learned share the table of what everybody has seen where that is all that is hidden
-    (or nothing is); others get a table of their own, in which a user can stand only once.
+    Users of the model share the table of training histories if exactly these are hidden, or nothing
+    is. Other groups get a table of their own, which has one row for each user of the model.
     """
-    groups: dict[tuple[str, bool | None, _Choice, int], _Group] = {}
-    for place, (person, wish) in enumerate(zip(people, wishes, strict=True)):
-        plain: bool | None = None
-        if person.source == "model" and not wish.exclude:
-            plain = wish.exclude_seen if person.is_as_trained or not wish.exclude_seen else None
-        turn = 0
-        while True:
-            group = groups.setdefault((person.source, plain, wish.choice, turn), _Group())
-            if person.source != "model" or plain is not None or person.row not in group.rows:
-                break
-            turn += 1
-        group.places.append(place)
-        group.rows.add(person.row)
+    groups: dict[_GroupKey, list[int]] = {}
+    taken = Counter[tuple[_Choice, int]]()
+    for place, (user, option) in enumerate(zip(users, options, strict=True)):
+        choice = (
+            tuple(option.categories or ()),
+            None if option.items is None else tuple(option.items),
+        )
+        hides_seen, number = None, 0
+        if user.source == "model":
+            if not option.exclude and (user.is_as_trained or not option.exclude_seen):
+                hides_seen = option.exclude_seen
+            else:
+                number = taken[choice, user.row]
+                taken[choice, user.row] += 1
+        groups.setdefault((user.source, hides_seen, choice, number), []).append(place)
     return groups
 
 
-def _allowed(served: LoadedModel, choice: _Choice) -> Mask:
+def _allowed(version: ModelVersion, choice: _Choice) -> Mask:
     categories, items = choice
-    allowed = served.learned.rankable
+    allowed = version.scorer.rankable
     if categories:
-        allowed = allowed & served.in_categories(categories)
+        allowed = allowed & version.in_categories(categories)
     if items is not None:
-        named = np.zeros(len(allowed), dtype=bool)
-        named[usable_rows(served, list(items))] = True
-        allowed = allowed & named
+        listed = np.zeros(len(allowed), dtype=bool)
+        listed[version.rankable_rows(items)] = True
+        allowed = allowed & listed
     return allowed
 
 
-def _of_users(
-    served: LoadedModel,
-    people: Sequence[ResolvedUser],
-    wishes: Sequence[RecommendOptions],
+def _rank_group(
+    version: ModelVersion,
+    users: Sequence[ResolvedUser],
+    options: Sequence[RecommendOptions],
     allowed: Mask,
-    plain: bool | None,
+    hides_seen: bool | None,
 ) -> list[Ranked]:
-    """Answer users as they were learned."""
-    rows = np.array([person.row for person in people], np.int32)
-    seen: Csr | None = served.learned.known.seen if plain else None
-    if plain is None:
-        seen = _hidden(served, people, wishes, rows, len(served.users))
-    return _lists(served.learned, rows, wishes, seen, allowed)
-
-
-def _of_guests(
-    served: LoadedModel,
-    people: Sequence[ResolvedUser],
-    wishes: Sequence[RecommendOptions],
-    allowed: Mask,
-) -> list[Ranked]:
-    """Answer people who are placed by their histories."""
-    n_items = len(served.items)
-    scorer = served.learned.fold_in(Histories.of([person.history for person in people], n_items))
-    rows = np.arange(len(people), dtype=np.int32)
-    seen = _hidden(served, people, wishes, rows, len(people))
-    return _lists(scorer, rows, wishes, seen, allowed)
-
-
-def _lists(
-    scorer: Scorer, rows: Rows, wishes: Sequence[RecommendOptions], seen: Csr | None, allowed: Mask
-) -> list[Ranked]:
-    longest = min(max(wish.k for wish in wishes), int(np.count_nonzero(allowed)))
+    """Rank items for a group of users of the model, or of users that are folded in."""
+    scorer: Scorer = version.scorer
+    if users[0].source == "model":
+        rows, n_rows = np.array([user.row for user in users], np.int32), len(version.users)
+    else:
+        histories = Histories.of([user.history for user in users], len(version.items))
+        scorer = version.scorer.fold_in(histories)
+        rows, n_rows = np.arange(len(users), dtype=np.int32), len(users)
+    seen: Csr | None = version.data.seen if hides_seen else None
+    if hides_seen is None:
+        seen = _hidden_table(version, users, options, rows, n_rows)
+    longest = min(max(option.k for option in options), int(np.count_nonzero(allowed)))
     items, scores = top_k(scorer, rows, longest, seen=seen, allowed=allowed)
-    lengths = (items != UNKNOWN).sum(axis=1)
-    ends = np.minimum(lengths, [wish.k for wish in wishes])
+    ends = np.minimum((items != UNKNOWN).sum(axis=1), [option.k for option in options])
     return [Ranked(items[n, :end], scores[n, :end]) for n, end in enumerate(ends)]
 
 
 def _popular(
-    served: LoadedModel, person: ResolvedUser, wish: RecommendOptions, allowed: Mask
+    version: ModelVersion, user: ResolvedUser, option: RecommendOptions, allowed: Mask
 ) -> Ranked:
-    """Give the items with most users that are left; scores are the numbers of these users."""
-    hidden = _own(served, person, wish)
-    order = served.popular
-    if len(hidden) or allowed is not served.learned.rankable:
+    """Return the items with the most users; scores are the numbers of users."""
+    hidden = _hidden(version, user, option)
+    order = version.popular
+    if len(hidden) or allowed is not version.scorer.rankable:
         left = allowed.copy()
         left[hidden] = False
         order = order[left[order]]
-    rows = order[: wish.k]
-    return Ranked(rows, served.learned.known.item_counts[rows].astype(np.float32))
+    rows = order[: option.k]
+    return Ranked(rows, version.data.item_counts[rows].astype(np.float32))
 
 
-def _own(served: LoadedModel, person: ResolvedUser, wish: RecommendOptions) -> Rows:
-    """Return the item rows that are hidden from somebody, ascending."""
-    parts = [person.history] if wish.exclude_seen else []
-    if wish.exclude:
-        parts.append(usable_rows(served, list(wish.exclude)))
-    return _distinct(parts)
+def _hidden(version: ModelVersion, user: ResolvedUser, option: RecommendOptions) -> Rows:
+    """Return the item rows that are left out of a list, ascending."""
+    parts = [_EMPTY]
+    if option.exclude_seen:
+        parts.append(user.history)
+    if option.exclude:
+        parts.append(version.rankable_rows(option.exclude))
+    return np.unique(np.concatenate(parts))
 
 
-def _distinct(parts: Iterable[Rows]) -> Rows:
-    return np.unique(np.concatenate([np.empty(0, np.int32), *parts]))
-
-
-def _hidden(
-    served: LoadedModel,
-    people: Sequence[ResolvedUser],
-    wishes: Sequence[RecommendOptions],
+def _hidden_table(
+    version: ModelVersion,
+    users: Sequence[ResolvedUser],
+    options: Sequence[RecommendOptions],
     rows: Rows,
     n_rows: int,
 ) -> Csr:
-    """Table of hidden items with so many rows, of which these are filled; no row comes twice."""
-    lists = [_own(served, *pair) for pair in zip(people, wishes, strict=True)]
+    """Return the hidden items as a table with `n_rows` rows; `rows` are distinct."""
+    lists = [_hidden(version, *pair) for pair in zip(users, options, strict=True)]
     counts = np.zeros(n_rows + 1, np.int64)
-    counts[rows + 1] = [len(own) for own in lists]
+    counts[rows + 1] = [len(hidden) for hidden in lists]
     in_order = [lists[place] for place in np.argsort(rows, kind="stable")]
-    columns = np.concatenate([np.empty(0, np.int32), *in_order]).astype(np.int32)
-    return Csr(np.cumsum(counts), columns, len(served.items))
+    columns = np.concatenate([_EMPTY, *in_order]).astype(np.int32)
+    return Csr(np.cumsum(counts), columns, len(version.items))

@@ -1,4 +1,4 @@
-"""From events to the next version: fitted anew, judged on the newest events, put beside the old."""
+"""Retrain a model with the collected events, evaluate it, and deploy it as a new version."""
 
 from __future__ import annotations
 
@@ -7,39 +7,44 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from transcf.data.ids import Id
-from transcf.errors import ParameterError, UnsupportedError
+from transcf.data.ids import Id, IdMap
+from transcf.data.interactions import Interactions
+from transcf.data.readers import open_data, read_interactions
+from transcf.errors import DataError, ParameterError, UnsupportedError
 from transcf.evaluation.metrics import METRICS, Ranks
-from transcf.models.recommender import Recommender
+from transcf.models.base import Recommender
 from transcf.models.registry import load_version
-from transcf.serving.events.store import Event, EventStore, Stored
-from transcf.serving.loaded_model import EVENTS_AFTER, LoadedModel
-from transcf.serving.ranking import RecommendOptions, rank
-from transcf.serving.renewal import base_log, only_events, with_events
-from transcf.serving.users import Known, find_people
+from transcf.models.training_data import TrainingData
+from transcf.serving.events import Event, EventCache, EventStore
+from transcf.serving.model_version import EVENTS_AFTER, ModelVersion
+from transcf.serving.ranking import rank, resolve_users
+from transcf.serving.schemas import RecommendOptions
 from transcf.serving.versions import Versions
 
-#: Share of the new events that both models are judged on: the newest.
+#: Share of the new events that both models are evaluated on: the newest.
 _HELD_OUT = 0.2
-#: Length of the lists that are judged, and the metric.
+#: Length of the evaluated lists, and the metric.
 _LENGTH, _METRIC = 10, "N"
-#: People of one call of the ranking.
+#: Users that are ranked at once.
 _BLOCK = 256
+#: Integer times above this are milliseconds: as seconds they would be after the year 5000.
+_MILLISECONDS = 10**11
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What came of it.
+    """Result of a refresh.
 
     Attributes:
-        version: The new version; None where there was nothing new.
+        version: The new version; None if there were no new events.
         served: The version that is served afterwards.
         events: Events that the old version had not learned from.
-        judged: People with newer events, on whom both were judged.
-        old: N@10 of the old version, with what it is told of events; None without anybody.
-        new: N@10 of a model that was fitted up to the same moment.
-        fitted_on: What the new version has learned from, in words.
+        judged: Number of evaluated users, those with held-out events.
+        old: N@10 of the old version, which knows the other new events; None without users.
+        new: N@10 of a model that was trained up to the same moment.
+        fitted_on: Description of the training data of the new version.
     """
 
     version: int | None
@@ -59,132 +64,43 @@ def refresh(
     quick: bool = False,
     force: bool = False,
 ) -> Refreshed:
-    """Make a new version from the log and the events, and serve it if it is not worse.
+    """Train a new version on the log and the events; serve it if it is not worse.
 
-    The newest fifth of the events that the served version has not learned from is held out. A model
-    that is fitted on all before them, and the served one, which is told of these events as a
-    service tells it, recommend ten items to everybody with held-out events; N@10 decides. Then the
-    new version is fitted on everything and written beside the old one.
+    The newest fifth of the new events is held out. A model trained on everything before, and the
+    served one, which is given these events as in the service, recommend ten items to every user
+    with held-out events; N@10 decides. The new version is then trained on all events.
 
     Args:
-        versions: Of the model.
+        versions: Versions of the model.
         store: The events.
-        data: The log, where the model's report does not name it; see `base_log`.
-        quick: Whether events are added by `partial_fit` instead of fitting again.
-        force: Whether it is served even if it is worse, or nobody can be judged.
+        data: The log, if the model's report does not name it; see `base_log`.
+        quick: Whether events are added by `partial_fit` instead of `refit`.
+        force: Whether it is served even if it is worse, or no user can be evaluated.
     """
     current = versions.current()
-    served = LoadedModel.load(current, versions.folder(current), {})
-    new = store.after(served.after)
+    served = ModelVersion.load(current, versions.folder(current), {})
+    new = store.after(served.events_after)
     if not new:
         return Refreshed(None, current, 0)
-    learn, words = _learner(versions, served, store, data, quick)
-    held = new[-max(1, int(_HELD_OUT * len(new))) :]
-    older = new[: len(new) - len(held)]
-    # Without events before them, adding none leaves the model as it is.
-    until = served.model if quick and not older else learn(older)
-    judged, old, made = _judged(served, until, older, held)
-    model = learn(new)
-    last = new[-1].number
-    model.report_ |= {EVENTS_AFTER: last, "fitted_on": f"{words} and {len(new):,} new events"}
+    train, source = _trainer(served, store, data, quick)
+    held_out = new[-max(1, int(_HELD_OUT * len(new))) :]
+    older = new[: len(new) - len(held_out)]
+    # Without older events, `partial_fit` would leave the model as it is.
+    candidate = served.model if quick and not older else train(older)
+    judged, old_quality, new_quality = _evaluate(served, candidate, store, older, held_out)
+    model = train(new)
+    fitted_on = f"{source} and {len(new):,} new events"
+    model.report_ |= {EVENTS_AFTER: new[-1].number, "fitted_on": fitted_on}
     version = versions.add(model)
-    is_better = made is not None and old is not None and made >= old
+    is_better = new_quality is not None and old_quality is not None and new_quality >= old_quality
     if force or is_better:
         versions.switch(version)
         current = version
-    return Refreshed(version, current, len(new), judged, old, made, model.report_["fitted_on"])
-
-
-def _learner(
-    versions: Versions, served: LoadedModel, store: EventStore, data: str | None, quick: bool
-) -> tuple[Callable[[Sequence[Stored]], Recommender[Any]], str]:
-    """Return what fits a model to the log and some of the new events, and what it does in words."""
-    base, where = base_log(served.model, data)
-    kept: dict[str, Any] = {
-        key: served.model.report_[key]
-        for key in ("dataset", "reading", "protocol", "split_seed")
-        if key in served.model.report_
-    }
-
-    def anew(events: Sequence[Stored]) -> Recommender[Any]:
-        before = [found for found in store.after(0) if found.number <= served.after]
-        model = load_version(served.folder).refit(with_events(base, [*before, *events]))
-        model.report_ |= kept
-        return model
-
-    def added(events: Sequence[Stored]) -> Recommender[Any]:
-        model = load_version(served.folder)
-        add = getattr(model, "partial_fit", None)
-        if add is None:
-            raise UnsupportedError(
-                f"{type(model).__name__} cannot take in events without learning anew: leave out "
-                "--quick."
-            )
-        add(only_events(base, events))
-        return model
-
-    if quick:
-        return added, f"version {served.version}"
-    return anew, where
-
-
-def _judged(
-    served: LoadedModel, model: Recommender[Any], older: Sequence[Stored], held: Sequence[Stored]
-) -> tuple[int, float | None, float | None]:
-    """Return how many people were judged, and N@10 of the old model and of the new one."""
-    targets: dict[str, list[str]] = {}
-    for found in held:
-        targets.setdefault(found.event.user, []).append(found.event.item)
-    users = list(targets)
-    told, untold = _Told(older), _Told([])
-    candidate = LoadedModel(0, served.folder, model, {}, served.can)
-    wanted = [set(targets[user]) - _had(served, told, user) for user in users]
-    kept = [place for place, items in enumerate(wanted) if items]
-    if not kept:
-        return 0, None, None
-    some, sought = [users[place] for place in kept], [wanted[place] for place in kept]
-    quality = [_quality(served, told, some, sought), _quality(candidate, untold, some, sought)]
-    return len(kept), quality[0], quality[1]
-
-
-class _Told:
-    """Events that a model is told of."""
-
-    def __init__(self, events: Sequence[Stored]) -> None:
-        self._by_user: dict[str, list[Event]] = {}
-        for found in events:
-            self._by_user.setdefault(found.event.user, []).append(found.event)
-
-    def of(self, user: str, after: int = 0) -> list[Event]:
-        return self._by_user.get(user, [])
-
-
-def _had(served: LoadedModel, recent: Known, user: str) -> set[str]:
-    """Return the items that somebody has, which are not recommended again."""
-    person = find_people(served, recent, [user])[0]
-    return {str(item) for item in served.items.ids(person.history).to_list()}
-
-
-def _quality(
-    served: LoadedModel, recent: Known, users: Sequence[Id], sought: Sequence[set[str]]
-) -> float:
-    """Return N@10 of the lists that a service would give."""
-    ranks: list[float] = []
-    for first in range(0, len(users), _BLOCK):
-        some = users[first : first + _BLOCK]
-        people = find_people(served, recent, some)
-        lists = rank(served, people, [RecommendOptions(_LENGTH)] * len(some))
-        for ranked, wanted in zip(lists, sought[first : first + _BLOCK], strict=True):
-            got = [str(item) for item in served.items.ids(ranked.items).to_list()]
-            places = {item: place for place, item in enumerate(got, 1)}
-            ranks += sorted(places.get(item, np.inf) for item in wanted)
-    ends = np.cumsum([0, *map(len, sought)])
-    rows = np.arange(len(users), dtype=np.int32)
-    return float(METRICS[_METRIC](Ranks(rows, ends, np.array(ranks)), _LENGTH).mean())
+    return Refreshed(version, current, len(new), judged, old_quality, new_quality, fitted_on)
 
 
 def back_to(versions: Versions, version: int) -> None:
-    """Serve an earlier version again, if it is whole.
+    """Serve an earlier version again.
 
     Raises:
         ParameterError: There is no such version.
@@ -195,3 +111,170 @@ def back_to(versions: Versions, version: int) -> None:
     if versions.made(version) is not None:
         load_version(versions.folder(version))
     versions.switch(version)
+
+
+def _trainer(
+    served: ModelVersion, store: EventStore, data: str | None, quick: bool
+) -> tuple[Callable[[Sequence[Event]], Recommender[Any]], str]:
+    """Return a function that trains a model with some of the new events, and its data source."""
+    base, source = base_log(served.model, data)
+    kept: dict[str, Any] = {
+        key: served.model.report_[key]
+        for key in ("dataset", "reading", "protocol", "split_seed")
+        if key in served.model.report_
+    }
+
+    def refit(events: Sequence[Event]) -> Recommender[Any]:
+        before = [event for event in store.after(0) if event.number <= served.events_after]
+        model = load_version(served.folder).refit(with_events(base, [*before, *events]))
+        model.report_ |= kept
+        return model
+
+    def partial_fit(events: Sequence[Event]) -> Recommender[Any]:
+        model = load_version(served.folder)
+        add = getattr(model, "partial_fit", None)
+        if add is None:
+            raise UnsupportedError(f"{type(model).__name__} has no partial_fit: leave out --quick.")
+        add(read_interactions(_event_frame(base, events)))
+        return model
+
+    return (partial_fit, f"version {served.number}") if quick else (refit, source)
+
+
+def _evaluate(
+    served: ModelVersion,
+    model: Recommender[Any],
+    store: EventStore,
+    older: Sequence[Event],
+    held_out: Sequence[Event],
+) -> tuple[int, float | None, float | None]:
+    """Return the number of evaluated users, and N@10 of the served model and of the new one."""
+    targets: dict[str, set[str]] = {}
+    for event in held_out:
+        targets.setdefault(event.user, set()).add(event.item)
+    known, no_events = EventCache(store), EventCache(store)
+    known.extend(older)
+    candidate = ModelVersion(0, served.folder, model, {}, served.can)
+    users: list[Id] = []
+    wanted: list[set[str]] = []
+    for user, items in targets.items():
+        history = resolve_users(served, known, [user])[0].history
+        unseen = items - {str(item) for item in served.items.ids(history).to_list()}
+        if unseen:  # items of the history are not recommended again
+            users.append(user)
+            wanted.append(unseen)
+    if not users:
+        return 0, None, None
+    old = _quality(served, known, users, wanted)
+    return len(users), old, _quality(candidate, no_events, users, wanted)
+
+
+def _quality(
+    version: ModelVersion, events: EventCache, users: Sequence[Id], wanted: Sequence[set[str]]
+) -> float:
+    """Return N@10 of the lists that the service would give."""
+    ranks: list[float] = []
+    for first in range(0, len(users), _BLOCK):
+        resolved = resolve_users(version, events, users[first : first + _BLOCK])
+        lists = rank(version, resolved, [RecommendOptions(k=_LENGTH)] * len(resolved))
+        for ranked, items in zip(lists, wanted[first : first + _BLOCK], strict=True):
+            listed = [str(item) for item in version.items.ids(ranked.items).to_list()]
+            places = {item: place for place, item in enumerate(listed, 1)}
+            ranks += sorted(places.get(item, np.inf) for item in items)
+    ends = np.cumsum([0, *map(len, wanted)])
+    rows = np.arange(len(users), dtype=np.int32)
+    return float(METRICS[_METRIC](Ranks(rows, ends, np.array(ranks)), _LENGTH).mean())
+
+
+# -- events as a log -----------------------------------------------------------------------------
+
+
+def base_log(model: Recommender[Any], data: str | None) -> tuple[Interactions, str]:
+    """Return the log that a model was trained on, and a description of where it comes from.
+
+    Args:
+        model: Fitted model; its report may name its data.
+        data: What to read instead, as for `transcf fit`; `"model"` for the training interactions
+            that the model keeps.
+
+    Raises:
+        DataError: The data that the report names cannot be read.
+    """
+    named = data or model.report_.get("dataset")
+    if named is None or named == "model":
+        return _kept_log(model.learned_.known), "the training interactions in the model's folder"
+    reading = model.report_.get("reading", {}) if data is None else {}
+    try:
+        return open_data(named, **reading), str(named)
+    except DataError as error:
+        raise DataError(
+            f"{error} That is the data of the model: name it with --data DATA, or give --data "
+            "model to go by the training interactions in its folder (without ratings and times)."
+        ) from error
+
+
+def _kept_log(data: TrainingData) -> Interactions:
+    columns = {
+        "user_id": data.users.ids(data.seen.entry_rows),
+        "item_id": data.items.ids(data.histories.items),
+    }
+    if data.timed:
+        columns["timestamp"] = pl.Series(data.histories.places)
+    return read_interactions(pl.DataFrame(columns))
+
+
+def with_events(base: Interactions, events: Sequence[Event]) -> Interactions:
+    """Return a log with events added, after all others if the log has no times.
+
+    Events with a rating of 0 or below are left out, as in logs.
+
+    Example:
+        >>> from transcf import synthesize
+        >>> log = synthesize(users=50, items=30, interactions=500)
+        >>> len(with_events(log, [Event("new", "i01", 1.7e9)]))
+        501
+    """
+    if not events:
+        return base
+    frames = [base.to_frame(), _event_frame(base, events)]
+    log = read_interactions(pl.concat(frames, how="diagonal"))
+    return log.with_categories(base.categories).with_links(base.links)
+
+
+def _event_frame(base: Interactions, events: Sequence[Event]) -> pl.DataFrame:
+    kept = [event for event in events if event.rating is None or event.rating > 0]
+    columns = {
+        "user_id": _convert_ids([event.user for event in kept], base.users, "user"),
+        "item_id": _convert_ids([event.item for event in kept], base.items, "item"),
+    }
+    if base.ratings is not None:
+        columns["rating"] = pl.Series([event.rating for event in kept], dtype=pl.Float32)
+    if base.timestamps is not None:
+        columns["timestamp"] = _convert_times([event.time for event in kept], base)
+    return pl.DataFrame(columns)
+
+
+def _convert_times(times: list[float], base: Interactions) -> pl.Series:
+    """Return times of events in the unit of a log."""
+    assert base.timestamps is not None, "only for logs with times"
+    if base.times_are_dates:
+        return pl.Series([round(time * 1e6) for time in times]).cast(pl.Datetime("us"))
+    newest = int(base.timestamps.max())
+    if newest < len(base.timestamps):  # positions in histories: new events come after all of them
+        order = np.argsort(np.argsort(times, kind="stable"), kind="stable")
+        return pl.Series(newest + 1 + order)
+    scale = 1000 if newest > _MILLISECONDS else 1
+    return pl.Series([int(time * scale) for time in times], dtype=pl.Int64)
+
+
+def _convert_ids(values: list[str], ids: IdMap, what: str) -> pl.Series:
+    column = pl.Series(values, dtype=pl.String)
+    if ids.is_text:
+        return column
+    numbers = column.cast(pl.Int64, strict=False)
+    if numbers.null_count():
+        strange = column.filter(numbers.is_null())[0]
+        raise DataError(
+            f"An event has the {what} {strange!r}, and ids of the log are integers: delete it."
+        )
+    return numbers

@@ -1,8 +1,13 @@
-"""What requests and answers look like, for checks and for the description of the service."""
+"""Requests and answers of the service.
+
+Requests are pydantic models. Answers are typed dictionaries: what queries build, what the OpenAPI
+description shows and what clients return. docs/serving.md describes the fields.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -14,21 +19,25 @@ from pydantic import (
     StrictStr,
     model_validator,
 )
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from transcf.serving.limits import (
-    LONGEST_ID,
-    LONGEST_KEY,
-    MOST_EVENTS,
-    MOST_ITEMS,
-    MOST_LINES,
-    MOST_PAIRS,
-    MOST_REASONS,
-    MOST_USERS,
-)
+from transcf.data.ids import Id
+
+#: Largest number of items, users and events in a request or an answer.
+MAX_ITEMS = MAX_USERS = MAX_EVENTS = 1000
+#: Largest number of pairs to score, of list entries in an answer, and of explained items.
+MAX_PAIRS, MAX_ENTRIES, MAX_EXPLAINED = 10_000, 100_000, 100
+#: Largest number of items on the map, and of items that a position is translated toward.
+MAX_POINTS, MAX_TOWARD = 200_000, 100
+#: Longest id and longest event key, in characters.
+MAX_ID_LENGTH, MAX_KEY_LENGTH = 1024, 200
+
+#: How items are ranked: learned vectors, folded-in history, or popularity.
+Source: TypeAlias = Literal["model", "folded_in", "popular"]
 
 
-def _sound(text: str) -> str:
-    """Refuse what cannot be stored: NUL, and halves of characters."""
+def _check_text(text: str) -> str:
+    """Refuse text that cannot be stored: NUL characters and lone surrogates."""
     if "\0" in text:
         raise ValueError("it has a NUL in it")
     if not text.isascii() and text.encode("utf-8", "replace").decode() != text:
@@ -36,218 +45,374 @@ def _sound(text: str) -> str:
     return text
 
 
-Text: TypeAlias = Annotated[StrictStr, AfterValidator(_sound)]
-#: An id as the application has it.
-AnyId: TypeAlias = (
-    Annotated[Text, Field(min_length=1, max_length=LONGEST_ID)]
+Text: TypeAlias = Annotated[StrictStr, AfterValidator(_check_text)]
+#: An id in JSON.
+JsonId: TypeAlias = (
+    Annotated[Text, Field(min_length=1, max_length=MAX_ID_LENGTH)]
     | Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 )
-#: An id in a path or a query, where all is text.
-AnyText: TypeAlias = Annotated[
-    str, AfterValidator(_sound), Field(min_length=1, max_length=LONGEST_ID)
+Ids: TypeAlias = Annotated[list[JsonId], Field(max_length=MAX_ITEMS)]
+#: An id in a path or a query string.
+TextId: TypeAlias = Annotated[
+    str, AfterValidator(_check_text), Field(min_length=1, max_length=MAX_ID_LENGTH)
 ]
-Several: TypeAlias = Annotated[list[AnyText], Field(max_length=MOST_ITEMS)]
-Length: TypeAlias = Annotated[int, Field(ge=0, le=MOST_ITEMS)]
-Ids: TypeAlias = Annotated[list[AnyId], Field(max_length=MOST_ITEMS)]
+TextIds: TypeAlias = Annotated[list[TextId], Field(max_length=MAX_ITEMS)]
+Length: TypeAlias = Annotated[int, Field(ge=0, le=MAX_ITEMS)]
 Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e15, le=1e15)]
 
 
-class Asked(BaseModel):
-    """Refuses fields that nobody knows."""
+# -- requests ------------------------------------------------------------------------------------
+
+
+class Body(BaseModel):
+    """Base of JSON bodies; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Wished(Asked):
-    """What a list should be like."""
+class RecommendOptions(Body):
+    """Options of recommendations."""
 
-    k: Annotated[StrictInt, Field(ge=0, le=MOST_ITEMS)] = 10
-    exclude_seen: StrictBool = True
-    categories: Annotated[list[Text], Field(max_length=MOST_ITEMS)] | None = None
+    k: Annotated[StrictInt, Field(ge=0, le=MAX_ITEMS, description="Longest list.")] = 10
+    exclude_seen: Annotated[StrictBool, Field(description="Leave out the user's own items.")] = True
+    categories: Annotated[list[Text], Field(max_length=MAX_ITEMS)] | None = None
     exclude: Ids | None = None
     items: Ids | None = None
     explain: StrictBool = False
 
     @model_validator(mode="after")
-    def _few_reasons(self) -> Wished:
-        check_reasons(self.k, self.explain)
+    def _check_explained(self) -> RecommendOptions:
+        if self.explain and self.k > MAX_EXPLAINED:
+            raise ValueError(f"explain takes a k of at most {MAX_EXPLAINED}")
         return self
 
 
-def check_reasons(k: int, explain: bool) -> None:
-    """Raise a ValueError where more is to be explained than may be."""
-    if explain and k > MOST_REASONS:
-        raise ValueError(f"explain takes a k of at most {MOST_REASONS}")
+class UserRequest(RecommendOptions):
+    """Recommendations for one user, from a path and a query string."""
 
+    model_config = ConfigDict(extra="ignore")
 
-class UserAsked(BaseModel):
-    """A list for one user, as a path and a query ask for it; see `routes.reading`."""
-
-    user: Annotated[AnyText, Field(description="Id of the user, percent-encoded.")]
+    user: Annotated[TextId, Field(description="User id, percent-encoded.")]
     k: Annotated[Length, Field(description="Longest list.")] = 10
-    exclude_seen: Annotated[bool, Field(description="Leave out what the user has.")] = True
-    category: Annotated[Several, Field(description="Only items of these categories.")] = []
-    exclude: Annotated[Several, Field(description="Items to leave out.")] = []
-    items: Annotated[Several, Field(description="The only items to choose from.")] = []
-    explain: Annotated[bool, Field(description="Say why.")] = False
+    exclude_seen: Annotated[bool, Field(description="Leave out the user's own items.")] = True
+    categories: Annotated[
+        TextIds | None, Field(alias="category", description="Only items of these categories.")
+    ] = None
+    exclude: Annotated[TextIds | None, Field(description="Items to leave out.")] = None  # type: ignore[assignment]
+    items: Annotated[TextIds | None, Field(description="The only items to choose from.")] = None  # type: ignore[assignment]
+    explain: Annotated[bool, Field(description="Explain each item.")] = False
+
+
+class UsersRequest(RecommendOptions):
+    """Recommendations for many users."""
+
+    users: Annotated[list[JsonId], Field(min_length=1, max_length=MAX_USERS)]
 
     @model_validator(mode="after")
-    def _few_reasons(self) -> UserAsked:
-        check_reasons(self.k, self.explain)
+    def _check_entries(self) -> UsersRequest:
+        if len(self.users) * self.k > MAX_ENTRIES:
+            raise ValueError(f"users times k is at most {MAX_ENTRIES:,}")
+        if self.explain and len(self.users) * self.k > MAX_EXPLAINED:
+            raise ValueError(f"explain takes users times k of at most {MAX_EXPLAINED}")
         return self
 
 
-class UsersAsked(Wished):
-    """Lists for many users."""
-
-    users: Annotated[list[AnyId], Field(min_length=1, max_length=MOST_USERS)]
-
-    @model_validator(mode="after")
-    def _few_lines(self) -> UsersAsked:
-        if len(self.users) * self.k > MOST_LINES:
-            raise ValueError(f"users times k is at most {MOST_LINES:,}")
-        if self.explain and len(self.users) * self.k > MOST_REASONS:
-            raise ValueError(f"explain takes users times k of at most {MOST_REASONS}")
-        return self
-
-
-class SessionAsked(Wished):
-    """A list for somebody of whom only a session is known."""
+class SessionRequest(RecommendOptions):
+    """Recommendations for a session: its items, oldest first."""
 
     session: Ids
 
 
-class WhyAsked(Asked):
-    """Why an item has its score for a session."""
+class ExplainRequest(Body):
+    """Explanation of an item's score for a session."""
 
-    session: Annotated[list[AnyId], Field(min_length=1, max_length=MOST_ITEMS)]
-    item: AnyId
-    top: Annotated[StrictInt, Field(ge=1, le=MOST_REASONS)] = 5
+    session: Annotated[list[JsonId], Field(min_length=1, max_length=MAX_ITEMS)]
+    item: JsonId
+    top: Annotated[StrictInt, Field(ge=1, le=MAX_EXPLAINED)] = 5
 
 
-class Pair(Asked):
+class Pair(Body):
     """A user and an item."""
 
-    user: AnyId
-    item: AnyId
+    user: JsonId
+    item: JsonId
 
 
-class ScoresAsked(Asked):
-    """Pairs to be scored."""
+class ScoresRequest(Body):
+    """Pairs to score."""
 
-    pairs: Annotated[list[Pair], Field(max_length=MOST_PAIRS)]
+    pairs: Annotated[list[Pair], Field(max_length=MAX_PAIRS)]
 
 
-class PositionAsked(Asked):
-    """Where a user or a session stands on the map."""
+class PositionRequest(Body):
+    """Position of a user or a session on the map."""
 
-    user: AnyId | None = None
+    user: JsonId | None = None
     session: Ids | None = None
-    toward: Annotated[list[AnyId], Field(max_length=100)] = []
+    toward: Annotated[list[JsonId], Field(max_length=MAX_TOWARD)] = []
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> PositionAsked:
+    def _check_one(self) -> PositionRequest:
         if (self.user is None) == (self.session is None):
             raise ValueError("give either user or session")
         return self
 
 
-class EventSent(Asked):
+class EventRequest(Body):
     """One event."""
 
-    user: AnyId
-    item: AnyId
+    user: JsonId
+    item: JsonId
     time: Annotated[Number, Field(description="Seconds since 1970.")] | None = None
     rating: Number | None = None
-    key: Annotated[Text, Field(min_length=1, max_length=LONGEST_KEY)] | None = None
+    key: Annotated[Text, Field(min_length=1, max_length=MAX_KEY_LENGTH)] | None = None
 
 
-class EventsSent(Asked):
+class EventsRequest(Body):
     """Many events."""
 
-    events: Annotated[list[EventSent], Field(min_length=1, max_length=MOST_EVENTS)]
+    events: Annotated[list[EventRequest], Field(min_length=1, max_length=MAX_EVENTS)]
 
 
-# -- answers: for the description alone, since they are written as they are made ----------------
+# -- arguments of clients ------------------------------------------------------------------------
 
 
-class Effect(BaseModel):
-    """What a past item did."""
+class Options(TypedDict, total=False):
+    """Options of recommendations.
 
-    item: str | int
+    Attributes:
+        exclude_seen: Whether the user's own items are left out (default True).
+        categories: Only items of any of these.
+        exclude: Items to leave out.
+        items: The only items to choose from.
+        explain: Whether each item has a `reason`.
+    """
+
+    exclude_seen: bool
+    categories: Iterable[str]
+    exclude: Iterable[Id]
+    items: Iterable[Id]
+    explain: bool
+
+
+class Event(TypedDict):
+    """An event; `time` is in seconds since 1970."""
+
+    user: Id
+    item: Id
+    time: NotRequired[float]
+    rating: NotRequired[float]
+    key: NotRequired[str]
+
+
+# -- answers -------------------------------------------------------------------------------------
+
+
+class Problem(TypedDict):
+    """An error: its code and a sentence."""
+
+    error: dict[str, Any]
+
+
+class Item(TypedDict):
+    """An item with its metadata."""
+
+    item: Id
+    title: str | None
+    categories: list[str]
+
+
+class Effect(TypedDict):
+    """Effect of a past item on a score; see `Recommender.explain`."""
+
+    item: Id
     title: str | None
     effect: float
     share: float
 
 
-class Reason(BaseModel):
-    """Why an item is in a list."""
+class Reason(TypedDict):
+    """Why an item is recommended."""
 
     sentence: str
     effects: list[Effect]
 
 
-class Item(BaseModel):
-    """An item in an answer."""
-
-    item: str | int
-    title: str | None
-    categories: list[str]
-
-
-class Listed(Item):
-    """An item in a list."""
+class RankedItem(Item):
+    """An item of a list; `reason` only if the request asks for it."""
 
     score: float
     rank: int
-    reason: Reason | None = None
+    reason: NotRequired[Reason | None]
 
 
-IgnoredIds: TypeAlias = Annotated[
-    int, Field(description="Unknown ids in items and exclude, which were skipped.")
-]
+class _ListAnswer(TypedDict):
+    """Fields of all answers with lists.
 
-
-class Answer(BaseModel):
-    """A list for a user."""
-
-    version: int
-    stale: bool = False
-    ignored: IgnoredIds = 0
-    user: str | int
-    source: Literal["model", "folded_in", "popular"]
-    items: list[Listed]
-
-
-class Problem(BaseModel):
-    """What is wrong."""
-
-    error: dict[str, Any]
-
-
-class SessionAnswer(BaseModel):
-    """A list for a session."""
+    `stale` is true while events cannot be read. `ignored` counts unknown ids in `items` and
+    `exclude`. Both are missing otherwise.
+    """
 
     version: int
-    stale: bool = False
-    ignored: IgnoredIds = 0
-    skipped: list[str | int]
-    source: Literal["folded_in", "popular"]
-    items: list[Listed]
+    stale: NotRequired[bool]
+    ignored: NotRequired[int]
 
 
-class UserList(BaseModel):
-    """A list for one of many users."""
+class UserRecommendations(TypedDict):
+    """The list of one of many users."""
 
-    user: str | int
-    source: Literal["model", "folded_in", "popular"]
-    items: list[Listed]
+    user: Id
+    source: Source
+    items: list[RankedItem]
 
 
-class UsersAnswer(BaseModel):
-    """Lists for many users."""
+class Recommendations(_ListAnswer, UserRecommendations):
+    """The list of a user."""
+
+
+class ManyRecommendations(_ListAnswer):
+    """The lists of many users."""
+
+    answers: list[UserRecommendations]
+
+
+class SessionRecommendations(_ListAnswer):
+    """The list of a session; `skipped` are its items that are unknown to the model."""
+
+    skipped: list[Id]
+    source: Source
+    items: list[RankedItem]
+
+
+class SimilarItems(TypedDict):
+    """Items similar to an item."""
 
     version: int
-    stale: bool = False
-    ignored: IgnoredIds = 0
-    answers: list[UserList]
+    item: Id
+    items: list[RankedItem]
+
+
+class RankedUser(TypedDict):
+    """A user of a list."""
+
+    user: Id
+    score: float
+    rank: int
+
+
+class SimilarUsers(TypedDict):
+    """Users similar to a user."""
+
+    version: int
+    user: Id
+    users: list[RankedUser]
+
+
+class Explained(TypedDict):
+    """Explanation of a score; `user` is None for a session."""
+
+    version: int
+    user: Id | None
+    item: Id
+    title: str | None
+    score: float
+    source: Source
+    sentence: str
+    meaning: str
+    effects: list[Effect]
+    others: int
+    others_drew: float
+    others_pushed: float
+    notes: list[str]
+    details: dict[str, Any]
+
+
+class PairScore(TypedDict):
+    """A score; None if the model does not know the user or the item."""
+
+    user: Id
+    item: Id
+    score: float | None
+
+
+class PairScores(TypedDict):
+    """Scores in the order of the pairs."""
+
+    version: int
+    scores: list[PairScore]
+
+
+class ItemFacts(Item):
+    """Metadata of an item, the number of its training users, whether the model can rank it."""
+
+    version: int
+    facts: dict[str, Any]
+    users: int
+    known: bool
+
+
+# "from" is a keyword, so this type cannot be written as a class.
+PastItem = TypedDict(
+    "PastItem",
+    {
+        "item": Id,
+        "title": str | None,
+        "categories": list[str],
+        "from": Literal["event", "training"],
+        "time": float | None,
+    },
+)
+
+
+class UserFacts(TypedDict):
+    """History of a user, newest first; `count` is its full length."""
+
+    version: int
+    user: Id
+    known: bool
+    source: Source
+    count: int
+    history: list[PastItem]
+
+
+class FoundItem(Item):
+    """An item that a search found, and the number of its users."""
+
+    users: int
+
+
+class FoundUser(TypedDict):
+    """A user that a search found, and the length of the history."""
+
+    user: Id
+    count: int
+
+
+class Found(TypedDict):
+    """Results of a search."""
+
+    version: int
+    items: list[FoundItem]
+    users: list[FoundUser]
+
+
+class Category(TypedDict):
+    """A category and the number of its items."""
+
+    category: str
+    items: int
+
+
+class Categories(TypedDict):
+    """All categories, by name."""
+
+    version: int
+    categories: list[Category]
+
+
+class Stored(TypedDict):
+    """Numbers of new and of repeated events, and the number of the newest event."""
+
+    stored: int
+    repeated: int
+    last: int

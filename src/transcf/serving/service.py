@@ -1,4 +1,4 @@
-"""`Service`: what one worker is made of, and the threads that work for it."""
+"""`Service`: the state of one worker and its threads."""
 
 from __future__ import annotations
 
@@ -8,40 +8,39 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transcf.errors import ParameterError
-from transcf.serving.auth import read_token
 from transcf.serving.batching import Batcher
-from transcf.serving.events.cache import EventCache
-from transcf.serving.events.store import Added, Event, EventStore, events_url, open_store
+from transcf.serving.events import Added, Event, EventCache, EventStore, events_url
 from transcf.serving.item_metadata import read_item_metadata
-from transcf.serving.limits import Limits
-from transcf.serving.loaded_model import plain_id
-from transcf.serving.metrics import Metrics
-from transcf.serving.requests import RecommendRequest, answer
-from transcf.serving.version_manager import ModelVersion, VersionManager
-from transcf.serving.versions import Versions
+from transcf.serving.middleware import Limits, Metrics, read_token
+from transcf.serving.model_version import ModelVersion, convert_id
+from transcf.serving.queries import RecommendRequest, recommend
+from transcf.serving.schemas import EventRequest
+from transcf.serving.versions import VersionManager, Versions
 
+T = TypeVar("T")
 log = logging.getLogger("transcf.serving")
 
-#: Lists of one batch, and posts of one transaction.
-_LISTS, _POSTS = 128, 256
-#: Seconds between two looks at which version is to be served.
-_PAUSE = 0.5
+#: Largest batches of recommendation requests and of event requests.
+_MAX_LISTS, _MAX_POSTS = 128, 256
+#: Seconds between two checks for a new model version.
+_CHECK_EVERY = 0.5
 
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """What is served, and how.
+    """Settings of a service.
 
     Attributes:
-        model: Folder of the model.
-        events: Where events are kept; None has a file beside the model.
-        items: A table of items, or None.
-        token_file: A file with a token, or None.
-        limits: How much a worker takes on.
+        model: Model folder.
+        events: Where events are stored; None for a file next to the model.
+        items: Table of items, or None.
+        token_file: File with a token, or None.
+        limits: Limits of a worker.
     """
 
     model: Path
@@ -50,156 +49,127 @@ class ServiceSettings:
     token_file: Path | None = None
     limits: Limits = field(default_factory=Limits)
 
-    @property
-    def events_url(self) -> str:
-        """Where events are kept."""
-        return events_url(self.model, self.events)
-
 
 class Service:
-    """Everything that answers in one worker.
+    """Answers the requests of one worker.
 
-    Lists, posts of events, and all other questions have a thread each: requests of the same
-    moment become one matrix product or one transaction, and a long question holds up no list.
+    Recommendations, events and all other queries have a thread each: concurrent requests share one
+    matrix product or one transaction, and a slow query delays no recommendations.
 
     Args:
-        settings: What is served.
+        settings: The settings.
 
     Raises:
-        TransCFError: It cannot be served; the sentence says why.
+        TransCFError: The model, the items or the events cannot be read.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
-        """Read the model, the items and the events."""
         self.settings = settings
         self.token = read_token(settings.token_file)
         versions = Versions(settings.model.absolute())
         versions.check()
-        facts = {} if settings.items is None else read_item_metadata(settings.items)
-        self._written: EventStore = open_store(settings.events_url)
-        self._read = open_store(settings.events_url)
-        self.recent = EventCache(self._read)
-        self.shelf = VersionManager(versions, facts, self.recent)
-        self.recent.begin(self.shelf.desk.served.after)
+        metadata = {} if settings.items is None else read_item_metadata(settings.items)
+        url = events_url(settings.model, settings.events)
+        self._store = EventStore(url)
+        self.events = EventCache(EventStore(url))
+        self.versions = VersionManager(versions, metadata, self.events)
+        self.events.restart(self.versions.current.events_after)
         self.metrics = Metrics()
-        self._lists = Batcher(self._answer, _LISTS, "lists")
-        self._posts = Batcher(self._store, _POSTS, "events")
-        self._others: Batcher[Callable[[], Any], Any] = Batcher(run_each, 1, "others")
-        self._watch: asyncio.Task[None] | None = None
+        self._recommendations = Batcher(self._recommend, _MAX_LISTS, "recommendations")
+        self._posts = Batcher(self._store.add, _MAX_POSTS, "events")
+        self._queries: Batcher[Callable[[], Any], Any] = Batcher(_run_each, 1, "queries")
+        self._watcher: asyncio.Task[None] | None = None
 
-    # -- what routes ask for ---------------------------------------------------------------------
+    async def recommend(self, request: RecommendRequest) -> bytes:
+        """Answer a request for recommendations, together with concurrent ones."""
+        if request.explain:  # slow
+            return await self.query(lambda version, _: self._recommend_one(version, request))
+        return await self._recommendations.submit(request)
 
-    async def lists(self, ask: RecommendRequest) -> bytes:
-        """Answer a request for lists, together with others of the same moment."""
-        if ask.explain:  # takes its time
-            found = await self.ask(lambda desk, recent: answer(desk.served, recent, [ask]))
-            explained: bytes = found[0]
-            return explained
-        return await self._lists.ask(ask)
+    async def query(self, query: Callable[[ModelVersion, EventCache], T]) -> T:
+        """Run any other query on the current version and all events stored by now."""
 
-    async def ask(self, question: Callable[[ModelVersion, EventCache], Any]) -> Any:
-        """Answer any other question from one version and all events that are there by now."""
+        def run() -> T:
+            self.events.update()
+            return query(self.versions.current, self.events)
 
-        def run() -> Any:
-            self.recent.update()
-            return question(self.shelf.desk, self.recent)
+        answer: T = await self._queries.submit(run)
+        return answer
 
-        return await self._others.ask(run)
-
-    async def post(self, events: Sequence[Event]) -> Added:
-        """Store events; they are on disk when it returns.
+    async def add_events(self, requests: Sequence[EventRequest]) -> Added:
+        """Store events; they are durable when it returns.
 
         Raises:
-            ParameterError: An id is of another kind than those of the model.
+            ParameterError: An id is not of the type of the model's ids.
         """
-        self._check_kinds(events)
-        added = await self._posts.ask(events)
+        now = time.time()
+        events = [
+            Event(str(r.user), str(r.item), now if r.time is None else r.time, r.rating, r.key)
+            for r in requests
+        ]
+        version = self.versions.current
+        for ids, kind in ((version.users, "user"), (version.items, "item")):
+            for event in () if ids.is_text else events:
+                value = getattr(event, kind)
+                if not isinstance(convert_id(ids, value), int):
+                    raise ParameterError(
+                        f"{kind} ids of this model are integers, and {value[:80]!r} is none."
+                    )
+        added = await self._posts.submit(events)
         self.metrics.events.labels("stored").inc(added.stored)
         self.metrics.events.labels("repeated").inc(added.repeated)
         return added
 
-    def _check_kinds(self, events: Sequence[Event]) -> None:
-        served = self.shelf.desk.served
-        for ids, what in ((served.users, "user"), (served.items, "item")):
-            if ids.is_text:
-                continue
-            for event in events:
-                value = getattr(event, what)
-                if not isinstance(plain_id(ids, value), int):
-                    raise ParameterError(
-                        f"{what} ids of this model are integers, and {value[:80]!r} is none."
-                    )
-
-    # -- what the threads do ---------------------------------------------------------------------
-
-    def _answer(self, asks: Sequence[RecommendRequest]) -> list[bytes | Exception]:
-        self.metrics.batches.observe(len(asks))
-        self.recent.update()
-        served = self.shelf.desk.served
+    def _recommend(self, requests: Sequence[RecommendRequest]) -> list[bytes | Exception]:
+        self.metrics.batches.observe(len(requests))
+        self.events.update()
+        version = self.versions.current
         try:
-            return [*answer(served, self.recent, asks)]
-        except Exception:  # of one of them: the others have nothing to do with it
-            alone = (lambda ask=ask: answer(served, self.recent, [ask])[0] for ask in asks)
-            return run_each(list(alone))
+            return [*recommend(version, self.events, requests)]
+        except Exception:  # one request failed: answer each on its own
+            return _run_each([partial(self._recommend_one, version, each) for each in requests])
 
-    def _store(self, posts: Sequence[Sequence[Event]]) -> list[Added]:
-        return self._written.add(posts)
-
-    # -- life ------------------------------------------------------------------------------------
+    def _recommend_one(self, version: ModelVersion, request: RecommendRequest) -> bytes:
+        return recommend(version, self.events, [request])[0]
 
     async def start(self) -> None:
-        """Begin to look for new versions."""
-        self.metrics.version.set(self.shelf.desk.served.version)
-        self._watch = asyncio.create_task(self._look())
+        """Begin to check for new versions."""
+        self.metrics.version.set(self.versions.current.number)
+        self._watcher = asyncio.create_task(self._watch())
 
-    async def _look(self) -> None:
+    async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_PAUSE)
-            refused = len(self.shelf.refused)
+            await asyncio.sleep(_CHECK_EVERY)
+            refused = len(self.versions.refused)
             try:
-                await asyncio.to_thread(self.shelf.look)
+                await asyncio.to_thread(self.versions.check)
             except Exception:
-                log.exception("Looking for a new version failed")
-            self.metrics.version.set(self.shelf.desk.served.version)
-            self.metrics.refused_versions.inc(max(0, len(self.shelf.refused) - refused))
+                log.exception("Checking for a new version failed")
+            self.metrics.version.set(self.versions.current.number)
+            self.metrics.refused_versions.inc(max(0, len(self.versions.refused) - refused))
 
     async def stop(self) -> None:
-        """Finish what is being done, and let go of everything."""
-        if self._watch is not None:
-            self._watch.cancel()
+        """Finish requests in progress and close everything."""
+        if self._watcher is not None:
+            self._watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._watch
+                await self._watcher
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """End the threads when they have finished, and let go of the events."""
-        for batcher in (self._lists, self._posts, self._others):
+        """End the threads once they are idle and close the event stores."""
+        for batcher in (self._recommendations, self._posts, self._queries):
             batcher.close()
-        self._written.close()
-        self._read.close()
+        self._store.close()
+        self.events.store.close()
 
 
-def run_each(questions: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Ask one question after the other; what one raises is its own answer."""
-    answers: list[Any] = []
-    for question in questions:
+def _run_each(queries: Sequence[Callable[[], T]]) -> list[T | Exception]:
+    """Run functions one after the other; an exception is the answer of its function."""
+    answers: list[T | Exception] = []
+    for query in queries:
         try:
-            answers.append(question())
+            answers.append(query())
         except Exception as error:
             answers.append(error)
     return answers
-
-
-def events_of(sent: Sequence[Any]) -> list[Event]:
-    """Return what was sent as events; those without a time happen now."""
-    now = time.time()
-    return [
-        Event(
-            str(one.user),
-            str(one.item),
-            now if one.time is None else one.time,
-            one.rating,
-            one.key,
-        )
-        for one in sent
-    ]

@@ -14,8 +14,8 @@ import pytest
 
 from transcf import EASE, Popularity, read_interactions, synthesize
 from transcf.errors import ParameterError
-from transcf.models import streams
-from transcf.models.recommender import Recommender
+from transcf.models import tables
+from transcf.models.base import Recommender
 
 ITEMS = 30
 
@@ -82,7 +82,7 @@ def test_users_without_training_interactions_are_strangers() -> None:
 def test_the_same_goes_to_files(
     model: Recommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_rows: int
 ) -> None:
-    monkeypatch.setattr(streams, "PIECE_ROWS", piece_rows)
+    monkeypatch.setattr(tables, "PIECE_ROWS", piece_rows)
     asked = ["zoe", "u03", "abe", "u01"]
     path = model.recommend_all(tmp_path / "x.parquet", 3, users=asked, on_unknown="popular")
     assert pl.read_parquet(path).equals(model.recommend(asked, 3, on_unknown="popular"))

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from transcf.data.interactions import Interactions
+from transcf.models.base import Recommender
 from transcf.models.ease import EASE
 from transcf.models.itemknn import ItemKNN
-from transcf.models.recommender import Recommender
 from transcf.models.transcf import TransCF
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, EvaluationError, UnknownIdError
-from transcf.models import streams
+from transcf.models import tables
 from transcf.models.ease import EASE
 from transcf.models.item_filters import Filters
 from transcf.models.item_weights import ItemWeights
@@ -20,7 +20,7 @@ from transcf.models.item_weights import ItemWeights
 def test_the_file_holds_what_recommend_returns(
     random_log: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_rows: int
 ) -> None:
-    monkeypatch.setattr(streams, "PIECE_ROWS", piece_rows)
+    monkeypatch.setattr(tables, "PIECE_ROWS", piece_rows)
     model = EASE().fit(random_log)
     filters = {"exclude": ["item 01"], "exclude_seen": False}
     path = model.recommend_all(tmp_path / "recs.parquet", 7, **filters)
@@ -41,7 +41,7 @@ def test_a_failure_leaves_the_old_file_alone(
     path.write_text("as it was")
     with pytest.raises(UnknownIdError):
         model.recommend_all(path, users=[99999])
-    monkeypatch.setattr(streams, "PIECE_ROWS", 100)
+    monkeypatch.setattr(tables, "PIECE_ROWS", 100)
     weights = np.full_like(model.weights_, np.nan)
     model.learned_ = ItemWeights(model.learned_.known, model.name, weights)
     with pytest.raises(EvaluationError, match="NaN"):
@@ -65,10 +65,10 @@ def test_files_of_neighbours_are_the_table_in_pieces(
     paths = [tmp_path / f"{number:02}.parquet" for number in range(-(-n_users // size))]
     paths[1].write_text("stays")
     for at, some_paths in ((0, paths[:2]), (2, paths[2:])):
-        streams.write_neighbours(model.learned_, some_paths, at * size, size, 3, filters)
+        tables.write_neighbours(model.learned_, some_paths, at * size, size, 3, filters)
     assert paths[1].read_text() == "stays"
     paths[1].unlink()
-    streams.write_neighbours(model.learned_, paths[1:2], size, size, 3, filters)
+    tables.write_neighbours(model.learned_, paths[1:2], size, size, 3, filters)
     assert pl.read_parquet(paths).equals(expected)
     users = model.users_.series.filter(pl.Series(model.learned_.known.active))
     for number, path in enumerate(paths):

@@ -11,7 +11,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
-from transcf.models import contributions
+from transcf.models import explain
 from transcf.models.fitted import FittedScorer
 from transcf.models.registry import create
 from transcf.models.training_data import TrainingData
@@ -46,7 +46,7 @@ def test_terms_of_ease_are_those_of_the_dense_formula(log: Interactions) -> None
     weights = -inverse / np.diag(inverse)
     found = model.learned_.contributions(HISTORY, ITEM)
     np.testing.assert_allclose(found.effects, weights[HISTORY, ITEM], rtol=1e-5)
-    assert (found.meaning, found.rest) == (contributions.TERM, 0)
+    assert (found.meaning, found.rest) == (explain.TERM, 0)
 
 
 def test_terms_of_itemknn_are_its_similarities(log: Interactions) -> None:
@@ -182,7 +182,7 @@ def test_effects_of_transcf_follow_the_formula(
         expected.append(lead(b[HISTORY], n[HISTORY]) - lead(own_b, own_n))
     found = learned.contributions(HISTORY, ITEM)
     np.testing.assert_allclose(found.effects, expected, atol=1e-5)
-    assert found.meaning == contributions.REPLACED
+    assert found.meaning == explain.REPLACED
 
     # A form that is no inner product is compared with items as interactions would draw them.
     monkeypatch.setattr(type(learned), "linear_form", lambda self: None)
@@ -195,7 +195,7 @@ def test_effects_of_cdae_by_asking_again(log: Interactions) -> None:
     found = model.learned_.contributions(HISTORY, ITEM)
     asked = FittedScorer.contributions(model.learned_, HISTORY, ITEM)
     np.testing.assert_allclose(found.effects, asked.effects, atol=1e-5)
-    assert found.meaning == asked.meaning == contributions.LEFT_OUT
+    assert found.meaning == asked.meaning == explain.LEFT_OUT
     lead = guest_score(model, HISTORY) - average_score(model, HISTORY, log.by_item.counts)
     without = np.delete(HISTORY, 3)
     rest = guest_score(model, without) - average_score(model, without, log.by_item.counts)
@@ -205,11 +205,11 @@ def test_effects_of_cdae_by_asking_again(log: Interactions) -> None:
 def test_effects_of_the_tower_by_scoring_placed_people(log: Interactions) -> None:
     model = create("neumf", dim=8, epochs=3).fit(log)
     learned = model.learned_
-    places = learned._place.changed(HISTORY).astype(np.float32)
+    places = learned._fold_in.changed(HISTORY).astype(np.float32)
     users = np.zeros_like(model.user_vectors_)
     users[: len(places)] = places
     arrays = {**learned.arrays(), "user_vectors": users}
-    moved = model.restore(arrays, learned.known)
+    moved = model._restore_with_offsets(arrays, learned.known)
     typical = learned.known.typical_items(64).astype(np.int32)
     rows = np.arange(len(places), dtype=np.int32)
     of_item = moved.score_pairs(rows, np.full(len(rows), ITEM, np.int32))
@@ -227,8 +227,8 @@ def test_typical_items_come_as_often_as_in_the_log(log: Interactions) -> None:
 
 
 def test_long_histories_are_asked_about_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contributions, "MOST_LEFT_OUT", 30)
-    monkeypatch.setattr(contributions, "_ENTRIES", 100)
+    monkeypatch.setattr(explain, "MOST_LEFT_OUT", 30)
+    monkeypatch.setattr(explain, "_ENTRIES", 100)
     log = synthesize(users=50, items=60, interactions=900, seed=1)
     sizes = []
 
@@ -239,7 +239,7 @@ def test_long_histories_are_asked_about_in_bounded_pieces(monkeypatch: pytest.Mo
 
     history = np.random.default_rng(0).permutation(60).astype(np.int32)[:45]
     item = int(history[-1])
-    found = contributions.by_leaving_out(fold_in, TrainingData.of(log), history, item)
+    found = explain.by_leaving_out(fold_in, TrainingData.of(log), history, item)
     assert found.history.tolist() == history[-30:].tolist(), "the latest"
     assert max(sizes) <= 100
     counts = log.by_item.counts
@@ -252,7 +252,7 @@ def test_an_explanation_says_that_it_looked_at_a_part(
     log: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = create("cdae", dim=4, epochs=1).fit(log)
-    monkeypatch.setattr(contributions, "MOST_LEFT_OUT", 3)
+    monkeypatch.setattr(explain, "MOST_LEFT_OUT", 3)
     monkeypatch.setattr(type(model.learned_), "contributions", FittedScorer.contributions)
     ids = model.items_.series.to_list()
     found = model.explain_for(ids[:7], ids[20])

@@ -13,15 +13,13 @@ from transcf.data import draw_candidates, leave_one_out, synthesize
 from transcf.data.split import Split
 from transcf.errors import DivergenceError, ModelFileError, NotFittedError, ParameterError
 from transcf.evaluation import Validation
-from transcf.models import fitting
+from transcf.models import training
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.families import IterationSettings
 from transcf.models.fism import FISM
-from transcf.models.fit_options import FitOptions
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
-from transcf.models.trainable import Epoch, EpochStats
+from transcf.models.params import setting, settings
+from transcf.models.training import Epoch, EpochStats, FitOptions, TrainingRun
 from transcf.models.training_data import TrainingData
 
 Arrays = dict[str, np.ndarray]
@@ -69,9 +67,9 @@ class Drifting(Recommender[DriftingSettings]):
     name = "drifting"
     __init__ = init_from_params(DriftingSettings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        trainable = Drift(fit.train.n_items, self.settings.fails_in)
-        return fit.run(trainable, self.settings, self._restore)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        trainable = Drift(run.train.n_items, self.settings.fails_in)
+        return run.run(trainable, self.settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: object) -> FittedScorer:
         return Weights(known, arrays["weights"])
@@ -114,7 +112,7 @@ def test_a_run_with_another_validation_times_or_library_is_refused(
     ):
         with pytest.raises(ModelFileError, match="other settings or data"):
             Drifting().fit(log, judge, options)
-    monkeypatch.setattr(fitting, "__version__", "0.0.0")
+    monkeypatch.setattr(training, "__version__", "0.0.0")
     with pytest.raises(ModelFileError, match="other settings or data"):
         Drifting().fit(train, held_out, options)
 

@@ -8,7 +8,7 @@ import pytest
 from transcf.data import synthesize
 from transcf.data.histories import Histories
 from transcf.models.bpr import BPR
-from transcf.models.fold_in import HistoryMap
+from transcf.models.factors import HistoryMap
 
 
 @pytest.fixture

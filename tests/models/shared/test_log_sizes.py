@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from transcf import IALS, load
-from transcf.data.splits import leave_one_out
+from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.evaluation.validation import Validation
-from transcf.models.log_sizes import EpochRule, LogSizes
+from transcf.models.families import EpochRule, LogSizes
 from transcf.models.registry import create
 
 

@@ -10,9 +10,8 @@ import pytest
 from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
 from transcf.models.families import IterationSettings
+from transcf.models.params import Choice, Flag, Number, Rule, Text, parse, rules_of
 from transcf.models.registry import create
-from transcf.models.rules import Choice, Flag, Number, Rule, Text, parse
-from transcf.models.settings import rules_of
 
 
 def shout(text: str) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from transcf.errors import ParameterError
-from transcf.models.rules import Choice, Flag, Number
-from transcf.models.settings import (
+from transcf.models.params import (
+    Choice,
+    Flag,
+    Number,
     check,
     describe,
     fields_of,

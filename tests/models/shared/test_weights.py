@@ -14,8 +14,7 @@ from transcf import create, read_interactions
 from transcf.data import synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError
-from transcf.models.ages import by_age
-from transcf.models.event_weights import EventWeights, WeightSettings
+from transcf.models.event_weights import EventWeights, InteractionWeights, by_age
 from transcf.models.registry import load
 from transcf.models.trend import recent_events
 from transcf.models.triples import Problem
@@ -57,7 +56,7 @@ def matrices(log: Interactions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_weights_are_those_of_the_formula(log: Interactions) -> None:
-    found = EventWeights.of(log, WeightSettings(**BOTH))
+    found = InteractionWeights.of(log, EventWeights(**BOTH))
     wanted = plain_weights(log, **BOTH)[log.user_rows, log.item_rows]
     np.testing.assert_allclose(found.raw, wanted, rtol=1e-12)
     np.testing.assert_allclose(found.overall, wanted / wanted.mean(), rtol=1e-6)
@@ -69,9 +68,9 @@ def test_users_are_drawn_by_the_sum_of_their_weights_in_calendar_mode_only(
     log: Interactions,
 ) -> None:
     sums = plain_weights(log, 0.0, 0.2).sum(axis=1)
-    samples = Problem.of(log, WeightSettings(half_life=0.2)).samples_of_users(None)
+    samples = Problem.of(log, EventWeights(half_life=0.2)).samples_of_users(None)
     np.testing.assert_allclose(samples, sums / sums.sum() * len(log), rtol=1e-9)
-    even = Problem.of(log, WeightSettings(recency=4.0)).samples_of_users(None)
+    even = Problem.of(log, EventWeights(recency=4.0)).samples_of_users(None)
     np.testing.assert_array_equal(even, log.by_user.counts)
 
 
@@ -106,15 +105,15 @@ def test_one_wrong_date_is_said() -> None:
 
 
 def test_confidence_comes_from_ratings(rated: Interactions) -> None:
-    found = EventWeights.of(rated, WeightSettings(confidence="ratings"))
+    found = InteractionWeights.of(rated, EventWeights(confidence="ratings"))
     np.testing.assert_allclose(found.overall, np.array([4, 1, 2, 2]) / 2.25, rtol=1e-6)
-    found = EventWeights.of(rated, WeightSettings(confidence="log-ratings"))
+    found = InteractionWeights.of(rated, EventWeights(confidence="log-ratings"))
     np.testing.assert_allclose(found.raw, np.log([5, 2, 3, 3]))
     with pytest.raises(DataError, match="needs ratings and the log has none"):
-        EventWeights.of(replace(rated, ratings=None), WeightSettings(confidence="ratings"))
+        InteractionWeights.of(replace(rated, ratings=None), EventWeights(confidence="ratings"))
     negative = replace(rated, ratings=np.array([1, -2, 1, 1], np.float32))
     with pytest.raises(DataError, match="the lowest is -2"):
-        EventWeights.of(negative, WeightSettings(confidence="ratings"))
+        InteractionWeights.of(negative, EventWeights(confidence="ratings"))
 
 
 def test_weighted_ease_is_the_constrained_minimum(log: Interactions) -> None:

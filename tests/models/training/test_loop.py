@@ -7,17 +7,18 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+from transcf.data import synthesize
 from transcf.errors import DivergenceError, ModelFileError
 from transcf.io.tensors import Arrays
 from transcf.models.checkpoint import CheckpointFile
-from transcf.models.fit_options import FitOptions
-from transcf.models.trainable import Epoch, EpochStats
-from transcf.models.training import Outcome, Plan, train
+from transcf.models.training import Epoch, EpochStats, FitOptions, TrainingRun
+from transcf.models.training_data import TrainingData
 
 
 class Counter:
@@ -55,24 +56,35 @@ class Snapshot:
 Judge = Callable[[Snapshot], float]
 
 
+LOG = synthesize(users=5, items=4, interactions=10, seed=0)
+
+
 def run(
-    toy: Counter, plan: Plan, validate: Judge | None = None, options: FitOptions | None = None
-) -> Outcome:
-    return train(toy, plan, Snapshot, validate=validate, options=options)
+    toy: Counter,
+    validate: Judge | None = None,
+    options: FitOptions | None = None,
+    snapshot: Callable[[Arrays], Any] = Snapshot,
+    **plan: Any,
+) -> TrainingRun:
+    training = TrainingRun(
+        "toy", LOG, TrainingData.of(LOG), None, options or FitOptions(), judge=validate, **plan
+    )
+    training.loop(toy, snapshot)
+    return training
 
 
 def metric_script(script: dict[int, float]) -> Judge:
     return lambda snapshot: script[snapshot.epoch]
 
 
-def timeless(outcome: Outcome) -> pl.DataFrame:
+def timeless(outcome: TrainingRun) -> pl.DataFrame:
     """The history without what a clock said."""
     return outcome.history.drop("seconds", "validation_seconds")
 
 
 def test_without_validation_the_last_epoch_is_kept() -> None:
     toy = Counter()
-    outcome = run(toy, Plan("toy", epochs=4))
+    outcome = run(toy, epochs=4)
     assert toy.value.tolist() == [10.0] * 3
     assert outcome.best_epoch == 4
     assert outcome.ending == "finished"
@@ -82,7 +94,7 @@ def test_without_validation_the_last_epoch_is_kept() -> None:
 def test_the_first_best_epoch_is_kept() -> None:
     toy = Counter()
     script = {1: 0.1, 2: 0.5, 3: 0.5, 4: 0.2}
-    outcome = run(toy, Plan("toy", epochs=4), validate=metric_script(script))
+    outcome = run(toy, validate=metric_script(script), epochs=4)
     assert outcome.best_epoch == 2
     assert toy.value.tolist() == [3.0] * 3
     assert outcome.history["metric"].to_list() == [0.1, 0.5, 0.5, 0.2]
@@ -90,8 +102,8 @@ def test_the_first_best_epoch_is_kept() -> None:
 
 def test_patience_counts_validations_not_epochs() -> None:
     toy = Counter()
-    plan = Plan("toy", epochs=20, validate_every=2, patience=2)
-    outcome = run(toy, plan, validate=lambda snapshot: float(snapshot.epoch == 2))
+    judge = lambda snapshot: float(snapshot.epoch == 2)  # noqa: E731
+    outcome = run(toy, judge, epochs=20, validate_every=2, patience=2)
     assert toy.epochs_run == [1, 2, 3, 4, 5, 6]
     assert outcome.ending == "early"
     assert outcome.best_epoch == 2
@@ -100,29 +112,22 @@ def test_patience_counts_validations_not_epochs() -> None:
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), 1e9])
 def test_divergence_names_the_remedy_and_keeps_the_best_state(loss: float) -> None:
     toy = Counter({3: loss})
-    with pytest.raises(
-        DivergenceError, match=r"epoch 3 .* lower learning_rate or margin"
-    ) as caught:
-        run(toy, Plan("toy", epochs=5, divergence_hint="learning_rate or margin"))
+    with pytest.raises(DivergenceError, match=r"epoch 3 .* lower learning_rate or margin"):
+        run(toy, epochs=5, divergence_hint="learning_rate or margin")
     assert toy.value.tolist() == [3.0] * 3
-    assert caught.value.kept.history["epoch"].to_list() == [1, 2]
-    assert caught.value.kept.best_epoch == 2
-    assert caught.value.kept.ending == "diverged"
 
 
 def test_divergence_with_validation_keeps_the_best_validated_epoch() -> None:
     toy = Counter({4: float("nan")})
     script = {1: 0.1, 2: 0.5, 3: 0.2}
-    with pytest.raises(DivergenceError, match="keeps the state of epoch 2") as caught:
-        run(toy, Plan("toy", epochs=5), validate=metric_script(script))
+    with pytest.raises(DivergenceError, match="keeps the state of epoch 2"):
+        run(toy, validate=metric_script(script), epochs=5)
     assert toy.value.tolist() == [3.0] * 3
-    assert caught.value.kept.best_epoch == 2
 
 
 def test_divergence_in_the_first_epoch_keeps_nothing() -> None:
-    with pytest.raises(DivergenceError, match=r"epoch 1 .* has learned nothing") as caught:
-        run(Counter({1: float("nan")}), Plan("toy", epochs=5))
-    assert caught.value.kept is None
+    with pytest.raises(DivergenceError, match=r"epoch 1 .* has learned nothing"):
+        run(Counter({1: float("nan")}), epochs=5)
 
 
 def test_a_poisoned_tensor_is_divergence_even_with_a_finite_loss() -> None:
@@ -135,7 +140,7 @@ def test_a_poisoned_tensor_is_divergence_even_with_a_finite_loss() -> None:
 
     toy = Poisoned()
     with pytest.raises(DivergenceError, match="epoch 2"):
-        run(toy, Plan("toy", epochs=5))
+        run(toy, epochs=5)
     assert np.isfinite(toy.value).all()
 
 
@@ -148,7 +153,7 @@ def test_control_c_finishes_the_epoch_and_returns_the_best() -> None:
 
     outcome = run(
         toy,
-        Plan("toy", epochs=9),
+        epochs=9,
         validate=lambda snapshot: 1.0 / snapshot.epoch,
         options=FitOptions(on_epoch=press),
     )
@@ -161,14 +166,14 @@ def test_control_c_finishes_the_epoch_and_returns_the_best() -> None:
 def test_a_resumed_run_ends_like_one_never_interrupted(tmp_path: Path) -> None:
     script = {1: 0.1, 2: 0.9, 3: 0.3, 4: 0.2, 5: 0.5}
     whole = Counter()
-    expected = run(whole, Plan("toy", epochs=5), validate=metric_script(script))
+    expected = run(whole, validate=metric_script(script), epochs=5)
 
     first = Counter()
     options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0)
-    run(first, Plan("toy", epochs=3), validate=metric_script(script), options=options)
+    run(first, validate=metric_script(script), options=options, epochs=3)
     second = Counter()
     resumed = FitOptions(checkpoint=tmp_path, resume=True)
-    outcome = run(second, Plan("toy", epochs=5), validate=metric_script(script), options=resumed)
+    outcome = run(second, validate=metric_script(script), options=resumed, epochs=5)
     assert second.epochs_run == [4, 5]
     assert second.value.tolist() == whole.value.tolist()
     assert outcome.best_epoch == expected.best_epoch == 2
@@ -177,18 +182,18 @@ def test_a_resumed_run_ends_like_one_never_interrupted(tmp_path: Path) -> None:
 
 def test_resume_refuses_other_settings_and_damage(tmp_path: Path) -> None:
     options = FitOptions(checkpoint=tmp_path, resume=True)
-    run(Counter(), Plan("toy", epochs=1, fingerprint="a"), options=options)
+    run(Counter(), options=options, epochs=1, fingerprint="a")
     with pytest.raises(ModelFileError, match="other settings or data"):
-        run(Counter(), Plan("toy", epochs=2, fingerprint="b"), options=options)
+        run(Counter(), options=options, epochs=2, fingerprint="b")
     path = CheckpointFile(tmp_path, "a", 0).path
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(ModelFileError, match="damaged"):
-        run(Counter(), Plan("toy", epochs=2, fingerprint="a"), options=options)
+        run(Counter(), options=options, epochs=2, fingerprint="a")
 
 
 def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch) -> None:
     options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0)
-    run(Counter(), Plan("toy", epochs=2), options=options)
+    run(Counter(), options=options, epochs=2)
     before = (tmp_path / "checkpoint.safetensors").read_bytes()
 
     def full_disk(*args: object, **kwargs: object) -> None:
@@ -196,7 +201,7 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch) -
 
     monkeypatch.setattr("transcf.io.tensors.save_file", full_disk)
     with pytest.raises(OSError, match="disk full"):
-        run(Counter(), Plan("toy", epochs=3), options=options)
+        run(Counter(), options=options, epochs=3)
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
 
@@ -210,7 +215,7 @@ def test_listeners_and_validation_get_what_was_learned_then() -> None:
         return -snapshot.epoch
 
     options = FitOptions(on_epoch=lambda epoch: heard.append((epoch.number, epoch.snapshot)))
-    run(Counter(), Plan("toy", epochs=4, validate_every=2), judge, options)
+    run(Counter(), judge, options, epochs=4, validate_every=2)
     assert [(number, snapshot.epoch) for number, snapshot in heard] == [(n, n) for n in range(1, 5)]
     assert [snapshot.epoch for snapshot in judged] == [2, 4]
     assert judged == [heard[1][1], heard[3][1]], "one snapshot of an epoch serves both"
@@ -220,7 +225,7 @@ def test_no_snapshot_is_made_that_nobody_asks_for() -> None:
     def refuse(tensors: Arrays) -> Snapshot:
         raise AssertionError("nobody asked")
 
-    train(Counter(), Plan("toy", epochs=3), refuse, options=FitOptions(on_epoch=lambda epoch: None))
+    run(Counter(), options=FitOptions(on_epoch=lambda epoch: None), snapshot=refuse, epochs=3)
 
 
 def test_seconds_of_training_and_of_validation_are_told_apart() -> None:
@@ -233,10 +238,10 @@ def test_seconds_of_training_and_of_validation_are_told_apart() -> None:
         time.sleep(0.05)
         return 1.0
 
-    outcome = run(Slow(), Plan("toy", epochs=4, validate_every=2), judge)
+    outcome = run(Slow(), judge, epochs=4, validate_every=2)
     seconds, validation = (outcome.history[name] for name in ("seconds", "validation_seconds"))
     assert seconds.min() >= 0.02
     assert [spent >= 0.05 for spent in validation] == [False, True, False, True]
-    facts = outcome.facts()
+    facts = outcome._facts()
     assert facts["training_seconds"] == round(seconds.sum(), 3)
     assert facts["validation_seconds"] == round(validation.sum(), 3)

@@ -1,10 +1,5 @@
-"""Logs that no process holds whole: prepared from Parquet files, on disk by partitions of users.
+"""Logs larger than the memory of a process: a folder of Parquet files by ranges of users.
 
-- `pieces`: rows of files, some at a time.
-- `scattering`: ids counted, events dealt out to partitions.
-- `shares`: what is done with one partition.
-- `filtering`: too few events, counted in several places.
-- `steps`, `preparing`: all of it in its order.
-- `manifest`, `log`: the folder, and what reads it.
-- `running`: who does the tasks.
+- `prepare`: reads, filters and splits Parquet files, and writes the folder.
+- `log`: reads the folder.
 """

@@ -1,36 +1,45 @@
-"""`PartitionedLog`: a log that lies on disk by partitions of users, read by whoever has these."""
+"""`PartitionedLog`: a log on disk by partitions of users, of which a process reads what it needs.
+
+The manifest of the folder is written last, and the folder is renamed into place after that, so that
+a log is complete or absent.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.csr import Csr
-from transcf.data.ids import IdMap
+from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.partitioned.manifest import (
-    CATEGORIES,
-    ITEMS,
-    NAME,
-    PARTS,
-    USERS,
-    Counts,
-    Manifest,
-    partition_name,
-)
 from transcf.data.paths import user_path
 from transcf.data.report import Report, counted
 from transcf.data.split import Split
+from transcf.errors import DataError
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+NAME = "parted.json"
+#: Tables `id, train, validation, test`: events in each part of the split.
+USERS, ITEMS = "users.parquet", "items.parquet"
+#: Table `item_id, category`, where the log had some.
+CATEGORIES = "categories.parquet"
+#: Parts of the split, by their numbers in the tables of events.
+PARTS = ("train", "validation", "test")
+_VERSION = 1
+#: What a manifest says; see `prepare`.
+_KEYS = {"recipe", "report", "log_report", "timed", "times_are_dates", "starts", "files"}
 
 
 def is_partitioned(folder: Path) -> bool:
@@ -42,49 +51,45 @@ def open_parts(folder: str | PathLike[str]) -> PartitionedLog:
     """Open a folder that `prepare_parts` wrote; no event is read yet.
 
     Raises:
-        DataError: It is none, or its list is damaged.
+        DataError: It is none, or its manifest is damaged or of another version.
     """
     path = user_path(folder).absolute()
-    return PartitionedLog(_Folder(path, Manifest.read(path)))
+    if not is_partitioned(path):
+        raise DataError(f"{path} holds no log in parts: it has no {NAME}.")
+    try:
+        manifest = json.loads((path / NAME).read_bytes())
+        version, is_whole = manifest["version"], manifest.keys() >= _KEYS
+    except (OSError, KeyError, ValueError, TypeError) as problem:
+        raise _damaged(path / NAME) from problem
+    if version != _VERSION:
+        raise DataError(
+            f"{path} is a log in parts of version {version}, this library reads {_VERSION}: "
+            "prepare it again."
+        )
+    if not is_whole:
+        raise _damaged(path / NAME)
+    return PartitionedLog(path, manifest, {})
 
 
-@dataclass(frozen=True, eq=False)
-class _Folder:
-    """Where a log lies, and what all of its parts have in common."""
-
-    path: Path
-    manifest: Manifest
-
-    @cached_property
-    def ids(self) -> tuple[IdMap, IdMap]:
-        """Ids of users and items."""
-        tables = (self.manifest.table(self.path, name, ["id"]) for name in (USERS, ITEMS))
-        users, items = (IdMap(table["id"]) for table in tables)
-        return users, items
-
-    @cached_property
-    def counts(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Events of users and items in each part of the split; workers do without ids."""
-        users, items = (self.manifest.table(self.path, name, PARTS) for name in (USERS, ITEMS))
-        return users, items
-
-    @cached_property
-    def categories(self) -> pl.DataFrame | None:
-        """Categories of the items, where the log had some."""
-        has_some = CATEGORIES in self.manifest.files
-        return self.manifest.table(self.path, CATEGORIES) if has_some else None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class PartitionedLog:
-    """A log on disk, or one part of its split; what it keeps in memory are ids and counts.
+    """A log on disk, or some parts of its split. It keeps ids and counts in memory.
 
-    Models that train in rounds learn from it on a cluster, each worker from its own users; all
-    else takes `read()`, all of its events in memory.
+    Models that train in rounds learn from it on a cluster, each worker from its own users. All
+    others use `read()`, which returns all of its events in memory.
 
     Args:
-        source: The folder; `open_parts` opens it.
-        parts: Which parts of the split it stands for.
+        folder: The folder; `open_parts` opens it.
+        manifest: What is known of it.
+        ids: Ids that were read, shared by all parts of the split.
+        parts: The parts of the split.
+
+    Attributes:
+        n_users: Number of users of all parts.
+        n_partitions: Number of partitions of the users.
+        timed: Whether events have times.
+        report: What was merged or left out.
+        whole_report: The same, and the sizes of the parts of the split.
+        how: How it was split, in words.
 
     Example:
         >>> from transcf import synthesize
@@ -95,91 +100,65 @@ class PartitionedLog:
         (20000, 18000)
     """
 
-    source: _Folder
-    parts: tuple[str, ...] = PARTS
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Mapping[str, Any],
+        ids: dict[str, IdMap],
+        parts: tuple[str, ...] = PARTS,
+    ) -> None:
+        self.folder, self.parts, self._manifest, self._ids = folder, parts, manifest, ids
+        self._starts: list[int] = manifest["starts"]
+        self.n_users, self.n_partitions = self._starts[-1], len(self._starts) - 1
+        self.timed = bool(manifest["timed"])
+        self.report = Report.from_list(manifest["log_report"])
+        self.whole_report = Report.from_list(manifest["report"])
+        self.how = str(manifest["recipe"]["how"])
 
     def __len__(self) -> int:
         """Return the number of events."""
         return int(self.user_counts.sum())
 
     def __repr__(self) -> str:
-        """Sizes, and what it stands for."""
+        """Show the sizes and the parts."""
         sizes = ((self.n_users, "user"), (self.n_items, "item"), (len(self), "interaction"))
         what = ", ".join(counted(*size) for size in sizes)
         return f"PartitionedLog({self.folder}: {' + '.join(self.parts)}, {what})"
 
     @property
-    def folder(self) -> Path:
-        """Where it lies."""
-        return self.source.path
-
-    @property
     def users(self) -> IdMap:
         """User ids."""
-        return self.source.ids[0]
+        return self._read_ids(USERS)
 
     @property
     def items(self) -> IdMap:
         """Item ids."""
-        return self.source.ids[1]
-
-    @property
-    def n_users(self) -> int:
-        """Number of users, of all parts."""
-        return self.source.manifest.starts[-1]
+        return self._read_ids(ITEMS)
 
     @property
     def n_items(self) -> int:
-        """Number of items, of all parts."""
-        return len(self.source.counts[1])
-
-    @property
-    def n_partitions(self) -> int:
-        """Number of partitions of the users."""
-        return len(self.source.manifest.starts) - 1
+        """Number of items of all parts."""
+        return len(self.item_counts)
 
     @cached_property
     def user_counts(self) -> Counts:
         """(n_users,) events of each user."""
-        return _summed(self.source.counts[0], self.parts)
+        return self._read_counts(USERS)
 
     @cached_property
     def item_counts(self) -> Counts:
         """(n_items,) events of each item."""
-        return _summed(self.source.counts[1], self.parts)
-
-    @property
-    def timed(self) -> bool:
-        """Whether events have times."""
-        return self.source.manifest.timed
-
-    @property
-    def report(self) -> Report:
-        """What was merged or left out on the way here."""
-        return Report.from_list(self.source.manifest.log_report)
-
-    @property
-    def whole_report(self) -> Report:
-        """The same, and how large the parts of the split are."""
-        return Report.from_list(self.source.manifest.report)
-
-    @property
-    def how(self) -> str:
-        """How it was split, in words."""
-        return str(self.source.manifest.recipe["how"])
+        return self._read_counts(ITEMS)
 
     @property
     def digest(self) -> str:
-        """What tells it from other logs."""
-        digest = hashlib.sha256((self.folder / NAME).read_bytes())
-        digest.update(" ".join(self.parts).encode())
-        return digest.hexdigest()
-
-    # -- parts of the split --------------------------------------------------------------------
+        """SHA-256 that tells it from other logs."""
+        content = (self.folder / NAME).read_bytes() + " ".join(self.parts).encode()
+        return hashlib.sha256(content).hexdigest()
 
     def only(self, *parts: str) -> PartitionedLog:
         """Return some parts of the split."""
-        return replace(self, parts=parts)
+        return PartitionedLog(self.folder, self._manifest, self._ids, parts)
 
     @property
     def train(self) -> PartitionedLog:
@@ -199,21 +178,19 @@ class PartitionedLog:
     def split(self) -> Split:
         """Return the split with all of its events in memory."""
         train, validation, test = (self.only(part).read() for part in PARTS)
-        recipe = self.source.manifest.recipe
+        recipe = self._manifest["recipe"]
         return Split(train, validation, test, recipe=recipe, report=self.whole_report)
-
-    # -- events ----------------------------------------------------------------------------------
 
     def read(self) -> Interactions:
         """Return the log with all of its events in memory."""
         found = list(self.partitions())
-        about, first = self.source.manifest, found[0]
 
         def together(column: str) -> Any:
-            if getattr(first, column) is None:
+            if getattr(found[0], column) is None:
                 return None
             return np.concatenate([getattr(part, column) for part in found])
 
+        has_categories = CATEGORIES in self._manifest["files"]
         return Interactions(
             users=self.users,
             items=self.items,
@@ -221,29 +198,48 @@ class PartitionedLog:
             positions=together("positions"),
             ratings=together("ratings"),
             timestamps=together("timestamps"),
-            times_are_dates=about.times_are_dates,
-            categories=self.source.categories,
+            times_are_dates=self._manifest["times_are_dates"],
+            categories=self._table(CATEGORIES) if has_categories else None,
             report=self.report,
         )
 
     def partitions(self, first: int = 0, end: int | None = None) -> Iterator[Interactions]:
         """Read the events of the users first..end-1, a partition at a time.
 
-        Users and items are called by their rows, whatever their ids are: workers do without ids.
+        The ids of users and items are their rows, so that workers need not read the ids.
         """
-        about = self.source.manifest
         end = self.n_users if end is None else end
         items = IdMap(pl.int_range(self.n_items, dtype=pl.Int64, eager=True))
-        for number, (start, stop) in enumerate(pairwise(about.starts)):
+        for number, (start, stop) in enumerate(pairwise(self._starts)):
             begin, until = max(first, start), min(end, stop)
             if begin < until:
                 yield self._partition(number, begin, until, items)
 
+    def item_lists(
+        self, first: int = 0, end: int | None = None, *, in_order: bool = False
+    ) -> tuple[Counts, Rows]:
+        """Read the items of the users first..end-1.
+
+        Args:
+            first: First user.
+            end: One after the last user; None reads all.
+            in_order: Whether the items of a user are in the order of events; else in that of rows.
+
+        Returns:
+            Where the items of each user begin, and the rows of the items.
+        """
+        indptr, at = offsets(self.user_counts[first:end]), 0
+        items = np.empty(int(indptr[-1]), np.int32)
+        for part in self.partitions(first, end):
+            items[at : at + len(part)] = part.histories.items if in_order else part.item_rows
+            at += len(part)
+        return indptr, items
+
     def _partition(self, number: int, first: int, end: int, items: IdMap) -> Interactions:
         """Read the events of some users of one partition."""
-        table = self.source.manifest.table(self.folder, partition_name(number))
         wanted = pl.col("part").is_in([PARTS.index(part) for part in self.parts])
-        table = table.filter(wanted & pl.col("user").is_between(first, end - 1))
+        in_range = pl.col("user").is_between(first, end - 1)
+        table = self._table(partition_name(number)).filter(wanted & in_range)
         counts = np.bincount(table["user"].to_numpy() - first, minlength=end - first)
 
         def column(name: str) -> Any:
@@ -256,8 +252,45 @@ class PartitionedLog:
             positions=column("position"),
             ratings=column("rating"),
             timestamps=column("timestamp"),
-            times_are_dates=self.source.manifest.times_are_dates,
+            times_are_dates=self._manifest["times_are_dates"],
         )
+
+    def _read_ids(self, name: str) -> IdMap:
+        if name not in self._ids:
+            self._ids[name] = IdMap(self._table(name, ["id"])["id"])
+        return self._ids[name]
+
+    def _read_counts(self, name: str) -> Counts:
+        counts = self._table(name, self.parts).select(pl.sum_horizontal(self.parts).cast(pl.Int64))
+        return counts.to_series().to_numpy()
+
+    def _table(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Read a table of the folder, or some of its columns, after checking its checksum."""
+        path = self.folder / name
+        try:
+            if self._manifest["files"][name] != digest_of(path):
+                raise _damaged(path)
+            wanted = None if columns is None else list(columns)
+            return pl.read_parquet(path, columns=wanted, glob=False)
+        except (PolarsError, PanicException, OSError, KeyError) as problem:
+            raise _damaged(path) from problem
+
+
+def write_manifest(folder: Path, **facts: Any) -> None:
+    """Write what is known of a log, as the last file of its folder."""
+    text = json.dumps({"version": _VERSION, **facts}, indent=1)
+    (folder / NAME).write_text(text + "\n", encoding="utf-8")
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def partition_name(number: int) -> str:
+    """Return the file name of a partition."""
+    return f"part-{number:05}.parquet"
 
 
 def offsets(counts: npt.NDArray[np.integer]) -> Counts:
@@ -270,5 +303,5 @@ def offsets(counts: npt.NDArray[np.integer]) -> Counts:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
-def _summed(table: pl.DataFrame, parts: tuple[str, ...]) -> Counts:
-    return table.select(pl.sum_horizontal(parts).cast(pl.Int64)).to_series().to_numpy()
+def _damaged(path: Path) -> DataError:
+    return DataError(f"{path} is missing or damaged: prepare {path.parent} anew.")

@@ -12,7 +12,7 @@ from transcf.data.interactions import Interactions
 from transcf.kernels import Array, unlocked
 from transcf.kernels.mixture_batches import SHARDS, EpochPlan, EventArrays
 from transcf.models.communicator import LazyShard
-from transcf.models.event_weights import EventWeights
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.mixture.settings import MixtureSettings
 
 #: Keeps quotients finite where a sum is zero.
@@ -40,7 +40,10 @@ class Events:
     @classmethod
     def of(cls, train: Interactions, settings: MixtureSettings) -> Self:
         """Take histories from a log, and the weights of its events from settings."""
-        events, weights = EventWeights.of(train, settings), np.ones(len(train), np.float32)
+        events, weights = (
+            InteractionWeights.of(train, settings.event_weights),
+            np.ones(len(train), np.float32),
+        )
         if not events.is_even:
             weights = events.overall[train.in_order]
         return cls(train.histories, weights, train.by_item.counts, train.timestamps is not None)

@@ -18,8 +18,8 @@ from transcf.kernels.adam import EPSILON, FIRST, SECOND, AdamState, step_sizes
 from transcf.kernels.mixture import ScoreConfig
 from transcf.models.mixture.batches import users_of
 from transcf.models.mixture.training import MixtureTraining
-from transcf.models.norm_constraint import NormConstraint, constrain_norms
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
+from transcf.models.vectors import NormConstraint, constrain_norms
 
 
 class Vectors(NamedTuple):

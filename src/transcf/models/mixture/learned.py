@@ -15,7 +15,7 @@ from transcf.data.interactions import Interactions, Mask
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.kernels.rows import padded, padded_width
-from transcf.models.contributions import Contributions, Remarks
+from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.mixture.batch_scorer import scorer_of_many, squares
 from transcf.models.mixture.batches import TINY

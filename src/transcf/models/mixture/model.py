@@ -6,19 +6,19 @@ from typing import Any, ClassVar, Self
 
 import polars as pl
 
-from transcf.data.logs import as_interactions
 from transcf.data.partitioned.log import PartitionedLog
+from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays
 from transcf.models import tables
+from transcf.models.base import Recommender, init_from_params
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.exact import ExactMixtureTraining
 from transcf.models.mixture.learned import Mixture
 from transcf.models.mixture.partitioned import PartedEvents
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.training import MixtureTraining, popularity
-from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 
 
@@ -57,31 +57,30 @@ class TransCFMixture(Recommender[MixtureSettings]):
     """
 
     name = "TransCF-mixture"
-    divergence_hint: ClassVar[str] = "learning_rate (or tau, beta)"
+    _divergence_hint: ClassVar[str] = "learning_rate (or tau, beta)"
     # The decay of the learning rate depends on the number of epochs.
-    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = init_from_params(MixtureSettings)
 
-    def supports_distributed(self) -> bool:
+    @property
+    def _supports_distributed(self) -> bool:
         """Whether training can be distributed: with the fast solver."""
         return self.settings.solver == "fast"
 
-    def _learn(self, fit: Fit) -> FittedScorer:
+    def _learn(self, run: TrainingRun) -> FittedScorer:
         settings = self.settings
-        if isinstance(fit.log, PartitionedLog):
-            events: Events = PartedEvents.of_log(fit.log, settings)
+        if isinstance(run.log, PartitionedLog):
+            events: Events = PartedEvents.of_log(run.log, settings)
         else:
-            events = Events.of(fit.log, settings)
+            events = Events.of(run.log, settings)
         added = popularity(events, settings)
 
         def restore(arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> FittedScorer:
             bias = arrays["item_bias"] - added
             return self._restore(arrays | {"item_bias": bias}, known, settings)
 
-        if fit.options.cluster is not None:
-            return fit.run_distributed(MixtureTraining, events, settings, restore)
         kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
-        return fit.run(kind(events, settings), settings, restore)
+        return run.run(run.solver(kind, events, settings), settings, restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
         return Mixture.from_arrays(arrays, known, settings)

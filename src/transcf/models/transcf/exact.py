@@ -10,12 +10,12 @@ import scipy.sparse as sp
 
 from transcf.kernels import Array
 from transcf.kernels.translation import MAX_NORM
-from transcf.models.norm_constraint import constrain_norms
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 from transcf.models.transcf.parameters import Parameters, Solver, stats_of
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.transcf.settings import BIAS_RATE, TransCFSettings
 from transcf.models.triples import Problem
+from transcf.models.vectors import constrain_norms
 
 BATCH = 1000
 

@@ -9,8 +9,8 @@ import numpy as np
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.kernels import Array
-from transcf.models.contributions import REPLACED, Contributions, Remarks
 from transcf.models.event_weights import weights_in_order
+from transcf.models.explain import REPLACED, Contributions, Remarks
 
 if TYPE_CHECKING:
     from transcf.models.transcf.learned import Translated

@@ -12,14 +12,21 @@ from torch.nn.functional import embedding_bag
 from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
-from transcf.models.init_vectors import first_vectors
-from transcf.models.torch.draws import INIT, NEGATIVES, NOISE, ORDER, UnseenItems, generator
-from transcf.models.torch.library import one_thread
-from transcf.models.trainable import EpochStats
+from transcf.models.torch.common import (
+    INIT,
+    NEGATIVES,
+    NOISE,
+    ORDER,
+    UnseenItems,
+    generator,
+    one_thread,
+)
+from transcf.models.training import EpochStats
 from transcf.models.transcf.exact import sample_positives
 from transcf.models.transcf.extensions import ExtensionSettings, NeighborMeans
 from transcf.models.transcf.settings import BIAS_DECAY, BIAS_RATE
 from transcf.models.triples import Problem, rank_weights
+from transcf.models.vectors import first_vectors
 
 #: Neighbourhoods of T users with C items each: q, (T, C or 1, dim), and n, (T, C, dim).
 Near: TypeAlias = tuple[torch.Tensor, torch.Tensor]

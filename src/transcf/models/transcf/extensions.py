@@ -30,13 +30,13 @@ from transcf.data.ids import Rows
 from transcf.errors import DataError
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.models.event_weights import weights_in_order
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.event_weights import EventWeights, weights_in_order
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.recommender import Recommender, init_from_params
-from transcf.models.settings import setting, settings
-from transcf.models.torch.library import find_device
+from transcf.models.params import setting, settings
+from transcf.models.torch.common import find_device
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.settings import ObjectiveSettings
 from transcf.retrieval.forms import nearness_form
@@ -46,7 +46,7 @@ from transcf.retrieval.views import BlockView, FormView
 Extension: TypeAlias = Literal["attention", "map", "friends", "categories", "swapped"]
 
 
-@settings(epochs=10, learning_rate=0.01, init_scale=0.01, recency=4.0)
+@settings(epochs=10, learning_rate=0.01, init_scale=0.01, event_weights=EventWeights(recency=4.0))
 class ExtensionSettings(NeuralSettings, ObjectiveSettings):
     """Hyper-parameters of the extensions of TransCF."""
 
@@ -109,14 +109,14 @@ class TransCFExtended(Recommender[ExtensionSettings]):
         (3, 4)
     """
 
-    divergence_hint: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
-    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
-    variants: ClassVar[dict[str, dict[str, Any]]] = {
+    _divergence_hint: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
+    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _variants: ClassVar[dict[str, dict[str, Any]]] = {
         f"transcf-{name}": {"extension": name}
         for name in ("attention", "map", "friends", "categories", "swapped")
     }
-    not_in_all: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(variants, "an extension without a measured gain"),
+    _not_in_all: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(_variants, "an extension without a measured gain"),
         "transcf-friends": "it needs links between users",
         "transcf-categories": "it needs categories of items",
     }
@@ -127,12 +127,12 @@ class TransCFExtended(Recommender[ExtensionSettings]):
         """Name in tables: that of the extension."""
         return _name(self.settings_ if self.is_fitted else self.settings)
 
-    def _learn(self, fit: Fit) -> FittedScorer:
+    def _learn(self, run: TrainingRun) -> FittedScorer:
         device = find_device(self.name, self.settings.device)
         from transcf.models.transcf.extension_training import ExtensionTraining
 
-        problem = fit.problem(self.settings)
-        means = NeighborMeans.of_log(fit, self.settings)
+        problem = run.problem(self.settings)
+        means = NeighborMeans.of_log(run, self.settings)
         training = ExtensionTraining(problem, self.settings, means, device)
 
         def snapshot(arrays: Arrays, known: TrainingData, settings: ExtensionSettings) -> Extended:
@@ -141,7 +141,7 @@ class TransCFExtended(Recommender[ExtensionSettings]):
             near = {"user_neighborhoods": q, "item_neighborhoods": n}
             return self._restore(own | near, known, settings)
 
-        return fit.run(training, self.settings, snapshot)
+        return run.run(training, self.settings, snapshot)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: ExtensionSettings
@@ -210,13 +210,13 @@ class NeighborMeans:
         self.item_users = sp.csr_array(sp.diags_array(kept_items) @ _averaging(by_item))
 
     @classmethod
-    def of_log(cls, fit: Fit, settings: ExtensionSettings) -> NeighborMeans:
+    def of_log(cls, run: TrainingRun, settings: ExtensionSettings) -> NeighborMeans:
         """Take interactions and side data from a log.
 
         Raises:
             DataError: The log has no links, or no categories, and the extension needs them.
         """
-        log, friends, categories = fit.train, None, None
+        log, friends, categories = run.train, None, None
         side = {"friends": ("links", log.links), "categories": ("categories", log.categories)}
         what, table = side.get(settings.extension, ("", ()))
         if table is None:
@@ -307,7 +307,7 @@ class Extended(FittedScorer):
     def fold_in(self, histories: Histories) -> Scorer:
         """Return a scorer of all items for users who are known by their items alone."""
         b, n = self._exact["item_vectors"], self._exact["item_neighborhoods"]
-        recency = self.settings.recency if self.known.timed else 0.0
+        recency = self.settings.event_weights.recency if self.known.timed else 0.0
         weights = weights_in_order(histories, recency).astype(np.float64)
         sign = 1 if self.settings.extension == "swapped" else -1
         mean = self.known.average_item(self._arrays["item_vectors"]).astype(np.float64)

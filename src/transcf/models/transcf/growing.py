@@ -8,7 +8,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.report import counted
 from transcf.errors import DataError
 from transcf.kernels import Array
-from transcf.models.growth import Growth
+from transcf.models.training_data import Growth
 from transcf.models.transcf.folding import ItemSide, Neighbors, by_count, fold_items, fold_users
 from transcf.models.transcf.learned import Translated
 from transcf.models.transcf.parameters import Parameters

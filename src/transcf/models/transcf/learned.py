@@ -11,8 +11,8 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.models.contributions import Contributions, Remarks
 from transcf.models.event_weights import weights_in_order
+from transcf.models.explain import Contributions, Remarks
 from transcf.models.factors import in_pieces
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
@@ -192,7 +192,7 @@ class Translated(FittedScorer):
     @property
     def recency(self) -> float:
         """How much later items of a history count: as in training, where times were known."""
-        return self.settings.recency if self.known.timed else 0.0
+        return self.settings.event_weights.recency if self.known.timed else 0.0
 
     @property
     def item_side(self) -> ItemSide:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import polars as pl
 
-from transcf.data.logs import as_interactions
+from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays
 from transcf.models import tables
-from transcf.models.event_weights import EventWeights
+from transcf.models.base import Recommender, init_from_params
+from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.fitted import FittedScorer
-from transcf.models.fitting import Fit
-from transcf.models.recommender import Recommender, init_from_params
+from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.exact import ExactSolver
 from transcf.models.transcf.fast import FastSolver
@@ -67,15 +66,15 @@ class TransCF(Recommender[TransCFSettings]):
         (3, 4)
     """
 
-    divergence_hint: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
+    _divergence_hint: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
     # The decay of the learning rate depends on the number of epochs.
-    resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     #: Registry names, and the parameters of each.
-    variants: ClassVar[dict[str, dict[str, Any]]] = {
+    _variants: ClassVar[dict[str, dict[str, Any]]] = {
         kind.title.lower(): {"variant": name} if name != "translation" else {}
         for name, kind in SCORE_FUNCTIONS.items()
     }
-    not_in_all: ClassVar[dict[str, str]] = {"transcf-emb": "it ranks as transcf does"}
+    _not_in_all: ClassVar[dict[str, str]] = {"transcf-emb": "it ranks as transcf does"}
     __init__ = init_from_params(TransCFSettings)
 
     @property
@@ -84,16 +83,15 @@ class TransCF(Recommender[TransCFSettings]):
         settings = self.settings_ if self.is_fitted else self.settings
         return settings.title
 
-    def supports_distributed(self) -> bool:
+    @property
+    def _supports_distributed(self) -> bool:
         """Whether training can be distributed: with the fast solver."""
         return self.settings.solver == "fast"
 
-    def _learn(self, fit: Fit) -> FittedScorer:
-        settings, problem = self.settings, fit.problem(self.settings)
-        if fit.options.cluster is not None:
-            return fit.run_distributed(FastSolver, problem, settings, self._restore)
-        solver = FastSolver if settings.solver == "fast" else ExactSolver
-        return fit.run(solver(problem, settings), settings, self._restore)
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        settings, problem = self.settings, run.problem(self.settings)
+        kind = FastSolver if settings.solver == "fast" else ExactSolver
+        return run.run(run.solver(kind, problem, settings), settings, self._restore)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: TransCFSettings
@@ -132,10 +130,8 @@ class TransCF(Recommender[TransCFSettings]):
         """
         self._check_growing()
         log, learned = as_interactions(log), self._translated()
-        by_place = replace(
-            self.settings_, recency=learned.recency, half_life=None, confidence="none"
-        )
-        weights = EventWeights.of(log, by_place).within_users
+        by_place = EventWeights(recency=learned.recency)
+        weights = InteractionWeights.of(log, by_place).within_users
         if not len(weights):
             weights = np.ones(len(log), np.float32)
         return self._add(grow(learned, log, weights))

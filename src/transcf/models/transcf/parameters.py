@@ -13,10 +13,10 @@ from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import row_means
-from transcf.models.init_vectors import first_vectors
-from transcf.models.trainable import EpochStats
+from transcf.models.training import EpochStats
 from transcf.models.transcf.settings import TransCFSettings
 from transcf.models.triples import Problem
+from transcf.models.vectors import first_vectors
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from transcf.kernels import Array
+from transcf.models.event_weights import EventWeights
 from transcf.models.families import TripleSettings
-from transcf.models.norm_constraint import NormConstraint
-from transcf.models.settings import setting, settings
+from transcf.models.params import setting, settings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.triples import rank_weights
+from transcf.models.vectors import NormConstraint
 
 #: Weight of the squared biases of a triple in the loss, if items have biases.
 BIAS_DECAY = 0.01
@@ -30,7 +31,7 @@ class ObjectiveSettings:
     )
 
 
-@settings(init_scale=0.01, recency=4.0)
+@settings(init_scale=0.01, event_weights=EventWeights(recency=4.0))
 class TransCFSettings(TripleSettings, ObjectiveSettings):
     """Hyper-parameters of TransCF; learning rate and regularizers are per triple."""
 

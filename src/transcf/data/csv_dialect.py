@@ -1,0 +1,302 @@
+"""Delimited text: CSV, TSV and similar files, with or without a header, in any encoding."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import polars as pl
+from polars.exceptions import PanicException, PolarsError
+
+from transcf.data.tables import Source, by_role
+from transcf.data.validate import Role, Roles
+from transcf.errors import DataError, ParameterError, shown
+
+#: A path, or the contents of a file that had to be unpacked or decoded.
+Content: TypeAlias = Path | bytes
+
+_SEPARATORS = (",", "\t", ";", "|", "::")
+#: Bytes that replace separators of several bytes, which polars cannot split by.
+_STAND_INS = (b"\x1f", b"\x1e", b"\x1d", b"\x1c")
+_BOM = codecs.BOM_UTF8
+#: Lines with nothing but spaces on them; a tab may separate columns.
+_BLANK_LINES = re.compile(rb"(?: *\r?\n)+")
+#: The names of the columns are within this many bytes.
+_HEADER_BYTES = 1 << 20
+#: Types of numeric columns.
+_NUMBERS: Mapping[Role, type[pl.DataType]] = {"rating": pl.Float32, "timestamp": pl.Int64}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file is written.
+
+    Attributes:
+        header: Whether its first line names the columns; otherwise they are numbered from 1.
+        separator: One or more characters between columns; None finds it in the first line.
+        encoding: Name of a text encoding that Python knows.
+    """
+
+    header: bool = True
+    separator: str | None = None
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if not isinstance(self.header, bool):
+            raise ParameterError(
+                f"header={shown(self.header)} is not allowed; it is True or False."
+            )
+        mark = self.separator
+        if mark is not None and (not isinstance(mark, str) or not mark or set(mark) & set('\r\n"')):
+            raise ParameterError(
+                f"separator={shown(mark)} is not allowed; it is one or more characters, and "
+                "neither a quote nor the end of a line."
+            )
+        try:
+            "".encode(self.encoding)
+        except (LookupError, TypeError, ValueError) as problem:
+            raise ParameterError(
+                f"encoding={shown(self.encoding)} is not known; 'utf-8', 'latin-1' and "
+                "'utf-16' are."
+            ) from problem
+
+
+def read_utf8(path: Path, content: Content, encoding: str) -> Content:
+    """Return the contents of a text file in UTF-8; a file that is in UTF-8 is not read."""
+    if codecs.lookup(encoding).name in ("utf-8", "ascii"):
+        return content
+    raw = all_bytes(content)
+    try:
+        return raw.decode(encoding).encode()
+    except UnicodeError as problem:
+        raise _undecodable(path, raw, encoding, problem) from problem
+
+
+def delimited_source(path: Path, content: Content, dialect: Dialect) -> Source:
+    """Open delimited text in UTF-8: find the separator and the names of the columns."""
+    start = start_of(content).removeprefix(_BOM)
+    if b"\r" in start and b"\n" not in start:  # line ends of old Macs
+        content = all_bytes(content).replace(b"\r", b"\n")
+        start = start.replace(b"\r", b"\n")
+    above = _BLANK_LINES.match(start)
+    blank = above.end() if above else 0
+    first = _first_line(start[blank:], quoted=True)
+    separator, quote = dialect.separator or max(_SEPARATORS, key=first.count), '"'
+    if blank or (not dialect.header and start_of(content).startswith(_BOM)):
+        content = all_bytes(content).removeprefix(_BOM)[blank:]
+    if len(separator.encode()) > 1:
+        content = all_bytes(content)
+        stand_in = next((byte for byte in _STAND_INS if byte not in content), None)
+        if stand_in is None:
+            raise DataError(f"{path} holds binary data, not text parted by {separator}.")
+        content = content.replace(separator.encode(), stand_in)
+        first = _first_line(start[blank:], quoted=False).replace(separator, stand_in.decode())
+        separator, quote = stand_in.decode(), ""
+    if dialect.header:
+        _check_header(path, first, separator)
+    text = _Text(path, content, separator, quote, dialect.header, start[:blank].count(b"\n"))
+    columns = tuple(text.columns)
+    if not dialect.header:
+        columns = tuple(str(number) for number in range(1, len(columns) + 1))
+    return Source(
+        str(path), columns, text.read, True, has_header=dialect.header, locate=text.locate
+    )
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Delimited text that polars can read.
+
+    Attributes:
+        path: The file, for messages.
+        content: Its text, in UTF-8 and separated by a single byte.
+        separator: That byte.
+        quote: What fields may be quoted by; empty where a stand-in replaces the separator.
+        header: Whether the first line names the columns.
+        skipped: Lines of the file before the content.
+    """
+
+    path: Path
+    content: Content
+    separator: str
+    quote: str
+    header: bool
+    skipped: int
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """Options of `pl.read_csv`: types are never inferred, and a path is never a pattern."""
+        return {
+            "separator": self.separator,
+            "quote_char": self.quote or None,
+            "has_header": self.header,
+            "infer_schema": False,
+            "glob": False,
+        }
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Names of the columns, as polars has them."""
+        try:
+            start = start_of(self.content, _HEADER_BYTES)
+            return pl.read_csv(start, n_rows=0, **self._options).columns
+        except (PolarsError, PanicException) as problem:
+            raise self._unreadable(problem) from problem
+
+    def read(self, roles: Roles) -> pl.DataFrame:
+        """Read the columns of some roles, as numbers if all values allow it, else all as text.
+
+        Blank lines are skipped.
+        """
+        if not self.header:
+            roles = {role: self.columns[int(number) - 1] for role, number in roles.items()}
+        options = {**self._options, "columns": list(roles.values())}
+        kinds = {name: _NUMBERS.get(role, pl.String) for role, name in roles.items()}
+        try:
+            frame = pl.read_csv(self.content, schema_overrides=kinds, **options)
+        except (PolarsError, PanicException):
+            try:
+                frame = pl.read_csv(self.content, **options)
+            except (PolarsError, PanicException) as problem:
+                raise self._unreadable(problem) from problem
+        # A blank line has no value in any column, but maybe blanks in the first.
+        if sum(not column.null_count() for column in frame) <= 1:
+            blank = self._blank_rows()
+            if len(blank) == len(frame):
+                frame = frame.filter(pl.Series(~blank))
+        return by_role(frame, roles)
+
+    def locate(self, row: int) -> str:
+        """Name the line of a row, as `read` counts them."""
+        try:
+            for number, (line, _) in enumerate(self._records()):
+                if number == row + self.header:
+                    return f"{self.path}: line {line:,}"
+        except csv.Error:
+            pass  # a field is longer than the module accepts: name the row
+        return f"{self.path}: row {row + 1:,}"
+
+    def _blank_rows(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """(n,) which rows of polars are blank lines."""
+        text = all_bytes(self.content)
+        if not self.quote or self.quote.encode() not in text:
+            blank = [not line.strip() for line in text.removesuffix(b"\n").split(b"\n")]
+        else:
+            try:
+                blank = [_is_blank(fields) for fields in self._reader()]
+            except csv.Error:
+                return np.zeros(0, dtype=bool)
+        return np.array(blank[self.header :], dtype=bool)
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the first line and the fields of each record that is not blank."""
+        reader, line = self._reader(), 1 + self.skipped
+        for fields in reader:
+            if not _is_blank(fields):
+                yield line, fields
+            line = reader.line_num + 1 + self.skipped
+
+    def _reader(self) -> csv._reader:  # type: ignore[name-defined]  # only stubs know the name
+        raw = io.BytesIO(all_bytes(self.content))
+        text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
+        if self.quote:
+            return csv.reader(text, delimiter=self.separator)
+        return csv.reader(text, delimiter=self.separator, quoting=csv.QUOTE_NONE)
+
+    def _unreadable(self, problem: BaseException) -> DataError:
+        """Return an error about the line that cannot be read, or else the reason of polars."""
+        raw = all_bytes(self.content)
+        try:
+            raw.decode()
+        except UnicodeDecodeError as odd:
+            return _undecodable(self.path, raw, "utf-8", odd, self.skipped)
+        if self.quote and (opened := _open_quote(raw)):
+            return DataError(
+                f'{self.path}: line {opened + self.skipped:,} opens a quote (") that is never '
+                "closed; close it, or write the quote twice inside a quoted field."
+            )
+        try:
+            records = self._records()
+            _, first = next(records)
+            for line, fields in records:
+                if len(fields) > len(first):
+                    return DataError(
+                        f"{self.path}: line {line:,} has {len(fields)} columns, but the first "
+                        f"line has {len(first)}; quote fields that hold {self.separator!r}."
+                    )
+        except (csv.Error, StopIteration):
+            pass
+        reason = str(problem).strip().split("\n", 1)[0].rstrip(".")
+        return DataError(f"{self.path} cannot be read as delimited text: {reason}.")
+
+
+def start_of(content: Content, size: int = 1 << 16) -> bytes:
+    """Return the first bytes of a file."""
+    if isinstance(content, bytes):
+        return content[:size]
+    with content.open("rb") as file:
+        return file.read(size)
+
+
+def all_bytes(content: Content) -> bytes:
+    """Return all bytes of a file."""
+    return content if isinstance(content, bytes) else content.read_bytes()
+
+
+def _check_header(path: Path, header: str, separator: str) -> None:
+    """Raise if two columns have the same name."""
+    try:
+        fields = next(csv.reader([header], delimiter=separator), [])
+    except csv.Error as problem:
+        raise DataError(
+            f"{path}: its first line cannot be read as names of columns: "
+            f"{str(problem).split(' - ')[0]}."
+        ) from problem
+    for name, times in Counter(fields).items():
+        if name and times > 1:
+            raise DataError(
+                f"{path}: its first line names column {name!r} twice; rename one of them."
+            )
+
+
+def _first_line(start: bytes, *, quoted: bool) -> str:
+    """Return the first line, including line ends inside quotes."""
+    lines = start.split(b"\n")
+    many = 1
+    while quoted and many < len(lines) and b"".join(lines[:many]).count(b'"') % 2:
+        many += 1
+    whole = many if many < len(lines) else 1  # a quote that is never closed is no quote
+    return b"\n".join(lines[:whole]).decode("utf-8", "replace").rstrip("\r")
+
+
+def _open_quote(raw: bytes) -> int | None:
+    """Return the line, counted from 1, of a quote that is never closed."""
+    opened = None
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if line.count(b'"') % 2:
+            opened = None if opened else number
+    return opened
+
+
+def _is_blank(fields: list[str]) -> bool:
+    return not fields or (len(fields) == 1 and not fields[0].strip())
+
+
+def _undecodable(
+    path: Path, raw: bytes, encoding: str, problem: UnicodeError, skipped: int = 0
+) -> DataError:
+    line = raw.count(b"\n", 0, getattr(problem, "start", 0)) + 1 + skipped
+    return DataError(
+        f"{path}: line {line:,} is not {encoding} text; name its encoding with encoding=... (in a "
+        f"shell: --encoding latin-1, for one)."
+    )

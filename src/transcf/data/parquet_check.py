@@ -1,0 +1,150 @@
+"""Check of a Parquet file for impossible numbers, before polars reads it.
+
+polars allocates memory for as many values as the header of a page announces; a flipped bit there
+asks for exabytes, and the process is aborted. The headers are few and short, so they are checked
+first. What is not understood here is left to polars, which refuses it by itself.
+
+Only the parts of Thrift's compact protocol that Parquet uses are read; field numbers are those of
+`parquet.thrift`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Buffer: TypeAlias = bytes | memoryview | mmap.mmap
+Fields: TypeAlias = dict[int, Any]
+
+_MARK = b"PAR1"
+_DATA, _DICTIONARY, _DATA_V2 = 5, 7, 8
+_DEEPEST = 32
+
+
+class _DamagedError(Exception):
+    """A number is impossible."""
+
+
+def damage_of_file(path: Path) -> str | None:
+    """Return what is impossible in a file, or None."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return damage_of(content)
+
+
+def damage_of(content: Buffer) -> str | None:
+    """Return what is impossible in the contents of a file, or None.
+
+    Example:
+        >>> import io
+        >>> import polars as pl
+        >>> file = io.BytesIO()
+        >>> pl.DataFrame({"user": [1, 2]}).write_parquet(file)
+        >>> damage_of(file.getvalue()) is None
+        True
+    """
+    try:
+        for group in _footer(content).get(4, ()):
+            for column in group.get(1, ()):
+                _check_column(content, column.get(3) or {})
+    except _DamagedError as problem:
+        return str(problem)
+    except (IndexError, TypeError, AttributeError, KeyError, ValueError, struct.error):
+        return None  # polars says what is wrong with it
+    return None
+
+
+def _footer(content: Buffer) -> Fields:
+    size = len(content)
+    if size < 12 or bytes(content[size - 4 : size]) != _MARK:
+        raise ValueError("no end of a Parquet file")
+    (length,) = struct.unpack("<I", content[size - 8 : size - 4])
+    return _Reader(content, size - 8 - length).fields()
+
+
+def _check_column(content: Buffer, about: Fields) -> None:
+    """Compare the headers of the pages of a column with its metadata."""
+    count, packed, unpacked = about[5], about[7], about[6]
+    start = min((offset for offset in (about.get(11), about[9]) if offset), default=0)
+    if min(count, packed, unpacked, start) < 0 or start + packed > len(content):
+        raise _DamagedError("a column goes beyond its end")
+    reader, announced = _Reader(content, start), 0
+    while reader.place < start + packed:
+        page = reader.fields()
+        body, length = page[3], page[2]
+        if body < 0 or length < 0 or reader.place + body > start + packed:
+            raise _DamagedError("a page goes beyond the end of its column")
+        if _DICTIONARY in page and not 0 <= page[_DICTIONARY][1] <= length:
+            raise _DamagedError("a page announces more values than it has bytes")
+        for head in (_DATA, _DATA_V2):
+            if head in page:
+                values = page[head][1]
+                if not 0 <= values <= count:
+                    raise _DamagedError("a page announces more values than its column has")
+                announced += values
+        reader.place += body
+    if announced != count:
+        raise _DamagedError("the pages of a column announce other numbers of values than the file")
+
+
+class _Reader:
+    """Reads structures of Thrift's compact protocol from a byte on, one after the other."""
+
+    def __init__(self, content: Buffer, place: int) -> None:
+        if place < 0:
+            raise ValueError("before the file")
+        self.content, self.place = content, place
+
+    def fields(self, depth: int = 0) -> Fields:
+        """Read a structure: its fields by their numbers."""
+        if depth > _DEEPEST:
+            raise ValueError("nested too deeply")
+        found: Fields = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._integer()
+            found[number] = self._value(head & 15, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind in (1, 2):
+            return kind == 1
+        if kind == 3:
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._integer()
+        if kind in (7, 8):  # a double or bytes, which are skipped
+            length = 8 if kind == 7 else self._natural()
+            self.place += length
+            return None
+        if kind in (9, 10):
+            head = self._byte()
+            size = head >> 4 if head >> 4 < 15 else self._natural()
+            if size > len(self.content):
+                raise ValueError("a list longer than the file")
+            single = 3 if head & 15 in (1, 2) else head & 15  # flags in lists have a byte each
+            return [self._value(single, depth + 1) for _ in range(size)]
+        if kind == 12:
+            return self.fields(depth + 1)
+        raise ValueError("not a kind that Parquet uses")
+
+    def _byte(self) -> int:
+        value = self.content[self.place]
+        self.place += 1
+        return int(value)
+
+    def _natural(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+            if shift > 63:
+                raise ValueError("a number beyond 64 bits")
+
+    def _integer(self) -> int:
+        value = self._natural()
+        return (value >> 1) ^ -(value & 1)

@@ -1,0 +1,450 @@
+"""Splitting: hold events out of a log, and open stored splits."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from numbers import Real
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, Unpack
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from transcf.data.candidates import draw_candidates
+from transcf.data.filters import paper_filter
+from transcf.data.interactions import Interactions, Mask
+from transcf.data.readers import Reading, as_interactions, read_interactions
+from transcf.data.split import Recipe, Split
+from transcf.data.validate import Place, check_seed, naming, to_times
+from transcf.errors import DataError, EvaluationError, ParameterError, is_word, shown
+from transcf.protocols import full_ranking, protocol_named
+
+Order: TypeAlias = Literal["auto", "time", "position", "paper", "random"]
+Moment: TypeAlias = date | datetime | int | str
+
+#: Fewest events of a user that leave one for training after holding out two.
+LEAST_EVENTS = 3
+#: Users (a number or a share) that a temporal cut must leave on both sides to be the default.
+ENOUGH_USERS, _ENOUGH_SHARE = 100, 0.1
+#: What is held out of each user's events, by order.
+_LAST: dict[str, str] = {
+    "time": "the newest event of each user for test, the one before it for validation",
+    "position": "the last event of each user in the log for test, the one before it for validation",
+    "paper": "each user's event with the largest item number for test, the next largest for "
+    "validation",
+    "random": "one event of each user at random for test, another for validation",
+}
+
+
+def open_split(
+    spec: str | PathLike[str],
+    protocol: str | None = None,
+    *,
+    seed: int = 0,
+    **reading: Unpack[Reading],
+) -> Split:
+    """Open data and split it for a protocol.
+
+    A saved split is used as it is, if it fits. For sampled protocols, a prepared folder gives the
+    authors' own split, and so does Book-Crossing, filtered and split by their rules; for the
+    others, Gowalla has its public parts. Everything else is split by `split_log`.
+
+    Args:
+        spec: A path or the name of a dataset, as for `read_interactions`.
+        protocol: A name of `transcf.protocols.PROTOCOLS`; None as for `split_log`.
+        seed: Seed of the random split and of the candidates.
+        reading: Options of `read_interactions`.
+    """
+    from transcf.data.datasets import resolve
+
+    # Resolved here, so that a warning about the path names the line of the caller.
+    return _open(resolve(spec), protocol, seed, reading)[1]
+
+
+def open_log_and_split(
+    spec: str | PathLike[str] | list[str],
+    protocol: str | None = None,
+    *,
+    seed: int = 0,
+    **reading: Unpack[Reading],
+) -> tuple[Interactions, Split]:
+    """Return all events and a split of them, as `open_split` does; a file is read once.
+
+    Example:
+        >>> log, split = open_log_and_split("synthetic")
+        >>> len(log) == len(split.train) + len(split.validation) + len(split.test)
+        True
+    """
+    from transcf.data.datasets import resolve
+
+    if isinstance(spec, list):
+        log = read_interactions(spec, **reading)
+        return log, split_log(log, protocol, seed=seed)
+    source = resolve(spec)
+    opened, split = _open(source, protocol, seed, reading)
+    return read_interactions(source) if opened is None else opened, split
+
+
+def split_log(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split:
+    """Split a log for a protocol.
+
+    A log is cut in time by `temporal_cut` for `forward`, and split by `leave_one_out` for the
+    others: in time order where there are times, else at random; `Split.how` says which. Sampled
+    protocols get 99 drawn candidates where none are stored.
+
+    Args:
+        data: A split, which is checked, anything that `read_interactions` takes, or a path or
+            name for `open_split`.
+        protocol: A name of `transcf.protocols.PROTOCOLS`. None means "forward" where a log has
+            times and enough users (100, or a tenth) can be evaluated after a cut, and "strict"
+            elsewhere.
+        seed: Seed of the random split and of the candidates.
+
+    Raises:
+        EvaluationError: The protocol needs another kind of split.
+
+    Example:
+        >>> from transcf import synthesize
+        >>> split_log(synthesize(users=50, items=30, interactions=500), "strict")
+        Split(leave-one-out by time: train 400, validation 50, test 50, candidates none)
+    """
+    if isinstance(data, str | PathLike):
+        return open_split(data, protocol, seed=seed)
+    named = None if protocol is None else protocol_named(protocol)
+    if isinstance(data, Split):
+        split = data
+    else:
+        log = as_interactions(data)
+        cut = _default_cut(log) if named is None else temporal_cut(log) if named.cut else None
+        split = cut or leave_one_out(log, seed=seed)
+    if named is None:
+        return split
+    check_split(split, named.name)
+    needs_some = named.sampled and split.candidates is None
+    return draw_candidates(split, seed=seed) if needs_some else split
+
+
+def usual_protocol(split: Split) -> str:
+    """Return the default protocol of a split.
+
+    Example:
+        >>> usual_protocol(split_log("synthetic"))
+        'forward'
+    """
+    return full_ranking(cut=split.is_cut, refit=True).name
+
+
+def check_split(split: Split, name: str) -> None:
+    """Raise an `EvaluationError` if a protocol of full ranking needs another kind of split."""
+    protocol = protocol_named(name)
+    if protocol.sampled or protocol.cut == split.is_cut:
+        return
+    other = full_ranking(cut=split.is_cut, refit=protocol.refit).name
+    words = (
+        "a log that is cut at one moment, temporal_cut(log), so that no model learns from the "
+        "future"
+        if protocol.cut
+        else "each user's newest event held out, leave_one_out(log)"
+    )
+    raise EvaluationError(
+        f"The {protocol.name} protocol asks for {words}, and this split holds out {split.how}: "
+        f"split the log so, or use the {other} protocol."
+    )
+
+
+def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
+    """Hold out the last event of each user for test, and the one before it for validation.
+
+    Users with fewer than 3 events stay whole in train; the report counts them. `Split.how` says
+    in words what was done.
+
+    Args:
+        log: A log, or anything that `read_interactions` takes.
+        by: What "last" means. "auto": by time where there are timestamps, else at random. "time":
+            the newest; of equal times the larger item id is later. "position": the last in the
+            source. "paper": the largest item number, where integer ids are their own number and
+            text ids are numbered by first appearance in the (filtered) source; it holds out rare
+            items and serves comparisons with the paper. "random": any, by the seed.
+        seed: Seed of the random order.
+
+    Example:
+        >>> from transcf import synthesize
+        >>> leave_one_out(synthesize(users=50, items=30, interactions=500), by="time")
+        Split(leave-one-out by time: train 400, validation 50, test 50, candidates none)
+    """
+    from transcf.kernels.splitting import last_two
+
+    log = as_interactions(log)
+    order, recipe = leaving_out(by, seed, timed=log.timestamps is not None)
+    keys = _order_keys(log, order, seed)
+    test, validation = last_two(log.by_user.indptr, keys, LEAST_EVENTS)
+    held_out = log.by_user.counts >= LEAST_EVENTS
+    some = log.by_user.counts > 0
+    return _parts(
+        log,
+        _mask(len(log), validation),
+        _mask(len(log), test),
+        recipe,
+        users_held_out=int(held_out.sum()),
+        users_kept_whole=int((some & ~held_out).sum()),
+    )
+
+
+def leaving_out(by: Order, seed: int, *, timed: bool) -> tuple[Order, Recipe]:
+    """Return the order that `leave_one_out` uses, and the recipe of the split.
+
+    Args:
+        by: As for `leave_one_out`.
+        seed: Seed of the random order.
+        timed: Whether events have times.
+
+    Example:
+        >>> leaving_out("auto", 0, timed=True)[0]
+        'time'
+    """
+    if not is_word(by, ("auto", *_LAST)):
+        raise ParameterError(f"by={shown(by)} is not one of auto, {', '.join(_LAST)}.")
+    order = by
+    if by == "auto":
+        order = "time" if timed else "random"
+    if order == "time" and not timed:
+        raise _no_times()
+    how = _LAST[order]
+    if order == "random":
+        how += f", seed {check_seed(seed)}"
+        how += " (the log has no timestamps)" if by == "auto" else ""
+    recipe: Recipe = {
+        "rule": f"leave-one-out by {order}",
+        "seed": seed if order == "random" else None,
+        "how": how,
+    }
+    return order, recipe
+
+
+def temporal_cut(log: Any, at: Moment | float = 0.1, *, validation: Moment | float = 0.1) -> Split:
+    """Hold out all events from one moment on, for all users.
+
+    Events of the same moment always go to the same side, so a share may come out a little
+    larger than asked for.
+
+    Args:
+        log: A log with timestamps, or anything that `read_interactions` takes.
+        at: First moment of test: a date, datetime or ISO text where the log has dates, an
+            integer where it has integers; or a float, the share of newest events.
+        validation: The same for the validation part, among what comes before `at`.
+    """
+    log = as_interactions(log)
+    times = _times(log)
+    test = times >= _threshold(times, at, log.times_are_dates, "at")
+    earlier = times[~test]
+    if not len(earlier):
+        raise DataError(f"at={shown(at)} leaves nothing before the cut: choose a later one.")
+    if not test.any():
+        last = _shown(int(times.max()), log.times_are_dates)
+        raise DataError(
+            f"at={shown(at)} is after the last event ({last}): choose an earlier moment."
+        )
+    start = _threshold(earlier, validation, log.times_are_dates, "validation")
+    if start > earlier.max():
+        last = _shown(int(earlier.max()), log.times_are_dates)
+        raise DataError(
+            f"validation={shown(validation)} is after the last event before the cut ({last}): "
+            "choose an earlier moment."
+        )
+    recipe: Recipe = {
+        "rule": "temporal cut",
+        "at": _plain(at),
+        "validation": _plain(validation),
+        "how": f"{_from(at, '')} for test, {_from(validation, ' before them')} for validation",
+    }
+    return _parts(log, (times >= start) & ~test, test, recipe)
+
+
+def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: int = 0) -> Split:
+    """Hold out a random share of all events.
+
+    Args:
+        log: A log, or anything that `read_interactions` takes.
+        test: Share of events for test.
+        validation: Share of events for validation.
+        seed: Seed of the draw, which depends on ids only, not on the order of the log.
+    """
+    from transcf.kernels.splitting import event_keys
+
+    log = as_interactions(log)
+    for name, share in (("test", test), ("validation", validation)):
+        _check_share(name, share)
+    test, validation = float(test), float(validation)
+    if test + validation >= 1:
+        raise ParameterError(f"test={test} and validation={validation} leave nothing to train on.")
+    order = np.argsort(event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0))
+    n_test, n_validation = round(test * len(log)), round(validation * len(log))
+    recipe: Recipe = {
+        "rule": "random ratio",
+        "test": test,
+        "validation": validation,
+        "seed": seed,
+        "how": f"{100 * test:g} % of the events at random for test, {100 * validation:g} % for "
+        f"validation, seed {seed}",
+    }
+    return _parts(
+        log,
+        _mask(len(log), order[n_test : n_test + n_validation]),
+        _mask(len(log), order[:n_test]),
+        recipe,
+    )
+
+
+def _order_keys(log: Interactions, by: Order, seed: int) -> npt.NDArray[np.int64]:
+    """(n,) sort keys of the events of each user."""
+    from transcf.kernels.splitting import event_keys
+
+    if by == "time":
+        return _times(log)
+    if by == "position":
+        return log.positions
+    if by == "paper":
+        return _item_numbers(log)[log.item_rows]
+    return event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0)
+
+
+def _from(moment: Moment | float, among: str) -> str:
+    if isinstance(moment, float):
+        return f"the newest {100 * moment:g} % of the events{among}"
+    return f"events{among} from {moment} on"
+
+
+def _shown(time: int, are_dates: bool) -> str:
+    """Return a time in the format of the log."""
+    return str(datetime(1970, 1, 1) + timedelta(microseconds=time)) if are_dates else str(time)
+
+
+def _item_numbers(log: Interactions) -> npt.NDArray[np.int64]:
+    """(n_items,) numbers in the order of the item numbers of the paper's rule."""
+    if not log.items.is_text:
+        return np.arange(log.n_items, dtype=np.int64)
+    first = np.full(log.n_items, len(log.positions) and log.positions.max() + 1, dtype=np.int64)
+    np.minimum.at(first, log.item_rows, log.positions)
+    return first
+
+
+def _times(log: Interactions) -> npt.NDArray[np.int64]:
+    if log.timestamps is None:
+        raise _no_times()
+    return log.timestamps
+
+
+def _no_times() -> DataError:
+    return DataError(
+        f"The log has no timestamps to split by: {naming('timestamp')}, or split at random or by "
+        "position."
+    )
+
+
+def _threshold(
+    times: npt.NDArray[np.int64], moment: Moment | float, are_dates: bool, name: str
+) -> int:
+    """Return the first time of the held-out part."""
+    if isinstance(moment, float):
+        _check_share(name, moment)
+        place = len(times) - max(1, round(moment * len(times)))
+        return int(np.partition(times, place)[place])
+    if isinstance(moment, int) and not isinstance(moment, bool):
+        if are_dates:
+            raise ParameterError(f"{name}={shown(moment)} is an integer but the log has dates.")
+        if not -(2**63) <= moment < 2**63:
+            raise ParameterError(f"{name}={shown(moment)} is no time: times fit into 64 bits.")
+        return moment
+    if not are_dates:
+        raise ParameterError(f"{name}={shown(moment)} is a date but the log has integer times.")
+    if isinstance(moment, str | date):
+        values, dated = to_times(
+            pl.Series([moment]), Place("the cut", name, lambda row: "the cut: value")
+        )
+        if dated:
+            return int(values[0])
+    raise ParameterError(f"{name}={shown(moment)} is neither a share, a date nor an integer time.")
+
+
+def _check_share(name: str, share: float) -> None:
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share < 1:
+        raise ParameterError(f"{name}={shown(share)} is not allowed; a share lies between 0 and 1.")
+
+
+def _mask(size: int, events: npt.NDArray[np.int64]) -> Mask:
+    mask = np.zeros(size, dtype=bool)
+    mask[events] = True
+    return mask
+
+
+def _plain(moment: Moment | float) -> str | int | float:
+    return moment if isinstance(moment, str | int | float) else moment.isoformat()
+
+
+def _parts(log: Interactions, validation: Mask, test: Mask, recipe: Recipe, **counts: int) -> Split:
+    """Select the three parts, and count users without training events."""
+    train = log.select(~(validation | test))
+    if not len(train):
+        raise DataError(
+            f"The split leaves nothing of {len(log):,} interactions to train on: "
+            f"hold out less, or give users with at least {LEAST_EVENTS} events."
+        )
+    held_users = np.diff(log.by_user.indptr) > train.by_user.counts
+    report = log.report.then(
+        "split",
+        train=len(train),
+        validation=int(validation.sum()),
+        test=int(test.sum()),
+        **counts,
+        users_without_training=int((held_users & (train.by_user.counts == 0)).sum()),
+    )
+    return Split(
+        train=train,
+        validation=log.select(validation),
+        test=log.select(test),
+        recipe=recipe,
+        report=report,
+    )
+
+
+def _default_cut(log: Interactions) -> Split | None:
+    """Cut a log in time if it has times, and if enough users can be evaluated on both sides."""
+    if log.timestamps is None:
+        return None
+    try:
+        split = temporal_cut(log)
+    except DataError:  # for example, all events have the same time
+        return None
+    sides = ((split.train, split.validation), (split.before_test, split.test))
+    enough = max(1, min(ENOUGH_USERS, _ENOUGH_SHARE * np.count_nonzero(log.by_user.counts)))
+    return split if all(_evaluated(*side) >= enough for side in sides) else None
+
+
+def _evaluated(before: Interactions, after: Interactions) -> int:
+    """Count users with a later event where both the user and the item occur earlier."""
+    users, items = before.by_user.counts > 0, before.by_item.counts > 0
+    known = users[after.user_rows] & items[after.item_rows]
+    return len(np.unique(after.user_rows[known]))
+
+
+def _open(
+    source: str | Path, protocol: str | None, seed: int, reading: Reading
+) -> tuple[Interactions | None, Split]:
+    """Return a log, None if the split is stored, and its split for a protocol."""
+    from transcf.data.datasets import is_split_by_rule, read_split
+
+    sampled = protocol is not None and protocol_named(protocol).sampled
+    stored = read_split(source, sampled=sampled, seed=seed)
+    if stored is None:
+        log = read_interactions(source, **reading)
+        by_rule = sampled and is_split_by_rule(source)
+        data = leave_one_out(paper_filter(log), "paper") if by_rule else log
+        return log, split_log(data, protocol, seed=seed)
+    if reading:
+        raise ParameterError(
+            f"{source} is no file: it is split already, so how to read it ({', '.join(reading)}) "
+            "can only be said of the log that it was made from."
+        )
+    return None, split_log(stored, protocol, seed=seed)

@@ -1,0 +1,279 @@
+"""`Cluster`, the connection to Ray, and independent tasks for its workers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
+from transcf.parallel import thread_count, use_threads
+
+if TYPE_CHECKING:
+    from transcf.distributed.training import DistributedTraining
+    from transcf.experiments.tune import Completed, Objective, Workers
+    from transcf.models.communicator import DistributedSolver, Shardable
+
+T = TypeVar("T")
+
+#: A cluster that is started here cannot be reached from the network.
+LOOPBACK = "127.0.0.1"
+_CONNECT_SECONDS = 10.0
+#: Attempts to start Ray, which may time out on a busy machine.
+_STARTS = 3
+#: Times that a task, and a trial, is repeated whose worker was lost.
+_RETRIES, _TRIAL_RETRIES = 3, 2
+#: Tasks submitted before the first one is done, for each worker.
+_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where to train: `FitOptions(cluster=Cluster(workers=2))`.
+
+    Attributes:
+        workers: Number of processes that share the work.
+        address: Address of a Ray cluster; "auto" finds the one of this machine; None starts one on
+            this machine that ends with the work.
+        threads: Threads of each worker; None divides those of this machine.
+
+    Example:
+        >>> Cluster(workers=2, threads=1).address is None
+        True
+    """
+
+    workers: int = 2
+    address: str | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name, value in (("workers", self.workers), ("threads", self.threads or 1)):
+            if not isinstance(value, int) or value < 1:
+                raise ParameterError(f"Cluster({name}={value!r}): give a number from 1 on.")
+
+    def threads_for(self, workers: int) -> int:
+        """Return the number of threads of each of so many workers."""
+        return self.threads or max(1, thread_count() // workers)
+
+    def spread(
+        self, solver: DistributedSolver, problem: Shardable, settings: Any
+    ) -> DistributedTraining:
+        """Train a solver with the users divided among the workers."""
+        from transcf.distributed.training import DistributedTraining
+
+        return DistributedTraining(self, solver, problem, settings)
+
+    @contextmanager
+    def helping(self, work: Callable[..., object], *task: Any) -> Iterator[None]:
+        """Call `work(*task)` once in every worker, inside the block, and cancel the calls then.
+
+        The call of a lost worker is repeated in another one. Errors of the calls are ignored.
+        """
+        with ClusterTasks(self) as tasks:
+            shared = tasks.ray.put(task)  # once for all workers
+            remote = tasks.ray.remote(num_cpus=tasks.threads, max_retries=_RETRIES)(do)
+            calls = [remote.remote(work, tasks.threads, shared) for _ in range(self.workers)]
+            try:
+                yield
+            finally:
+                tasks.cancel(calls)
+
+    @contextmanager
+    def trial_workers(self, objective: Objective) -> Iterator[Workers]:
+        """Run trials of a search as Ray tasks, inside the block.
+
+        Warns if the cluster has fewer processors than its workers ask for.
+        """
+        from transcf.experiments.tune import Workers, run_or_refuse
+
+        with ClusterTasks(self) as tasks:
+            ray, threads = tasks.ray, tasks.threads
+            nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+            size = min(self.workers, sum(int(cpus // threads) for cpus in nodes))
+            if size < self.workers:
+                warnings.warn(
+                    f"The cluster has room for {size} of {self.workers} workers with {threads} "
+                    "threads each.",
+                    stacklevel=2,
+                )
+            shared = ray.put(objective)  # once for all workers
+            remote = ray.remote(num_cpus=threads, max_retries=_TRIAL_RETRIES)(run_or_refuse)
+            submitted: list[Any] = []
+
+            def submit(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
+                submitted.append(remote.remote(shared, threads, dict(setting), completed))
+                future: Future[Any] = submitted[-1].future()
+                return future
+
+            try:
+                yield Workers(size, submit, (ray.exceptions.RayError,))
+            finally:
+                tasks.cancel(submitted)
+
+
+# -- the connection to Ray -------------------------------------------------------------------------
+
+
+def import_ray() -> Any:
+    """Return the library, or raise a `MissingExtraError`."""
+    try:
+        import ray
+    except ImportError as problem:
+        raise MissingExtraError("Training on a cluster", "cluster") from problem
+    return ray
+
+
+class Session:
+    """A connection to Ray, opened at once.
+
+    Args:
+        address: As for `Cluster`.
+        processors: Number of processors of a cluster that is started here.
+
+    Attributes:
+        ray: The library, connected to the cluster.
+
+    Raises:
+        UnsupportedError: There is no cluster at the address, or this process is connected to
+            another one.
+    """
+
+    def __init__(self, address: str | None, processors: int) -> None:
+        self.ray = import_ray()
+        self._is_own = not self.ray.is_initialized()
+        if not self._is_own:
+            self._check_connected(address)
+            return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves the machine
+        quiet = {"log_to_driver": False, "logging_level": "error"}
+        if address is None:
+            self._start_here(processors, quiet)
+            return
+        try:
+            _check_answers(address)
+            self.ray.init(address=address, **quiet)
+        except Exception as problem:
+            raise UnsupportedError(
+                f"There is no Ray cluster at {address!r} ({problem}): start one there "
+                "(`ray start --head`), or leave the address out."
+            ) from problem
+
+    def __enter__(self) -> Self:
+        """Return the open connection."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect, and end the cluster if it was started here."""
+        if self._is_own and self.ray.is_initialized():
+            self.ray.shutdown()
+
+    def _start_here(self, processors: int, quiet: Mapping[str, Any]) -> None:
+        for attempt in range(1, _STARTS + 1):
+            try:
+                self.ray.init(
+                    address="local",
+                    num_cpus=processors,
+                    include_dashboard=False,
+                    _node_ip_address=LOOPBACK,
+                    **quiet,
+                )
+                return
+            except Exception as problem:  # Ray raises nothing more specific
+                self.ray.shutdown()
+                if attempt == _STARTS:
+                    raise UnsupportedError(
+                        f"Ray does not start on this machine ({problem}): see its log in /tmp/ray, "
+                        "or train without a cluster."
+                    ) from problem
+
+    def _check_connected(self, address: str | None) -> None:
+        """Refuse another cluster than the one that this process is connected to."""
+        if address is None or address == "auto":
+            return
+        known = self.ray.get_runtime_context().gcs_address
+        if address != known and not self._is_alias(address, known):
+            raise UnsupportedError(
+                f"This process is connected to the Ray cluster at {known}, not to {address}: leave "
+                "the address out, or call ray.shutdown() before."
+            )
+
+    def _is_alias(self, address: str, known: str) -> bool:
+        """Whether an address is another name of the known one."""
+        host, _, port = address.rpartition(":")
+        known_host, _, known_port = known.rpartition(":")
+        if host.startswith("ray://"):
+            return bool(self.ray.util.client.ray.is_connected())
+        try:
+            found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+        except OSError:
+            return False
+        is_here = LOOPBACK in found and known_host == self.ray.util.get_node_ip_address()
+        return port == known_port and (known_host in found or is_here)
+
+
+def _check_answers(address: str) -> None:
+    """Raise an `OSError` if nothing listens at host:port, which Ray would wait minutes for."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+
+
+# -- independent tasks -----------------------------------------------------------------------------
+
+
+class ClusterTasks(Session):
+    """Runs independent tasks on a cluster: `prepare_parts(..., run=tasks)`.
+
+    The task of a lost worker is repeated by another one. All workers must see the same files.
+
+    Args:
+        cluster: Where to run them.
+
+    Attributes:
+        threads: Threads of each worker.
+
+    Example:
+        >>> with ClusterTasks(Cluster(workers=2)) as tasks:  # doctest: +SKIP
+        ...     prepare_parts("logs/", "prepared/", run=tasks)
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._ahead, self.threads = _AHEAD * cluster.workers, cluster.threads_for(cluster.workers)
+        super().__init__(cluster.address, cluster.workers * self.threads)
+
+    def __call__(
+        self, title: str, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]
+    ) -> Iterator[T]:
+        """Call `work` with each of the tasks; results are in their order."""
+        remote = self.ray.remote(num_cpus=self.threads, max_retries=_RETRIES)(do)
+        submitted: list[Any] = []
+        for done in range(len(tasks)):
+            more = tasks[len(submitted) : done + self._ahead]
+            submitted += [remote.remote(work, self.threads, task) for task in more]
+            try:
+                yield self.ray.get(submitted[done])
+            except self.ray.exceptions.RayTaskError as problem:
+                raise problem.cause from None  # the error of the task, without Ray's traceback
+            submitted[done] = None  # the object store may drop the result
+
+    def cancel(self, submitted: Sequence[Any]) -> None:
+        """Cancel tasks; finished ones are left as they are."""
+        for task in submitted:
+            with suppress(self.ray.exceptions.RayError):
+                self.ray.cancel(task, force=True)
+
+
+def do(work: Callable[..., T], threads: int, task: tuple[Any, ...]) -> T:
+    """Call `work(*task)` in a worker with so many threads."""
+    with use_threads(threads):
+        return work(*task)

@@ -1,0 +1,200 @@
+"""Recommendation lists of all users on a cluster: one Parquet file for each part of the users.
+
+A part is written completely or not at all, and `parts.json` describes the request. Started again,
+the same request keeps the parts that are done, and another request is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from transcf.data.atomic import atomic_write, remove_abandoned
+from transcf.distributed.cluster import Cluster, ClusterTasks
+from transcf.errors import DataError
+from transcf.io.model_dir import current_folder
+from transcf.io.model_json import NAME
+from transcf.models.fitted import FittedScorer
+from transcf.models.item_filters import Filters
+from transcf.models.progress import ProgressBar
+from transcf.models.registry import load_version
+from transcf.models.tables import write_neighbours
+from transcf.retrieval.scorer import tile_maker
+
+PLAN = "parts.json"
+#: Users of a part. It does not depend on the number of workers, so that any number can continue. It
+#: is small, so that the last parts end at about the same time.
+PART_USERS = 5_000
+#: Largest number of users whose lists are computed at once.
+_RUN_USERS = 2**16
+#: Events of a run for each item, where a model computes something for all of a run: enough that
+#: this is a small part of the work.
+_RUN_EVENTS_OF_AN_ITEM = 64
+
+
+def recommend_all(
+    model: str | Path,
+    out: str | Path,
+    k: int = 10,
+    *,
+    cluster: Cluster,
+    exclude_seen: bool = True,
+    part_users: int = PART_USERS,
+    progress: bool | None = None,
+) -> Path:
+    """Write the table of `recommend` for all users of a saved model, part by part.
+
+    All parts in the order of their names are what `Recommender.recommend_all` writes.
+
+    Args:
+        model: Folder of the model, which every worker can read.
+        out: Folder for the parts, which every worker can write to.
+        k: Items of a list.
+        cluster: Where to work.
+        exclude_seen: Whether to leave out training items.
+        part_users: Users of a part.
+        progress: Whether to show a progress bar; None shows it on a terminal.
+
+    Raises:
+        DataError: The folder holds parts of another request.
+    """
+    model, out = current_folder(model).absolute(), Path(out).absolute()
+    learned, signature = load_version(model).learned_, _signature(model)
+    users = int(learned.known.active.sum())
+    plan = {
+        "model": signature,
+        "k": k,
+        "exclude_seen": exclude_seen,
+        "users": users,
+        "part_users": part_users,
+    }
+    _check_plan(out, plan)
+    n_parts = max(1, -(-users // part_users))
+    missing = [number for number in range(n_parts) if not _place(out, number).exists()]
+    if not missing:
+        return out
+    length = _run_length(learned, len(missing), n_parts, part_users, cluster.workers)
+    del learned  # workers have their own
+    request = _Request(model, signature, out, part_users, k, exclude_seen)
+    runs = _runs(missing, length)
+    done = n_parts - len(missing)
+    with (
+        ClusterTasks(cluster) as tasks,
+        ProgressBar("Lists for everybody", n_parts, "parts", progress) as bar,
+    ):
+        for written in tasks("lists", _write_parts, [(request, run) for run in runs]):
+            done += written
+            bar.show(done)
+    _tidy(out)
+    return out
+
+
+class _Request(NamedTuple):
+    """What all parts have in common."""
+
+    model: Path
+    signature: str
+    out: Path
+    part_users: int
+    k: int
+    exclude_seen: bool
+
+
+def _place(out: Path, number: int) -> Path:
+    return out / f"part-{number:05}.parquet"
+
+
+def _signature(model: Path) -> str:
+    """Return what tells models apart: `model.json` has the checksums of all other files."""
+    return hashlib.sha256((model / NAME).read_bytes()).hexdigest()
+
+
+def _run_length(
+    learned: FittedScorer, missing: int, n_parts: int, part_users: int, workers: int
+) -> int:
+    """Return how many consecutive parts are computed at once.
+
+    One for most models. Some compute something for all users of a call, such as a table of all
+    pairs of items, which pays with more users.
+    """
+    known = learned.known
+    some = np.flatnonzero(known.active)[:_RUN_USERS].astype(np.int32)
+    if tile_maker(learned.for_many(some)) is None:
+        return 1
+    events = len(known.seen.indices) * missing // n_parts
+    runs = max(1, events // (_RUN_EVENTS_OF_AN_ITEM * len(known.items) * workers)) * workers
+    return max(1, min(-(-missing // runs), _RUN_USERS // part_users))
+
+
+def _runs(missing: Sequence[int], longest: int) -> list[list[int]]:
+    """Divide the numbers of parts into runs of consecutive ones.
+
+    Example:
+        >>> _runs([0, 1, 2, 5, 6], 2)
+        [[0, 1], [2], [5, 6]]
+    """
+    runs: list[list[int]] = []
+    for number in missing:
+        if runs and number == runs[-1][-1] + 1 and len(runs[-1]) < longest:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
+
+
+def _check_plan(out: Path, plan: dict[str, Any]) -> None:
+    """Write the description of the request, or check that the folder has the same one."""
+    out.mkdir(parents=True, exist_ok=True)
+    _tidy(out)
+    place = out / PLAN
+    if not place.exists():
+        if any(out.iterdir()):
+            raise DataError(f"{out} is not empty, and holds no {PLAN}: give another folder.")
+        with atomic_write(place) as unfinished:
+            unfinished.write_text(json.dumps(plan, indent=1), encoding="utf-8")
+        return
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise DataError(f"{place} is damaged: remove {out}, or give another folder.") from problem
+    if found != plan:
+        different = [name for name in plan if found.get(name) != plan[name]]
+        raise DataError(
+            f"{out} holds lists of another question (other {', '.join(different)}): ask as before "
+            "to go on with it, remove it, or give another folder."
+        )
+
+
+def _tidy(out: Path) -> None:
+    """Remove what killed writers left behind."""
+    for workspace in list(out.glob(".*.tmp")):
+        remove_abandoned(out / workspace.name[1:].rsplit(".", 2)[0])
+
+
+def _write_parts(request: _Request, numbers: Sequence[int]) -> int:
+    """Write some consecutive parts, in a worker, and return how many."""
+    learned, size = _opened(request.model, request.signature), request.part_users
+    files = [_place(request.out, number) for number in numbers]
+    filters = Filters(exclude_seen=request.exclude_seen)
+    write_neighbours(learned, files, numbers[0] * size, size, request.k, filters)
+    return len(files)
+
+
+_LOADED: dict[tuple[Path, str], FittedScorer] = {}
+
+
+def _opened(model: Path, signature: str) -> FittedScorer:
+    """Load a model once in a process; raise a `DataError` if it was replaced."""
+    key = model, signature
+    if key not in _LOADED:
+        _LOADED.clear()
+        learned = load_version(model).learned_
+        if _signature(model) != signature:
+            raise DataError(f"{model} was replaced while lists were made of it: start again.")
+        _LOADED[key] = learned
+    return _LOADED[key]

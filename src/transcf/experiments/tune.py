@@ -1,0 +1,397 @@
+"""`tune`: search for the best settings of one model with Optuna."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from transcf import __version__
+from transcf.data.split import Split
+from transcf.data.splitters import split_log, usual_protocol
+from transcf.errors import MissingExtraError, ParameterError, shown
+from transcf.evaluation import Validation
+from transcf.evaluation.validation import validation_metric
+from transcf.experiments.experiment import POLL_SECONDS, Candidate, process_pool
+from transcf.experiments.run import fit_and_validate
+from transcf.experiments.search import Search, Trial, import_optuna, memory_study, to_frozen
+from transcf.experiments.search_space import Budget
+from transcf.experiments.store import RunLockedError, Store
+from transcf.experiments.tune_result import Tuning
+from transcf.interrupts import StopRequest, stop_request
+from transcf.models.base import Recommender
+from transcf.models.registry import current
+from transcf.models.training import Epoch, FitOptions
+from transcf.parallel import thread_count, use_threads
+
+if TYPE_CHECKING:
+    from transcf.experiments.trials import TrialStudy
+
+#: Called with the trials so far, before the first trial and after each.
+OnTrial: TypeAlias = Callable[[Tuning], None]
+#: Completed trials to prune by, or None.
+Completed: TypeAlias = Collection[Trial] | None
+
+#: Completed trials and validated epochs that are needed before a trial is pruned.
+_MIN_TRIALS, _MIN_EPOCHS = 5, 3
+_worker: dict[str, Objective] = {}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The validation metric of a model for one setting.
+
+    Attributes:
+        model: Name in the registry.
+        params: Parameters of all trials.
+        split: The data; its test part is not used.
+        store: Cache of finished runs, or None.
+        dataset: Name of the data in the cache.
+    """
+
+    model: str
+    params: Mapping[str, Any]
+    split: Split = field(repr=False)
+    metric: str = "N@10"
+    protocol: str | None = None
+    seed: int = 0
+    store: Store | None = None
+    dataset: str = ""
+
+    @cached_property
+    def validation(self) -> Validation:
+        """Evaluation on the validation part."""
+        return Validation.of(self.split, self.protocol, metric=self.metric)
+
+    def make(self, setting: Mapping[str, Any]) -> Recommender[Any]:
+        """Create the model of a setting."""
+        return Candidate(self.model, self.model, self.params).make(self.seed, setting)
+
+    def run(self, setting: Mapping[str, Any], completed: Completed = None) -> Trial:
+        """Fit and evaluate a setting, or take the result from the cache.
+
+        Args:
+            setting: Parameters in addition to `params`.
+            completed: Completed trials; a model with epochs is pruned if its best metric is below
+                their median at the same epoch. None disables pruning.
+
+        Raises:
+            ParameterError: The setting is not valid.
+            MissingExtraError: The model needs an optional dependency.
+            KeyboardInterrupt: The fit was interrupted.
+        """
+        from optuna import TrialPruned
+
+        model = self.make(setting)
+        curve: dict[int, float] = {}
+        on_epoch = _follow(curve, completed) if model._has_epochs() else None
+        started = time.perf_counter()
+        while True:
+            try:
+                result = fit_and_validate(
+                    model,
+                    self.split.train,
+                    self.validation,
+                    self.store,
+                    start_fit=lambda _: FitOptions(progress=False, on_epoch=on_epoch),
+                    about={"dataset": self.dataset, "model": self.model},
+                )
+                return Trial.of(setting, result)
+            except RunLockedError:
+                time.sleep(POLL_SECONDS)
+            except TrialPruned:
+                seconds = round(time.perf_counter() - started, 3)
+                return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
+
+
+def _follow(curve: dict[int, float], completed: Completed) -> Callable[[Epoch[Any]], None]:
+    """Return a callback that records the metric of each epoch and prunes by Optuna's median."""
+    import optuna
+
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=_MIN_TRIALS, n_min_trials=_MIN_TRIALS)
+    finished = [to_frozen(trial, {}, {}) for trial in completed or ()]
+    trial = memory_study(finished, pruner=pruner).ask() if finished else None
+
+    def on_epoch(epoch: Epoch[Any]) -> None:
+        if epoch.metric is None or epoch.number <= max(curve, default=0):
+            return  # not validated, or reported before
+        curve[epoch.number] = epoch.metric
+        if trial is not None:
+            trial.report(epoch.metric, epoch.number)
+            if len(curve) >= _MIN_EPOCHS and trial.should_prune():
+                raise optuna.TrialPruned
+
+    return on_epoch
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Workers that run one trial each.
+
+    Attributes:
+        size: Number of workers.
+        submit: Starts a trial, given a setting and completed trials. The future's result is a
+            `Trial`, or the message of an error that ends the search.
+        lost: Exceptions of the future if the worker was killed.
+    """
+
+    size: int
+    submit: Callable[[Mapping[str, Any], Completed], Future[Any]]
+    lost: tuple[type[Exception], ...] = ()
+
+
+class Cluster(Protocol):
+    """Runs trials on other machines: `transcf.distributed.Cluster`."""
+
+    def trial_workers(self, objective: Objective) -> AbstractContextManager[Workers]:
+        """Return workers for the trials of an objective."""
+
+
+@contextmanager
+def _open_workers(objective: Objective, jobs: int, cluster: Cluster | None) -> Iterator[Workers]:
+    """Return the workers of a search; they end with the block."""
+    if cluster is None and jobs == 1:
+        yield _local_worker(objective)
+        return
+    objective = replace(objective)  # without the validation data, which workers prepare themselves
+    others = _process_workers(objective, jobs) if not cluster else cluster.trial_workers(objective)
+    with others as workers:
+        yield workers if workers.size else _local_worker(objective)
+
+
+def _local_worker(objective: Objective) -> Workers:
+    """Run trials in this process, one at a time."""
+
+    def submit(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(objective.run(setting, completed))
+        except BaseException as error:  # KeyboardInterrupt included: the search handles it
+            future.set_exception(error)
+        return future
+
+    return Workers(1, submit)
+
+
+@contextmanager
+def _process_workers(objective: Objective, jobs: int) -> Iterator[Workers]:
+    """Run trials in processes that share the threads of this machine; they are killed at the end.
+
+    Each process is a pool of its own, so that a killed one fails only its own trial.
+    """
+    with ExitStack() as pools:
+
+        def start() -> Any:
+            threads = max(1, thread_count() // jobs)
+            return pools.enter_context(process_pool(1, threads, _set_objective, objective))
+
+        slots = [start() for _ in range(jobs)]
+        futures: list[Future[Any] | None] = [None] * jobs
+
+        def submit(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
+            slot = next(n for n, last in enumerate(futures) if last is None or last.done())
+            last = futures[slot]
+            if last is not None and isinstance(last.exception(), BrokenExecutor):
+                slots[slot] = start()
+            future: Future[Any] = slots[slot].submit(_run_trial, dict(setting), completed)
+            futures[slot] = future
+            return future
+
+        yield Workers(jobs, submit, (BrokenExecutor,))
+    if objective.store is not None:
+        objective.store.remove_free_locks()
+
+
+def _set_objective(objective: Objective) -> None:
+    _worker["objective"] = objective
+
+
+def _run_trial(setting: Mapping[str, Any], completed: Completed) -> Trial | str:
+    return run_or_refuse(_worker["objective"], thread_count(), setting, completed)
+
+
+def run_or_refuse(
+    objective: Objective, threads: int, setting: Mapping[str, Any], completed: Completed
+) -> Trial | str:
+    """Run a trial in a worker; return the message of an error that ends the search."""
+    with use_threads(threads):
+        try:
+            return objective.run(setting, completed)
+        except (ParameterError, MissingExtraError) as error:
+            return str(error)
+
+
+def tune(
+    data: Any,
+    model: str,
+    *,
+    trials: int = 100,
+    metric: str | None = None,
+    protocol: str | None = None,
+    sampler: str = "tpe",
+    space: str = "default",
+    params: Mapping[str, Any] | None = None,
+    start: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    jobs: int = 1,
+    cluster: Cluster | None = None,
+    minutes: float | None = None,
+    prune: bool = True,
+    storage: str | Path | None = None,
+    study: str | None = None,
+    store: str | Path | None = None,
+    dataset: str | None = None,
+    on_trial: OnTrial | None = None,
+) -> Tuning:
+    """Search for the settings of a model with the best metric on validation data.
+
+    The test part of the data is not used. The first trial has the defaults, and no setting is tried
+    twice. A setting that cannot be trained fails its trial only. Ctrl-C ends the search and keeps
+    the finished trials. Needs the extra `tune` (Optuna).
+
+    Args:
+        data: A split, a log, a table, or anything that `open_data` accepts.
+        model: Name of the model, as in `available()`.
+        trials: Number of trials, including those in `storage`.
+        metric: Validation metric, such as "N@10"; by default that of the protocol.
+        protocol: As for `evaluate`; by default "forward" if the log has timestamps, else "strict".
+        sampler: "tpe" (learns from earlier trials), "random" or "grid".
+        space: Search space: "default", or "paper" for the grid of TransCF's paper.
+        params: Parameters of all trials; they are not searched.
+        start: Parameters that replace the defaults, and are searched.
+        seed: Seed of the models, the sampler and the split.
+        jobs: Trials to run at the same time, in processes that share the threads. The result of a
+            trial does not depend on it, but TPE and pruning know fewer trials.
+        cluster: Run trials on a cluster instead, such as `transcf.distributed.Cluster(workers=4)`.
+            Only this process uses `storage`.
+        minutes: Start no trial after this time.
+        prune: Stop trials whose metric is below the median of earlier trials at the same epoch.
+        storage: SQLite file or database URL for the trials; None keeps them in memory. A search
+            continues with the trials that it finds, and several processes can share it.
+        study: Name of Optuna's study; by default derived from everything that results depend on.
+        store: Folder of the run cache; None runs every trial.
+        dataset: Name of the data in the run cache.
+        on_trial: Called with the trials so far, before the first trial and after each.
+
+    Raises:
+        ParameterError: An argument is not valid; raised before any fit.
+        MissingExtraError: Optuna is not installed.
+
+    Example:
+        >>> from transcf import synthesize, tune
+        >>> log = synthesize(users=200, items=60, interactions=3000, seed=1)
+        >>> found = tune(log, "ease", trials=6, sampler="grid")
+        >>> found.best_params["regularization"], found.table()["regularization"].to_list()
+        (100.0, [300.0, 3.0, 10.0, 30.0, 100.0, 300.0])
+    """
+    import_optuna("Tuning")
+    from transcf.experiments.trials import TrialStudy
+
+    _check_numbers(jobs, minutes)
+    if cluster is not None and jobs > 1:
+        raise ParameterError(f"jobs={jobs} and cluster contradict each other: give one of them.")
+    budget = Budget(trials, sampler, space)
+    model, start = current(model, dict(start or {}))
+    model, params = current(model, dict(params or {}))
+    fixed, metric = {**start, **params}, metric or validation_metric(protocol)
+    split = split_log(data, protocol, seed=seed)
+    objective = Objective(
+        model,
+        fixed,
+        split,
+        metric,
+        protocol or usual_protocol(split),
+        seed,
+        store=None if store is None else Store(store).absolute(),
+        dataset=dataset or (str(data) if isinstance(data, str | Path) else "data"),
+    )
+    objective.make({})._check_params()
+    objective.validation  # noqa: B018 - checks the metric before the first fit
+    timed = split.train.timestamps is not None
+    search = Search(model, budget, fixed=params, start=start, seed=seed, timed=timed)
+    about = _about(objective, budget)
+    if storage is not None and study is None:
+        text = json.dumps(about, sort_keys=True)
+        study = f"{model}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    known = Tuning(
+        model, fixed, metric, search.history, search.space, search.usual, sampler, study or "",
+        str(storage or ""),
+    )  # fmt: skip
+    report = partial(on_trial or (lambda known: None), known)
+    recorded = TrialStudy(search, about, None if storage is None else str(storage), study, report)
+    report()
+    end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    is_pruned = prune and objective.make({})._has_epochs()
+    interrupted = False
+    try:
+        with (
+            stop_request() as stop,
+            recorded.running(),
+            _open_workers(objective, jobs, cluster) as workers,
+        ):
+            _run(recorded, workers, search, is_pruned, end, stop)
+    except KeyboardInterrupt:
+        interrupted = True
+    return replace(known, trials=tuple(search.history), is_interrupted=interrupted)
+
+
+def _run(
+    study: TrialStudy, workers: Workers, search: Search, prune: bool, end: float, stop: StopRequest
+) -> None:
+    """Keep the workers busy until no trial is left or the time is over."""
+    running: dict[Future[Any], tuple[int, dict[str, Any]]] = {}
+    has_more = True
+    while True:
+        if stop.asked:
+            raise KeyboardInterrupt
+        while has_more and len(running) < workers.size and time.monotonic() < end:
+            if (started := study.start()) is None:
+                has_more = False
+                break
+            complete = [trial for trial in search.history if trial.state == "complete"]
+            running[workers.submit(started[1], complete if prune else None)] = started
+        if not running:
+            return
+        # A wait without a timeout can miss Ctrl-C.
+        for future in wait(running, POLL_SECONDS, return_when=FIRST_COMPLETED).done:
+            has_more = True
+            number, setting = running.pop(future)
+            try:
+                result = future.result()
+            except workers.lost:
+                reason = "its process was killed: it may have run out of memory."
+                result = Trial(setting, "failed", reason=reason)
+            if isinstance(result, str):
+                raise ParameterError(result)
+            study.finish(number, result)
+
+
+def _about(objective: Objective, budget: Budget) -> dict[str, Any]:
+    """Return everything that results depend on, except for the number of trials and the sampler."""
+    return {
+        "model": objective.model,
+        "parameters": json.loads(json.dumps(dict(objective.params), sort_keys=True)),
+        "metric": objective.metric,
+        "protocol": objective.protocol,
+        "seed": objective.seed,
+        "space": budget.space,
+        "data": objective.split.digest,
+        "version": __version__,
+        "format": 2,
+    }
+
+
+def _check_numbers(jobs: Any, minutes: Any) -> None:
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ParameterError(f"jobs={shown(jobs)} is not allowed; it must be a number from 1 on.")
+    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+    if minutes is not None and not (is_number and minutes > 0):
+        raise ParameterError(f"minutes={shown(minutes)} is not allowed; it must be above 0.")

@@ -1,0 +1,501 @@
+"""`Recommender`, the base class of all models.
+
+A model class names its parameters (`__init__ = init_from_params(BPRSettings)`), learns in `_learn`
+and makes a fitted scorer from stored arrays in `_restore`. This module handles parameters, fitting
+and files; `queries` answers questions about users and items by id.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Self, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from transcf.data.csr import Csr
+from transcf.data.histories import Histories
+from transcf.data.ids import IdMap, Rows
+from transcf.data.interactions import Interactions
+from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
+from transcf.io.tensors import Arrays
+from transcf.kernels.compiling import clock
+from transcf.models.aliases import current_params, warn_of_group
+from transcf.models.event_weights import WeightSettings
+from transcf.models.families import IterationSettings, LogSizes, divergence_hint_of
+from transcf.models.fit_checks import check_memory, warn_of_poor_fit
+from transcf.models.fitted import FittedScorer
+from transcf.models.params import (
+    Rule,
+    check,
+    fields_of,
+    flat_params,
+    follow_settings,
+    init_from_params,
+    nested_params,
+    params_of,
+    rules_of,
+)
+from transcf.models.partitioned import PartitionedTrainingData
+from transcf.models.queries import Answers
+from transcf.models.registry import preset
+from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
+from transcf.models.training_data import TrainingData
+from transcf.models.trend import Trend, WithItemOffsets, restored
+from transcf.parallel import use_threads
+from transcf.retrieval.scorer import LinearForm, Scores
+
+__all__ = ["Recommender", "init_from_params"]
+
+if TYPE_CHECKING:
+    from transcf.data.partitioned.log import PartitionedLog
+
+S = TypeVar("S")
+
+
+class Recommender(Answers, ABC, Generic[S]):
+    """The base class of all models.
+
+    A fitted model keeps the settings that it was fitted with: as in scikit-learn, `set_params`
+    changes the next `fit`, not the fitted model. Parameters that are used only after `fit`
+    (`_runtime_params`) take effect at once.
+
+    Attributes (after `fit`):
+        learned_: The fitted scorer.
+        settings_: The settings that it was fitted with.
+        history_: Table of the epochs, for models that have some.
+        best_epoch_: The epoch that was kept; None for models without epochs.
+        additions_: How often interactions were added since (`partial_fit`).
+        report_: Facts about the training (sizes, seconds and those of the model), JSON values
+            only; saved with the model.
+        histories_: Items of each user in training, in the order of time, or of the log without
+            times.
+        item_counts_: (n_items,) training interactions of each item; items without any are never
+            recommended.
+    """
+
+    #: Parameters to lower when training diverges.
+    _divergence_hint: ClassVar[str] = "learning_rate"
+    #: Whether it is a trivial baseline, which may rank badly without a warning.
+    _is_floor: ClassVar[bool] = False
+    #: Parameters that may differ between a run and its resumption.
+    _resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience")
+    #: Parameters that `fit` does not use: a fitted model follows them when they are changed.
+    _runtime_params: ClassVar[tuple[str, ...]] = ()
+    #: Raised by every change that changes what the model learns, so that stored runs are redone.
+    _revision: ClassVar[int] = 1
+    #: Registry names, and the parameters of each.
+    _variants: ClassVar[dict[str, dict[str, Any]]]
+    #: Those of these names that "all" leaves out, and why.
+    _not_in_all: ClassVar[dict[str, str]] = {}
+    _settings_class: ClassVar[type]
+    #: Parameters of the next `fit`.
+    settings: S
+    if TYPE_CHECKING:
+        __init__: Callable[..., None]
+    report_: dict[str, Any]
+    history_: pl.DataFrame
+    best_epoch_: int | None
+    additions_: int
+    settings_: S
+    histories_: Histories
+    item_counts_: npt.NDArray[np.int64]
+
+    def __init_subclass__(cls) -> None:
+        """Derive signature, documentation and attributes from the settings."""
+        super().__init_subclass__()
+        if "__init__" in vars(cls):
+            follow_settings(cls)
+            if "_variants" not in vars(cls):
+                cls._variants = {str(cls.name).lower(): {}}
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name in tables and on the command line; mostly a plain class attribute."""
+
+    @property
+    def _supports_distributed(self) -> bool:
+        """Whether training can be distributed over the processes of a cluster."""
+        return False
+
+    # -- parameters --------------------------------------------------------------------------
+
+    @classmethod
+    def paper(cls, dataset: str | None = None, **changes: Any) -> Self:
+        """Return the model with the preset `paper`: parameters for the protocol of TransCF's paper.
+
+        Args:
+            dataset: Catalog name of the data, where the preset has parameters of its own for it.
+            changes: Hyper-parameters that replace those of the preset.
+
+        Raises:
+            ParameterError: The model has no such preset.
+
+        Example:
+            >>> from transcf import CML
+            >>> CML.paper("ciao", dim=32).negatives
+            1
+        """
+        params = preset(cls.__name__, "paper", dataset) | flat_params(changes)
+        made: Self = cls(**nested_params(cls._settings_class, params))
+        return made
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the hyper-parameters by name, as they were given.
+
+        Args:
+            deep: For scikit-learn; models have no nested estimators.
+        """
+        return params_of(self.settings)
+
+    def set_params(self, **values: Any) -> Self:
+        """Set hyper-parameters for the next `fit`; a fitted model does not change.
+
+        Those that are used only after `fit`, such as eALS's `online_steps`, take effect at once.
+
+        Raises:
+            ParameterError: A name or a value is not allowed; nothing is changed then.
+
+        Example:
+            >>> from transcf import EALS, synthesize
+            >>> model = EALS(dim=8, epochs=1).fit(synthesize())
+            >>> model.set_params(dim=32, w_new=2.0).user_vectors_.shape[1]
+            8
+            >>> model.settings_.dim, model.settings_.w_new
+            (8, 2.0)
+        """
+        values = self._current(values, self.settings)
+        self._check_names(values)
+        changed = replace(self.settings, **values)  # type: ignore[type-var]
+        check(type(self).__name__, changed, values)
+        self.settings = changed
+        if self.is_fitted:
+            late = {name: value for name, value in values.items() if name in self._runtime_params}
+            self.settings_ = replace(self.settings_, **late)  # type: ignore[type-var]
+        return self
+
+    @classmethod
+    def _rules(cls) -> dict[str, Rule]:
+        """Return what each hyper-parameter allows."""
+        return rules_of(cls._settings_class)
+
+    @classmethod
+    def _has_epochs(cls) -> bool:
+        """Whether the model is trained epoch by epoch."""
+        return issubclass(cls._settings_class, IterationSettings)
+
+    @classmethod
+    def _chooses(cls) -> bool:
+        """Whether `fit` chooses something on validation data, such as the epoch."""
+        return cls._has_epochs()
+
+    @classmethod
+    def _current(cls, params: dict[str, Any], base: S | None = None) -> dict[str, Any]:
+        """Replace old names of parameters; `base` has the other values of a group."""
+        kind, found = current_params(cls.__name__, params)
+        if kind != cls.__name__:
+            raise ParameterError(f"This is another model now: use {kind}.")
+        nested = nested_params(cls._settings_class, found, base)
+        warn_of_group(cls.__name__, "event_weights", found.keys() - nested.keys())
+        return nested
+
+    @classmethod
+    def _check_names(cls, names: Iterable[str]) -> None:
+        """Raise a `ParameterError` for the first unknown hyper-parameter."""
+        known = cls._rules()
+        allowed = {*known, *(entry.name for entry in fields_of(cls._settings_class))}
+        for name in names:
+            if name not in allowed:
+                raise ParameterError(
+                    f"{cls.__name__} has no parameter {name!r}; "
+                    f"it has: {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
+                )
+
+    def _check_params(self) -> None:
+        """Raise a `ParameterError` for the first parameter with a value that is not allowed."""
+        check(type(self).__name__, self.settings)
+
+    def __repr__(self) -> str:
+        """Show the class with its hyper-parameters."""
+        values = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({values})"
+
+    def _repr_html_(self) -> str:
+        """Show the hyper-parameters and their meanings in notebooks."""
+        from transcf.data.report import counted
+        from transcf.tables import Table
+
+        note = "not fitted"
+        if self.is_fitted:
+            sizes = counted(len(self.users_), "user"), counted(len(self.items_), "item")
+            note = f"fitted on {' and '.join(sizes)}"
+        rows = [
+            (entry.name, repr(getattr(self.settings, entry.name)), entry.metadata["meaning"])
+            for entry in fields_of(self._settings_class)
+        ]
+        title = f"{type(self).__name__}: {note}"
+        return Table(title, ("parameter", "value", "meaning"), rows)._repr_html_()
+
+    # -- learning ----------------------------------------------------------------------------
+
+    def fit(self, train: Any, validation: Any = None, options: FitOptions | None = None) -> Self:
+        """Learn from interactions; nothing of an earlier fit is used.
+
+        Args:
+            train: What to learn from: interactions, a table, a matrix, a path or a name, as
+                `as_interactions` takes them. A partitioned log (`prepare_parts`) that is fitted on
+                a cluster stays on disk, and each worker reads its own users.
+            validation: Held-out interactions with the same ids (or a `Validation`), for models
+                that choose their epoch (or weights) by it; others do not use it.
+            options: Checkpoints, progress, threads; nothing that changes what is learned.
+
+        Raises:
+            OutOfMemoryError: It would need more memory than is free; raised before it starts.
+        """
+        options = options or FitOptions()
+        return self._fit(_log_of(train, options), validation, options)
+
+    def refit(self, log: Any, options: FitOptions | None = None) -> Self:
+        """Fit again on all interactions, with the number of epochs that was found best.
+
+        `fit` on a part of the events chose the epoch on others that were held out. Once it is
+        chosen, nothing has to be held out. The steps are those of the first `best_epoch_` epochs
+        of a fit on `log`.
+
+        Args:
+            log: All interactions, in any form that `fit` takes.
+            options: As for `fit`.
+
+        Example:
+            >>> from transcf import BPR, leave_one_out, synthesize
+            >>> log = synthesize(users=200, items=80, interactions=3000, seed=0)
+            >>> split = leave_one_out(log)
+            >>> model = BPR(dim=16, epochs=5).fit(split.train, split.validation)
+            >>> model.refit(log).report_["interactions"]
+            3000
+        """
+        before, options = self._own(), options or FitOptions()
+        return self._fit(_log_of(log, options), None, options, self.best_epoch_, before)
+
+    def _fit(
+        self,
+        train: Interactions | PartitionedLog,
+        validation: Held,
+        options: FitOptions,
+        last_epoch: int | None = None,
+        before: FittedScorer | None = None,
+    ) -> Self:
+        self._check_params()
+        self._check_log(train, options)
+        started, trend = clock(), None
+        if isinstance(train, Interactions):
+            known = TrainingData.of(train)
+            trend = Trend.of(train, self.settings)
+        else:
+            from transcf.models.partitioned import check_weights
+
+            check_weights(train, self.settings)
+            known = PartitionedTrainingData(train)
+        run = TrainingRun(
+            self.name,
+            train,
+            known,
+            validation,
+            options,
+            last_epoch=last_epoch,
+            before=before,
+            previous=None if before is None else self.settings_,
+            trend=trend,
+            divergence_hint=divergence_hint_of(self.settings, self._divergence_hint),
+            resumable=self._resumable_params,
+        )
+        try:
+            enough = check_memory(self.name, self.settings, train.n_users, train.n_items)
+            with enough, use_threads(options.threads):
+                learned = self._learn(run)
+                if run.ending is None:  # snapshots of epochs have it already
+                    learned = run.with_trend(learned)
+        except DivergedRunError as error:
+            if error.learned is not None:  # its best finite state is better than nothing
+                self._take_over(error.learned, run, started)
+            raise
+        self._take_over(learned, run, started)
+        if not self._is_floor:
+            warn_of_poor_fit(learned, run, stacklevel=3)
+        return self
+
+    def _check_log(self, train: Interactions | PartitionedLog, options: FitOptions) -> None:
+        if not len(train):
+            raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
+        if options.cluster is not None and not self._supports_distributed:
+            from transcf.models.registry import distributable
+
+            raise UnsupportedError(
+                f"{self.name} cannot be trained on a cluster with these settings: leave the "
+                f"cluster out, or take one of {', '.join(distributable())}."
+            )
+
+    def _take_over(self, learned: FittedScorer, run: TrainingRun, started: float) -> None:
+        """Set the fitted attributes; those of an earlier fit are removed."""
+        for attribute in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, attribute)
+        self.learned_, self.settings_ = learned, run.chosen or self.settings
+        self.report_ = run.known.facts() | run.report
+        self.report_["seconds"] = round(clock() - started, 3)
+        self.best_epoch_, self.additions_ = None, 0
+        if run.ending is not None:
+            self.history_, self.best_epoch_ = run.history, run.best_epoch
+
+    def _own(self) -> FittedScorer:
+        """Return what the model itself has learned, without the trend."""
+        learned = self._fitted()
+        return learned.inner if isinstance(learned, WithItemOffsets) else learned
+
+    def _check_growing(self) -> None:
+        """Raise an `UnsupportedError` where scores have a trend: additions do not renew it."""
+        self._fitted()
+        if isinstance(self.settings_, WeightSettings) and self.settings_.event_weights.trend:
+            raise UnsupportedError(
+                f"{self.name} cannot renew its trend without training: fit again, or without trend."
+            )
+
+    def _add(self, learned: FittedScorer) -> Self:
+        """Replace the fitted scorer by one with new interactions added."""
+        self.learned_, self.additions_ = learned, self.additions_ + 1
+        self.report_ |= learned.known.facts() | {"additions": self.additions_}
+        return self
+
+    @abstractmethod
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        """Learn from `run.train`; models with epochs pass a trainable to `run.run`."""
+
+    @abstractmethod
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: S) -> FittedScorer:
+        """Make the fitted scorer from its arrays.
+
+        Raises:
+            ValueError: An array is missing or not what the model needs.
+        """
+
+    def _restore_with_offsets(self, arrays: Arrays, known: TrainingData) -> FittedScorer:
+        """Make the fitted scorer from the arrays of a folder, which may have item offsets."""
+        settings = self._settings_for(known)
+        return restored(arrays, known, lambda own: self._restore(own, known, settings))
+
+    def _settings_for(self, known: TrainingData) -> S:
+        """Return the settings with the defaults that depend on the data."""
+        settings: Any = self.settings
+        if hasattr(settings, "for_log"):
+            settings = settings.for_log(LogSizes.of_counts(known.seen.counts, known.item_counts))
+        return cast("S", settings)
+
+    # -- the fitted model, and its scores by row -----------------------------------------------
+
+    @property
+    def users_(self) -> IdMap:
+        """User ids."""
+        return self._fitted().known.users
+
+    @property
+    def items_(self) -> IdMap:
+        """Item ids."""
+        return self._fitted().known.items
+
+    @property
+    def seen_(self) -> Csr:
+        """Items of each user in training, as a set."""
+        return self._fitted().known.seen
+
+    @property
+    def rankable(self) -> npt.NDArray[np.bool_]:
+        """(n_items,) items with training interactions."""
+        return self._fitted().rankable
+
+    def linear_form(self) -> LinearForm | None:
+        """Return the score as inner products, if it is one."""
+        return self._fitted().linear_form()
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        return self._fitted().score_block(users)
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows: (n,)."""
+        return self._fitted().score_pairs(users, items)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return learned arrays as attributes that end in an underscore."""
+            is_learned = name.endswith("_") and not name.startswith("_")
+            if is_learned and "learned_" in vars(self):
+                known = self.learned_.known
+                shown = {"histories": known.histories, "item_counts": known.item_counts}
+                shown |= self.learned_.attributes()
+                if name[:-1] in shown:
+                    return _read_only(shown[name[:-1]])
+            if is_learned or hasattr(type(self), name):  # such as a property that needs a fit
+                self._fitted()
+            hint = ""
+            if name == "partial_fit":
+                hint = ": it cannot learn from new events alone; use refit with all events"
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+
+    def __sklearn_tags__(self) -> Never:
+        """Refuse scikit-learn's model selection, which asks for these tags before it starts."""
+        raise UnsupportedError(
+            "scikit-learn splits and scores single rows, and recommenders rank items of users: "
+            "choose parameters with transcf.tune (or the command `transcf tune`), and judge models "
+            "with transcf.evaluate."
+        )
+
+    # -- files -------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the model to a folder: tensors, JSON and ids, no code; all or nothing.
+
+        Args:
+            folder: Where it goes; a free name or an empty folder.
+            overwrite: Whether an existing model is replaced, in one step once the new one is
+                complete.
+
+        Raises:
+            ModelFileError: Something is there that is not replaced.
+            WriteError: The system refuses to write it, as on a full disk.
+        """
+        from transcf.io.model_dir import write_model
+        from transcf.models.state import to_state
+
+        self._fitted()
+        return write_model(to_state(self), folder, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
+        """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
+        from transcf.io.model_dir import current_folder
+        from transcf.models.state import from_state, read_stored
+
+        current = current_folder(folder)
+        return from_state(cls, read_stored(current, mapped=mapped), current)
+
+
+def _log_of(data: Any, options: FitOptions) -> Interactions | PartitionedLog:
+    """Return the interactions; a partitioned log stays one if training is distributed."""
+    from transcf.data.readers import as_interactions, as_partitioned
+
+    parted = None if options.cluster is None else as_partitioned(data)
+    return as_interactions(data) if parted is None else parted
+
+
+def _read_only(value: Any) -> Any:
+    """Return a read-only view of an array, so that scores are not changed by accident."""
+    if not isinstance(value, np.ndarray):
+        return value
+    shown = value.view()
+    shown.flags.writeable = False
+    return shown

@@ -1,0 +1,314 @@
+"""The networks of CDAE, NeuMF and LightGCN, and their training by Adam.
+
+A network draws its own minibatches and maps each to two sums: the losses, and the squares that
+`regularization` multiplies.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+
+from transcf.data.csr import Csr
+from transcf.io.tensors import Arrays
+from transcf.kernels import Array
+from transcf.models.torch.cdae import CDAESettings
+from transcf.models.torch.common import NEGATIVES, NOISE, ORDER, UnseenItems, generator, one_thread
+from transcf.models.torch.lightgcn import LightGCNSettings, normalized
+from transcf.models.torch.neumf import NeuMFSettings
+from transcf.models.training import EpochStats
+
+Sums: TypeAlias = tuple[Tensor, Tensor]
+
+
+class Network(nn.Module):
+    """Base of the networks: interactions in minibatches, each with negative samples.
+
+    Args:
+        by_user: The interactions.
+        weights: Weight of each interaction, (nnz,); empty if all are 1.
+        settings: Hyper-parameters.
+    """
+
+    def __init__(self, by_user: Csr, weights: Array, settings: Any) -> None:
+        super().__init__()
+        self.by_user, self.settings, self.unseen = by_user, settings, UnseenItems(by_user)
+        self.weights = weights if len(weights) else np.ones(len(by_user.indices), np.float32)
+        self.batch_size, self.negatives = settings.batch_size, getattr(settings, "negatives", 1)
+
+    def embedding(self, rows: int, dim: int) -> nn.Embedding:
+        """Return a table of normally distributed vectors."""
+        table = nn.Embedding(rows, dim, dtype=torch.float32)
+        nn.init.normal_(table.weight, std=self.settings.init_scale)
+        return table
+
+    def batches(self, epoch: int) -> Iterator[tuple[Array, ...]]:
+        """Yield users (n,), items (n, 1 + negatives) with the user's own first, and weights (n,).
+
+        An epoch has every interaction once, in random order, without users who have every item.
+        """
+        users, seed = self.by_user.entry_rows, self.settings.random_state
+        useful = np.flatnonzero(self.unseen.lacking[users] > 0)
+        order, rng = (
+            generator(seed, epoch, ORDER).permutation(useful),
+            generator(seed, epoch, NEGATIVES),
+        )
+        for start in range(0, len(order), self.batch_size):
+            some = order[start : start + self.batch_size]
+            yield users[some], self.with_negatives(some, rng), self.weights[some]
+
+    def with_negatives(self, events: Array, rng: np.random.Generator) -> Array:
+        """Return the items of interactions followed by negative samples, (n, 1 + negatives)."""
+        drawn = self.unseen.draw(self.by_user.entry_rows[events], self.negatives, rng)
+        return np.hstack([self.by_user.indices[events, None], drawn])
+
+
+def cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
+    """Return the summed cross entropy of (n, 1 + negatives) pairs, the first of which is true."""
+    target, each = torch.zeros_like(logits), torch.ones_like(logits)
+    target[:, 0], each[:, 0] = 1, weights
+    return binary_cross_entropy_with_logits(logits, target, each, reduction="sum")
+
+
+def squared(*tensors: Tensor) -> Tensor:
+    """Return the sum of the squares of all numbers."""
+    return torch.stack([tensor.square().sum() for tensor in tensors]).sum()
+
+
+class CDAENetwork(Network):
+    """Denoising autoencoder with a vector for each user."""
+
+    settings: CDAESettings
+
+    def __init__(self, by_user: Csr, weights: Array, settings: CDAESettings) -> None:
+        super().__init__(by_user, weights, settings)
+        self.users = self.embedding(by_user.n_rows, settings.dim)
+        self.inputs, self.outputs = (
+            self.embedding(by_user.n_columns, settings.dim) for _ in range(2)
+        )
+        self.output_bias = nn.Embedding(by_user.n_columns, 1, dtype=torch.float32)
+        nn.init.zeros_(self.output_bias.weight)
+        self.bias = nn.Parameter(torch.zeros(settings.dim, dtype=torch.float32))
+
+    def batches(self, epoch: int) -> Iterator[tuple[Array, ...]]:
+        """Yield users (n,), and four arrays about their m interactions.
+
+        These are the place of the user in the batch (m,), whether the input keeps the interaction
+        (m,), items (m, 1 + negatives) with the user's own first, and weights (m,).
+        """
+        by_user, seed = self.by_user, self.settings.random_state
+        rng, noise = generator(seed, epoch, NEGATIVES), generator(seed, epoch, NOISE)
+        useful = np.flatnonzero((by_user.counts > 0) & (self.unseen.lacking > 0))
+        order = generator(seed, epoch, ORDER).permutation(useful)
+        for start in range(0, len(order), self.batch_size):
+            users = order[start : start + self.batch_size]
+            counts = by_user.counts[users]
+            places = np.repeat(np.arange(len(users)), counts)
+            first = by_user.indptr[users] - np.cumsum(counts) + counts
+            events = np.arange(len(places)) + first[places]
+            kept = noise.random(len(events)) >= self.settings.dropout
+            yield users, places, kept, self.with_negatives(events, rng), self.weights[events]
+
+    def forward(
+        self, users: Tensor, places: Tensor, kept: Tensor, items: Tensor, weights: Tensor
+    ) -> Sums:
+        """Return the sums of a batch."""
+        own, inputs = self.users(users), self.inputs(items[kept, 0])
+        sums = torch.zeros_like(own).index_add(0, places[kept], inputs)
+        hidden = torch.sigmoid(sums / (1 - self.settings.dropout) + own + self.bias)
+        outputs, bias = self.outputs(items), self.output_bias(items)
+        scores = (outputs @ hidden.index_select(0, places)[..., None] + bias)[..., 0]
+        if self.settings.loss == "logistic":
+            losses = cross_entropy(scores, weights)
+        else:
+            losses = torch.dot(weights, (scores[:, 0] - 1).square()) + squared(scores[:, 1:])
+        return losses, squared(own, inputs, outputs, bias)
+
+
+class NeuMFNetwork(Network):
+    """GMF, MLP, or their sum."""
+
+    settings: NeuMFSettings
+    joined: Tensor
+
+    def __init__(self, by_user: Csr, weights: Array, settings: NeuMFSettings) -> None:
+        super().__init__(by_user, weights, settings)
+        self.batch_size = max(1, settings.batch_size // (1 + settings.negatives))
+        self.users = self.embedding(by_user.n_rows, settings.width)
+        self.items = self.embedding(by_user.n_columns, settings.width)
+        wide = settings.mlp_width
+        widths = [2 * wide, *(wide // 2**layer for layer in range(settings.layers))]
+        has_gmf, has_mlp = settings.form != "mlp", settings.form != "gmf"
+        self.gmf_head = _linear(settings.dim, 1) if has_gmf else None
+        self.layers = nn.ModuleList(_linear(*pair) for pair in pairwise(widths) if has_mlp)
+        self.mlp_head = _linear(settings.dim, 1) if has_mlp else None
+        is_joined = settings.form != "neumf" or not settings.pretrain
+        self.register_buffer("joined", torch.tensor([is_joined]))
+
+    def forward(self, users: Tensor, items: Tensor, weights: Tensor) -> Sums:
+        """Return the sums of a batch. Parts that are not joined have losses of their own."""
+        user, item = self.users(users), self.items(items)
+        logits = self.logits(user[:, None].expand_as(item), item)
+        if self.joined:
+            logits = [torch.stack(logits).sum(dim=0)]
+        losses = torch.stack([cross_entropy(part, weights) for part in logits]).sum()
+        return losses, squared(user) * items.shape[1] + squared(item)
+
+    def logits(self, user: Tensor, item: Tensor) -> list[Tensor]:
+        """Return the logits of the parts that the model has, GMF before MLP."""
+        found, cut = [], self.settings.gmf_width
+        if self.gmf_head is not None:
+            found.append(self.gmf_head(user[..., :cut] * item[..., :cut])[..., 0])
+        if self.mlp_head is not None:
+            x = torch.cat([user[..., cut:], item[..., cut:]], dim=-1)
+            for layer in self.layers:
+                x = torch.relu(layer(x))
+            found.append(self.mlp_head(x)[..., 0])
+        return found
+
+    def is_due_to_join(self, epoch: int) -> bool:
+        """Return whether pretraining ended before this epoch."""
+        return not self.joined and epoch > self.settings.pretrain
+
+    def join(self) -> None:
+        """Make one model of two parts, whose logit is the mean of theirs."""
+        with torch.no_grad():
+            for head in (self.gmf_head, self.mlp_head):
+                for values in () if head is None else head.parameters():
+                    values.mul_(0.5)
+            self.joined.fill_(True)
+
+
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    """Return a layer whose outputs have the variance of its inputs at first."""
+    layer = nn.Linear(inputs, outputs, dtype=torch.float32)
+    edge = (3 / inputs) ** 0.5
+    nn.init.uniform_(layer.weight, -edge, edge)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class LightGCNNetwork(Network):
+    """Vectors of users, then of items, averaged over the layers of the interaction graph."""
+
+    settings: LightGCNSettings
+    graph: Tensor
+
+    def __init__(self, by_user: Csr, weights: Array, settings: LightGCNSettings) -> None:
+        super().__init__(by_user, weights, settings)
+        self.vectors = self.embedding(by_user.n_rows + by_user.n_columns, settings.dim)
+        half: Any = normalized(by_user)
+        both = sp.csr_array(sp.block_array([[None, half], [half.T, None]]))
+        indptr, indices = both.indptr.astype(np.int32), both.indices.astype(np.int32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # torch calls CSR matrices a beta feature
+            graph = torch.sparse_csr_tensor(
+                torch.from_numpy(indptr),
+                torch.from_numpy(indices),
+                torch.from_numpy(both.data),
+                size=both.shape,
+            )
+        self.register_buffer("graph", graph, persistent=False)
+
+    def forward(self, users: Tensor, items: Tensor, weights: Tensor) -> Sums:
+        """Return the sums of a batch."""
+        smoothed = self.smoothed()
+        rows = torch.cat([users[:, None], items + self.by_user.n_rows], dim=1)
+        chosen = smoothed.index_select(0, rows.flatten()).view(*rows.shape, -1)
+        user, own, other = chosen.unbind(dim=1)
+        losses = torch.dot(softplus((user * (other - own)).sum(dim=1)), weights)
+        return losses, squared(self.vectors(rows))
+
+    def smoothed(self) -> Tensor:
+        """Return the means over the layers of all vectors."""
+        product: Any = _SymmetricProduct.apply  # has no types
+        vectors = sums = self.vectors.weight
+        for _ in range(self.settings.layers):
+            sums = vectors + product(self.graph, sums)
+        return sums / (1 + self.settings.layers)
+
+
+class _SymmetricProduct(torch.autograd.Function):
+    """`matrix @ vectors` for a symmetric sparse matrix: the gradient needs no slow transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, vectors: Tensor) -> Tensor:
+        ctx.matrix = matrix
+        return matrix @ vectors
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.matrix @ gradients[0]
+
+
+class AdamTraining:
+    """Trains a network by Adam, one epoch of minibatches at a time.
+
+    Args:
+        kind: Class of the network.
+        by_user: The interactions.
+        weights: Weight of each interaction, (nnz,); empty if all are 1.
+        settings: Hyper-parameters.
+        device: Where to train.
+    """
+
+    def __init__(
+        self, kind: type[Network], by_user: Csr, weights: Array, settings: Any, device: torch.device
+    ) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.random_state)
+            self.network = kind(by_user, weights, settings).to(device)
+        self._settings, self._device = settings, device
+        self._adam = self._new_adam()
+
+    def _new_adam(self) -> torch.optim.Adam:
+        rate = self._settings.learning_rate
+        return torch.optim.Adam(self.network.parameters(), lr=rate, fused=True)
+
+    def run_epoch(self, number: int) -> EpochStats:
+        """Train on the minibatches of an epoch; the loss is the mean over interactions."""
+        network, regularization = self.network, self._settings.regularization
+        if isinstance(network, NeuMFNetwork) and network.is_due_to_join(number):
+            network.join()
+            self._adam = self._new_adam()
+        total, samples = torch.zeros((), device=self._device), 0
+        with one_thread():
+            for batch in network.batches(number):
+                losses, squares = network(*map(self._put, batch))
+                self._adam.zero_grad()
+                (losses + regularization * squares if regularization else losses).backward()
+                self._adam.step()
+                total += losses.detach()
+                samples += len(batch[-1])
+        return EpochStats(float(total) / max(1, samples), samples)
+
+    def _put(self, array: Array) -> Tensor:
+        wide = array.astype(np.int64) if array.dtype == np.int32 else array
+        return torch.from_numpy(wide).to(self._device)
+
+    def tensors(self) -> Arrays:
+        """Return the state of the network, and Adam's moments once there are any."""
+        found = dict(self.network.state_dict())
+        for name, values in self.network.named_parameters():
+            moments = self._adam.state.get(values, {})
+            found |= {f"{name}.{part}": moment for part, moment in moments.items()}
+        return {name: values.cpu().numpy() for name, values in found.items()}
+
+    def load_tensors(self, tensors: Arrays) -> None:
+        """Restore what `tensors` returned."""
+        found = {name: torch.tensor(array) for name, array in tensors.items()}
+        self.network.load_state_dict({name: found[name] for name in self.network.state_dict()})
+        self._adam = self._new_adam()
+        for name, values in self.network.named_parameters():
+            if f"{name}.step" in found:
+                parts = ("step", "exp_avg", "exp_avg_sq")
+                moments = {part: found[f"{name}.{part}"].to(self._device) for part in parts}
+                self._adam.state[values] = moments

@@ -1,0 +1,288 @@
+"""NeuMF: matrix factorization and a multi-layer perceptron, alone or fused."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from transcf.data.histories import Histories
+from transcf.data.ids import Rows
+from transcf.io.tensors import Arrays, checked
+from transcf.models.base import Recommender
+from transcf.models.explain import Contributions
+from transcf.models.factors import Factors, HistoryMap, in_pieces, stored_factors
+from transcf.models.families import NeuralSettings
+from transcf.models.fit_checks import MemoryEstimate, vectors
+from transcf.models.fitted import FittedScorer
+from transcf.models.params import init_from_params, setting, settings
+from transcf.models.torch.common import fit_network
+from transcf.models.training import TrainingRun
+from transcf.models.training_data import TrainingData
+from transcf.retrieval.forms import cosine_form
+from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.views import BlockView, FormView
+
+#: Pairs that are scored at once: few enough for their hidden layers to stay in the cache.
+_PAIRS_AT_ONCE = 1024
+#: Items that an explanation compares an item with.
+_COMPARED = 64
+
+
+@settings(epochs=10, learning_rate=0.002, init_scale=0.01)
+class NeuMFSettings(NeuralSettings):
+    """Hyper-parameters of NeuMF."""
+
+    form: Literal["neumf", "gmf", "mlp"] = setting("neumf", "The whole, or one of its parts.")
+    dim: int = setting(16, "Length of p, q and of the last hidden layer.", low=1, high=1024)
+    layers: int = setting(
+        3,
+        "Hidden layers; p' and q' have the length `dim * 2^(layers - 1)`, and so has the first "
+        "layer.",
+        low=1,
+        high=8,
+    )
+    pretrain: int = setting(
+        0, 'Epochs in which GMF and MLP learn apart, before the others ("neumf" only).', low=0
+    )
+    regularization: float = setting(0.0, "L2 weight of the vectors of a pair.", low=0)
+    negatives: int = setting(
+        4, "Items drawn in every epoch for each interaction.", low=1, high=1000
+    )
+    batch_size: int = setting(2048, "Pairs in a batch, negatives included.", low=1)
+
+    @property
+    def gmf_width(self) -> int:
+        """Length of the vectors of GMF."""
+        return 0 if self.form == "mlp" else self.dim
+
+    @property
+    def mlp_width(self) -> int:
+        """Length of the vectors of MLP and width of the first hidden layer."""
+        return 0 if self.form == "gmf" else self.dim * 2 ** (self.layers - 1)
+
+    @property
+    def width(self) -> int:
+        """Length of both together, as they are stored."""
+        return self.gmf_width + self.mlp_width
+
+    def room(self, users: int, items: int) -> MemoryEstimate:
+        """Return the least memory of the vectors."""
+        what = f"dim={self.dim} and layers={self.layers}"
+        return MemoryEstimate(vectors(users + items, self.width), what, "lower dim or layers")
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of all stored weights but the vectors of users and items."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self.form != "mlp":
+            shapes |= {"gmf_head": (self.dim,), "gmf_bias": (1,)}
+        if self.form != "gmf":
+            wide = self.mlp_width
+            shapes |= {"user_weight": (wide, wide), "item_weight": (wide, wide), "bias_1": (wide,)}
+            for layer in range(2, self.layers + 1):
+                wide //= 2
+                shapes |= {f"weight_{layer}": (2 * wide, wide), f"bias_{layer}": (wide,)}
+            shapes |= {"mlp_head": (wide,), "mlp_bias": (1,)}
+        return shapes
+
+
+class NeuMF(Recommender[NeuMFSettings]):
+    """Neural matrix factorization: the sum of a weighted inner product and a perceptron.
+
+    Every user has two vectors p and p', every item q and q'. With `x_1 = relu(W_1 [p'; q'] + b_1)`
+    and `x_l = relu(W_l x_(l-1) + b_l)`, each layer half as wide as the one before and the last
+    one of length `dim`, the score of a user u and an item i is
+
+        s(u, i) = h . (p_u * q_i) + h' . x_L + c
+
+    which is GMF without its second term and MLP without its first. Learned from pairs of a user
+    and an item, one of the user's (t = 1) or one of `negatives` drawn for each of them (t = 0), by
+
+        -t log sigmoid(s) - (1 - t) log(1 - sigmoid(s))
+            + regularization (|p|^2 + |p'|^2 + |q|^2 + |q'|^2)
+
+    with Adam. Where `recency`, `half_life` or `confidence` weigh events, the loss of a pair with
+    t = 1 is multiplied by the weight of its event, 1 on average. For the first `pretrain` epochs
+    GMF and MLP are trained separately. They are then combined, each with half of its logit, and
+    trained as one model with new moments of Adam. (Scores of earlier epochs are those of the
+    combined model.)
+
+    GMF is ranked by the exact top-k engine. The others compute the perceptron for every user and
+    item, without torch and in little memory, which is slow for large catalogues.
+
+    Attributes (after `fit`):
+        user_vectors_: [p, p'], (n_users, width) float32.
+        item_vectors_: [q, q'], (n_items, width) float32.
+        weights_: The other weights by name, float32.
+
+    Reference: He, Liao, Zhang, Nie, Hu and Chua, "Neural collaborative filtering" (WWW 2017).
+
+    Example:
+        >>> from transcf import NeuMF, synthesize
+        >>> log = synthesize(users=200, items=80, interactions=3000, seed=0)
+        >>> model = NeuMF(dim=8, epochs=3).fit(log)
+        >>> model.recommend(log.users.series[0], k=3).shape
+        (3, 4)
+    """
+
+    name = "NeuMF"
+    __init__ = init_from_params(NeuMFSettings)
+
+    @property
+    def weights_(self) -> Arrays:
+        """The weights that belong to no user or item, by name."""
+        arrays = self._fitted().arrays()
+        return {name: arrays[name] for name in self.settings_.shapes()}
+
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        return fit_network(self, run, self._snapshot)
+
+    def _snapshot(
+        self, tensors: Arrays, known: TrainingData, settings: NeuMFSettings
+    ) -> FittedScorer:
+        return self._restore(stored_weights(settings, tensors), known, settings)
+
+    def _restore(
+        self, arrays: Arrays, known: TrainingData, settings: NeuMFSettings
+    ) -> FittedScorer:
+        users, items = stored_factors(arrays, known, settings.width)
+        weights = {
+            name: checked(arrays, name, np.float32, shape)
+            for name, shape in settings.shapes().items()
+        }
+        if settings.form == "gmf":
+            return GMF(known, self.name, users, items, weights)
+        return Perceptron(known, self.name, users, items, weights, settings.gmf_width)
+
+
+def stored_weights(settings: NeuMFSettings, tensors: Arrays) -> Arrays:
+    """Return the arrays of a model from the tensors of its network.
+
+    Parts that are still trained separately are combined.
+    """
+    found = {
+        "user_vectors": tensors["users.weight"].copy(),
+        "item_vectors": tensors["items.weight"].copy(),
+    }
+    share = np.float32(1.0 if tensors["joined"][0] else 0.5)
+    if settings.form != "mlp":
+        found["gmf_head"] = tensors["gmf_head.weight"][0] * share
+        found["gmf_bias"] = tensors["gmf_head.bias"] * share
+    if settings.form != "gmf":
+        found["user_weight"], found["item_weight"] = np.split(
+            tensors["layers.0.weight"].T.copy(), 2
+        )
+        found["bias_1"] = tensors["layers.0.bias"].copy()
+        for layer in range(1, settings.layers):
+            found[f"weight_{layer + 1}"] = tensors[f"layers.{layer}.weight"].T.copy()
+            found[f"bias_{layer + 1}"] = tensors[f"layers.{layer}.bias"].copy()
+        found["mlp_head"] = tensors["mlp_head.weight"][0] * share
+        found["mlp_bias"] = tensors["mlp_head.bias"] * share
+    return found
+
+
+class GMF(Factors):
+    """`score(u, i) = h . (p_u * q_i) + c`, an inner product with the item vectors `h * q_i`."""
+
+    def __init__(
+        self, known: TrainingData, name: str, users: Scores, items: Scores, weights: Arrays
+    ) -> None:
+        weighted, bias = items * weights["gmf_head"], np.repeat(weights["gmf_bias"], len(items))
+        guests = HistoryMap(known, users, weighted)
+        super().__init__(known, name, users, weighted, guests, bias=bias)
+        self._stored = {"user_vectors": users, "item_vectors": items, **weights}
+
+    def arrays(self) -> Arrays:
+        """Return the vectors and weights as they were learned."""
+        return self._stored
+
+    def with_bias(self, offset: Scores) -> None:
+        """Return None: files hold one bias for all items."""
+
+
+class Perceptron(FittedScorer):
+    """`score(u, i) = h . (p_u * q_i) + h' . x_L + c`, or its MLP part alone.
+
+    Args:
+        known: What the model keeps of its training data.
+        name: What tables call the model.
+        users: [p, p'], (n_users, width).
+        items: [q, q'], (n_items, width).
+        weights: All others by name; `NeuMFSettings.shapes` has their shapes.
+        gmf_width: Length of p and q; 0 without GMF.
+    """
+
+    def __init__(
+        self, known: TrainingData, name: str, users: Scores, items: Scores, weights: Arrays,
+        gmf_width: int,
+    ) -> None:  # fmt: skip
+        super().__init__(known, name)
+        self._users, self._items, self._weights, self._cut = users, items, weights, gmf_width
+        self._fold_in = HistoryMap(known, users, items)
+
+    def arrays(self) -> Arrays:
+        """Return `user_vectors`, `item_vectors` and the weights."""
+        return {"user_vectors": self._users, "item_vectors": self._items, **self._weights}
+
+    def score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        return self._score_all(self._users[users])
+
+    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows by the direct formula: (n,)."""
+        return in_pieces(lambda u, i: self._score(self._users[u], i), users, items, _PAIRS_AT_ONCE)
+
+    def _score_all(self, users: Scores) -> Scores:
+        """Score all items for users with these vectors: (n, n_items)."""
+        block = np.empty((len(users), len(self._items)), np.float32)
+        # One user at a time: a score must not depend on the other users of a block.
+        for row, user in enumerate(users):
+            for start in range(0, len(self._items), _PAIRS_AT_ONCE):
+                some = slice(start, start + _PAIRS_AT_ONCE)
+                block[row, some] = self._score(user[None], some)
+        return block
+
+    def _score(self, users: Scores, items: Rows | slice) -> Scores:
+        """Score items for users with these vectors, (n, width) or (1, width): (n,)."""
+        weights, cut = self._weights, self._cut
+        # The first layer is a sum of an item's part, which is kept, and a user's part.
+        x = users[:, cut:] @ weights["user_weight"] + weights["bias_1"] + self._item_sums[items]
+        np.maximum(x, 0, out=x)
+        layer = 2
+        while f"weight_{layer}" in weights:
+            x = x @ weights[f"weight_{layer}"]
+            x += weights[f"bias_{layer}"]
+            np.maximum(x, 0, out=x)
+            layer += 1
+        scores: Scores = x @ weights["mlp_head"] + weights["mlp_bias"]
+        if cut:
+            products = users[:, :cut] * self._items[items, :cut]
+            scores += products @ weights["gmf_head"] + weights["gmf_bias"]
+        return scores
+
+    @cached_property
+    def _item_sums(self) -> Scores:
+        sums: Scores = self._items[:, self._cut :] @ self._weights["item_weight"]
+        return sums
+
+    def fold_in(self, histories: Histories) -> Scorer:
+        """Score all items for new users, whose vectors follow from their items."""
+        vectors = self._fold_in(histories)
+        return BlockView(self.name, self.rankable, lambda rows: self._score_all(vectors[rows]))
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Return how the items of a history change the lead of an item over typical items."""
+        compared = np.concatenate([[item], self.known.typical_items(_COMPARED)])
+        vectors = self._fold_in.changed(history).astype(np.float32)
+        scores = np.array([self._score(vector[None], compared) for vector in vectors])
+        leads = scores[:, 0] - scores[:, 1:].mean(axis=1, dtype=np.float64)
+        return Contributions.of_leads(history, leads, self._fold_in.meaning)
+
+    def item_similarity(self) -> Scorer:
+        """Return the cosine of item vectors."""
+        return FormView(self.name, self.rankable, cosine_form(self._items))
+
+    def user_similarity(self) -> Scorer:
+        """Return the cosine of user vectors."""
+        return FormView(self.name, self.known.active, cosine_form(self._users))

@@ -1,0 +1,235 @@
+"""`Analysis`, the result of every analysis, and `Subject`, which runs them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from transcf.data.atomic import atomic_write
+from transcf.data.ids import Id, Rows
+from transcf.data.interactions import Interactions
+from transcf.data.json_text import to_json
+from transcf.errors import (
+    DataError,
+    MissingExtraError,
+    ParameterError,
+    UnsupportedError,
+    is_word,
+    shown,
+)
+from transcf.experiments.figures import Drawing
+from transcf.models.base import Recommender
+from transcf.models.training_data import TrainingData
+from transcf.tables import Table
+
+if TYPE_CHECKING:
+    from transcf.paper.spaces import Pairs, Space
+
+#: Called with one line of text that names the current step.
+OnProgress: TypeAlias = Callable[[str], None]
+
+#: Names and descriptions of the analyses, in order.
+WHAT = {
+    "variety": "how many ratings and categories users have",
+    "closer": "whether translations bring users closer to their items, and how far",
+    "rating": "whether vectors of pairs predict ratings",
+    "category": "whether vectors of pairs predict categories",
+    "map": "t-SNE of vectors by category",
+    "likeness": "how similar vectors of two categories are",
+    "tastes": "which categories a user is near to",
+    "toy": "an example in two dimensions, on synthetic data",
+}
+#: The analyses of "all": those of a model.
+ABOUT_MODELS = tuple(name for name in WHAT if name != "toy")
+#: Default of the number of pairs that random forests are fitted on.
+MAX_PAIRS = 2000
+_MAX_DISTANCES = 30_000  # pairs of a log whose distances are computed
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """The result of an analysis.
+
+    Attributes:
+        name: One of `WHAT`.
+        title: One line.
+        frame: The figures.
+        draw: Draws the charts; needs matplotlib.
+        facts: The most important figures by name, as JSON values.
+        notes: How to read the figures.
+    """
+
+    name: str
+    title: str
+    frame: pl.DataFrame
+    draw: Callable[[], Sequence[Drawing]]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @cached_property
+    def figures(self) -> tuple[Drawing, ...]:
+        """The charts; drawn at first access."""
+        return tuple(self.draw())
+
+    @property
+    def table(self) -> Table:
+        """The figures as a table of text."""
+        names = {n: n.replace("_percent", " %").replace("_", " ") for n in self.frame.columns}
+        return Table.of(self.frame.rename(names), self.title, self.notes, digits=2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "analysis": self.name,
+            "title": self.title,
+            "facts": dict(self.facts),
+            "rows": self.frame.to_dicts(),
+            "notes": list(self.notes),
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write `NAME.json`, `NAME.csv` and an SVG file per chart, and return their paths."""
+        texts = {f"{self.name}.json": to_json(self.to_dict()) + "\n"}
+        texts[f"{self.name}.csv"] = self.frame.write_csv()
+        for number, drawing in enumerate(self.figures, start=1):
+            suffix = "" if len(self.figures) == 1 else f"-{number}"
+            texts[f"{self.name}{suffix}.svg"] = drawing.to_file()
+        return write_texts(folder, texts)
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write files of a folder, each atomically, and return their paths."""
+    for name, text in texts.items():
+        with atomic_write(folder / name) as path:
+            path.write_text(text, encoding="utf-8")
+    return [folder / name for name in texts]
+
+
+def check_what(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of analyses, "all" expanded.
+
+    Raises:
+        ParameterError: A name is unknown.
+
+    Example:
+        >>> check_what(["closer", "variety"])
+        ('closer', 'variety')
+    """
+    found: list[str] = []
+    for name in names:
+        if name != "all" and not is_word(name, WHAT):
+            raise ParameterError(
+                f"There is no analysis {shown(name)}: use all, or some of {', '.join(WHAT)}."
+            )
+        found += ABOUT_MODELS if name == "all" else (name,)
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Models and data to analyse.
+
+    Attributes:
+        models: Models by name, fitted on the same ids; the first is analysed, the others are
+            compared with it.
+        log: Events of the same users and items, with ratings and categories if there are any.
+        user: The user of "tastes"; None takes one with a history of median length.
+        number: Maximum number of pairs that random forests are fitted on.
+        random_state: Seed of all draws.
+    """
+
+    models: Mapping[str, Recommender[Any]]
+    log: Interactions
+    user: Id | None = None
+    number: int = MAX_PAIRS
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that all models have the same ids."""
+        first = next(iter(self.models.values()))
+        for name, model in self.models.items():
+            if model.users_ != first.users_ or model.items_ != first.items_:
+                raise ParameterError(
+                    f"{name} knows other users or items than {next(iter(self.models))}: models "
+                    "that are compared have to be fitted on the same data."
+                )
+
+    @cached_property
+    def spaces(self) -> dict[str, Space]:
+        """The space of each model."""
+        from transcf.paper.spaces import space_of
+
+        return {name: space_of(model) for name, model in self.models.items()}
+
+    @property
+    def space(self) -> Space:
+        """The space of the first model."""
+        return next(iter(self.spaces.values()))
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The events of the log as pairs of the first model."""
+        from transcf.paper.spaces import Pairs
+
+        return Pairs.of(self.space, self.log)
+
+    def analyze(self, name: str) -> Analysis:
+        """Run one analysis by name.
+
+        Raises:
+            DataError: The data do not allow it.
+            UnsupportedError: The model does not allow it.
+        """
+        from transcf.paper.classes import classification
+        from transcf.paper.closer import closer, variety
+        from transcf.paper.maps import likeness, maps
+        from transcf.paper.tastes import tastes, toy
+
+        (name,), seed = check_what([name]), self.random_state
+        match name:
+            case "variety":
+                return variety(self.log)
+            case "toy":
+                return toy(random_state=seed)
+            case "closer":
+                some = self.pairs.at_most(_MAX_DISTANCES, np.random.default_rng(seed))
+                return closer(self.space, some, random_state=seed)
+            case "map":
+                return maps(self.spaces, self.pairs, random_state=seed)
+            case "likeness":
+                return likeness(self.space, self.pairs, random_state=seed)
+            case "tastes":
+                known, user = self.space.known, self.user
+                user = known.users.ids(typical_users(known, 1))[0] if user is None else user
+                return tastes(self.space, self.log, user, random_state=seed)
+            case _:
+                target: Any = name  # "rating" or "category"
+                found = (self.spaces, self.pairs, target)
+                return classification(*found, number=self.number, random_state=seed)
+
+    def all(
+        self, names: Iterable[str], on_progress: OnProgress = lambda text: None
+    ) -> tuple[list[Analysis], dict[str, str]]:
+        """Run several analyses; return them, and why others could not be run, by name."""
+        found, missing = [], {}
+        for name in names:
+            on_progress(WHAT[name])
+            try:
+                found.append(self.analyze(name))
+            except (DataError, MissingExtraError, UnsupportedError) as error:
+                missing[name] = str(error)
+        return found, missing
+
+
+def typical_users(known: TrainingData, number: int) -> Rows:
+    """Return rows of users at even quantiles of the history length, short to long."""
+    active = np.flatnonzero(known.active)
+    order = active[np.argsort(known.seen.counts[active], kind="stable")]
+    places = np.unique(((np.arange(number) + 0.5) / number * len(order)).astype(np.int64))
+    return order[places].astype(np.int32)

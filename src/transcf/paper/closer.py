@@ -1,0 +1,240 @@
+"""Distances of users and items before and after translation; ratings and categories per user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from transcf.data.ids import Rows
+from transcf.data.interactions import Interactions
+from transcf.errors import DataError
+from transcf.experiments.figures import Drawing, bars
+from transcf.kernels import Array
+from transcf.paper.analysis import Analysis
+from transcf.paper.spaces import Mask, Pairs, Space
+
+_Z = 1.96  # 95 % of a normal distribution
+_FEW_RATINGS, _RARE = 5, 0.03  # more ratings than that: a rarer one is merged with the next
+_MAX_BARS = 12  # of the chart of variety
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of pairs in per cent, with its 95 % interval over users."""
+
+    percent: float
+    low: float
+    high: float
+    pairs: int
+
+    @classmethod
+    def of(cls, hits: Mask, users: Rows) -> Share:
+        """Compute the share; pairs of one user are not independent, users are.
+
+        The standard error is that of a ratio of sums over users: with h_u hits among the n_u pairs
+        of a user and the share p, sqrt(U / (U - 1) sum_u (h_u - p n_u)^2) / sum_u n_u.
+        """
+        share = float(hits.mean())
+        _, owners = np.unique(users, return_inverse=True)
+        residuals = np.bincount(owners, hits - share)
+        n_users = len(residuals)
+        variance = n_users / max(1, n_users - 1) * np.square(residuals).sum()
+        error = float(np.sqrt(variance) / len(hits))
+        low, high = max(0.0, share - _Z * error), min(1.0, share + _Z * error)
+        return cls(100 * share, 100 * low, 100 * high, len(hits))
+
+
+def closer(space: Space, pairs: Pairs, *, random_state: int = 0) -> Analysis:
+    """Count pairs whose distance is smaller after the translation: |a-b|^2 > |a+r-b|^2.
+
+    The share is given for observed pairs, for those in and not in the training data, for as many
+    unobserved pairs of the same users, for observed pairs with the translations of other pairs (a
+    random permutation), and by rating. Raises an `UnsupportedError` for a model without
+    translations.
+    """
+    generator = np.random.default_rng(random_state)
+    moves = space.translations(pairs.users, pairs.items)
+    apart = space.differences(pairs.users, pairs.items)
+    before, after = space.distances(apart, moves)
+    is_closer = before > after
+    drawn = pairs.unobserved(space, generator)
+    far_before, far_after = space.distances(space.differences(*drawn), space.translations(*drawn))
+    permuted = space.distances(apart, moves[generator.permutation(len(moves))])
+    groups = {
+        "observed": (is_closer, pairs.users),
+        "observed, learned from": (is_closer[pairs.in_training], pairs.users[pairs.in_training]),
+        "observed, held out": (is_closer[~pairs.in_training], pairs.users[~pairs.in_training]),
+        "unobserved": (far_before > far_after, drawn[0]),
+        "observed, by the translation of another pair": (permuted[0] > permuted[1], pairs.users),
+    }
+    shares = {name: Share.of(*group) for name, group in groups.items() if len(group[0])}
+    portions = {
+        name: 100 * share.pairs / len(pairs) if name.startswith("observed") else None
+        for name, share in shares.items()
+    }
+    by_rating = rating_groups(pairs)
+    rated = sum(int(members.sum()) for members in by_rating.values())
+    for name, members in by_rating.items():
+        shares[name] = Share.of(is_closer[members], pairs.users[members])
+        portions[name] = 100 * int(members.sum()) / rated
+    frame = pl.DataFrame(
+        {
+            "pairs": list(shares),
+            "closer_percent": [share.percent for share in shares.values()],
+            "low": [share.low for share in shares.values()],
+            "high": [share.high for share in shares.values()],
+            "portion_percent": [portions[name] for name in shares],
+            "number": [share.pairs for share in shares.values()],
+        }
+    )
+    facts = _facts(shares, moves, before, after)
+    notes = (
+        "low and high: 95 % interval over users. Portions of ratings are of rated pairs.",
+        f"Medians over the observed pairs: |r| {facts['median_translation']:.3g}, |a-b| "
+        f"{facts['median_distance']:.3g}, |r| / |a-b| {facts['median_ratio']:.2g}, change of the "
+        f"distance by r {facts['median_change_percent']:.2g} %.",
+    )
+    title = f"{space.name}: pairs that are closer after the translation"
+
+    def draw() -> list[Drawing]:
+        main = [name for name in shares if name not in by_rating]
+        charts = {"observed and unobserved pairs": main, "by rating": list(by_rating)}
+        return [
+            _shares_chart(f"{space.name}: closer after translation, {what}", names, shares)
+            for what, names in charts.items()
+            if names
+        ]
+
+    return Analysis("closer", title, frame, draw, facts, notes)
+
+
+def rating_groups(pairs: Pairs) -> dict[str, Mask]:
+    """Return which pairs are in which group of ratings, by name; empty without ratings.
+
+    Each rating is a group, lowest first. If there are more than five, one with less than 3 % of the
+    pairs is merged with the next. A rating of 0 means that there is none.
+
+    Example:
+        >>> ratings, rows = np.array([1, 2, 5, 5, 5, 0], np.float32), np.zeros(6, np.int32)
+        >>> some = Pairs(rows, rows, ratings, None, (), rows > 0)
+        >>> [(name, int(mask.sum())) for name, mask in rating_groups(some).items()]
+        [('rating 1', 1), ('rating 2', 1), ('rating 5', 3)]
+    """
+    if pairs.ratings is None:
+        return {}
+    values, counts = np.unique(pairs.ratings[pairs.ratings > 0], return_counts=True)
+    groups: list[list[float]] = []
+    size = 0
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        if groups and size < _RARE * counts.sum() and len(values) > _FEW_RATINGS:
+            groups[-1].append(value)
+            size += count
+        else:
+            groups.append([value])
+            size = count
+    return {_rating_name(group): np.isin(pairs.ratings, group) for group in groups}
+
+
+def _rating_name(group: Sequence[float]) -> str:
+    first, last = f"{group[0]:g}", f"{group[-1]:g}"
+    return f"rating {first}" if first == last else f"rating {first} to {last}"
+
+
+def _facts(
+    shares: dict[str, Share], moves: Array, before: Array, after: Array
+) -> dict[str, float | None]:
+    lengths, distances = np.linalg.norm(moves.astype(np.float64), axis=1), np.sqrt(before)
+    unobserved = shares.get("unobserved")  # missing if users have all items
+    change = np.abs(np.sqrt(after) / np.maximum(distances, 1e-12) - 1)
+    return {
+        "observed_percent": round(shares["observed"].percent, 4),
+        "unobserved_percent": round(unobserved.percent, 4) if unobserved else None,
+        "median_translation": float(np.median(lengths)),
+        "median_distance": float(np.median(distances)),
+        "median_ratio": float(np.median(lengths / np.maximum(distances, 1e-12))),
+        "median_change_percent": 100 * float(np.median(change)),
+    }
+
+
+def _shares_chart(title: str, names: Sequence[str], shares: dict[str, Share]) -> Drawing:
+    found = [shares[name] for name in names]
+    return bars(
+        names,
+        {"closer": [share.percent for share in found]},
+        errors={"closer": [share.high - share.percent for share in found]},
+        title=title,
+        axis="% of the pairs, 95 % interval",
+        digits=1,
+    )
+
+
+def variety(log: Interactions) -> Analysis:
+    """Count the different ratings and categories of each user.
+
+    Raises a `DataError` if the log has neither.
+
+    Example:
+        >>> import polars as pl
+        >>> from transcf import read_interactions
+        >>> log = read_interactions(pl.DataFrame({
+        ...     "user": ["ann", "ann", "bob"], "item": [1, 2, 2], "rating": [4, 5, 3]}))
+        >>> variety(log).facts["users_with_two_or_more_ratings_percent"]
+        50.0
+    """
+    counts: dict[str, Counts] = {}
+    facts: dict[str, object] = {"users": int((log.by_user.counts > 0).sum())}
+    if log.ratings is not None:
+        values, codes = np.unique(log.ratings, return_inverse=True)
+        keys = np.unique(log.user_rows.astype(np.int64) * len(values) + codes)
+        different = np.bincount(keys // len(values), minlength=log.n_users)
+        counts["ratings"] = different[log.by_user.counts > 0]
+        several = 100 * float((counts["ratings"] >= 2).mean())
+        facts["users_with_two_or_more_ratings_percent"] = round(several, 4)
+    if log.categories is not None:
+        pairs = log.by_user.to_scipy() @ log.item_categories.to_scipy()
+        different = np.diff(pairs.tocsr().indptr).astype(np.int64)
+        counts["categories"] = different[different > 0]
+        single = 100 * float((counts["categories"] == 1).mean())
+        facts["users_with_a_single_category_percent"] = round(single, 4)
+    if not counts:
+        raise DataError("This log has neither ratings nor categories: there is nothing to count.")
+    frame = pl.concat([_distribution(what, numbers) for what, numbers in counts.items()])
+    note = "Categories: of the users with an item whose category is known."
+    return Analysis(
+        "variety",
+        "Different ratings and categories of a user",
+        frame,
+        lambda: [_variety_chart(what, numbers) for what, numbers in counts.items()],
+        facts,
+        (note,) if len(counts) > 1 else (),
+    )
+
+
+def _distribution(what: str, numbers: Counts) -> pl.DataFrame:
+    times = np.bincount(numbers)
+    some = np.flatnonzero(times)
+    return pl.DataFrame(
+        {
+            "what": [what] * len(some),
+            "different": some,
+            "users": times[some],
+            "users_percent": 100 * times[some] / len(numbers),
+        }
+    )
+
+
+def _variety_chart(what: str, numbers: Counts) -> Drawing:
+    last = min(int(numbers.max()), _MAX_BARS)
+    times = np.bincount(np.minimum(numbers, last), minlength=last + 1)[1:]
+    names = [str(number) for number in range(1, last + 1)]
+    if numbers.max() > last:
+        names[-1] += " or more"
+    shares = (100 * times / len(numbers)).tolist()
+    title = f"Different {what} of a user"
+    return bars(names, {"users": shares}, title=title, axis="% of the users", digits=1)

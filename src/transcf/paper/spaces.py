@@ -1,0 +1,267 @@
+"""Vectors of users, items and pairs of any model with a vector for every user and every item.
+
+`Space` has the points and translations of a fitted model, `Pairs` the user-item pairs of a log in
+the rows of that model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Interactions
+from transcf.errors import DataError, NotFittedError, UnsupportedError
+from transcf.kernels import Array
+from transcf.models.base import Recommender
+from transcf.models.factors import Factors
+from transcf.models.mixture.learned import Mixture
+from transcf.models.training_data import TrainingData
+from transcf.models.transcf.learned import Translated
+from transcf.models.trend import WithItemOffsets
+
+#: Returns the translations of pairs of rows, (n, dim).
+Translate: TypeAlias = Callable[[Rows, Rows], Array]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_CHUNK = 4096  # pairs translated at once
+_MAX_DRAWS = 50  # draws of an unobserved item before a pair is left out
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Points of users and items, and translations of pairs.
+
+    Attributes:
+        name: Name of the model in tables.
+        known: Training data of the model.
+        users: a, (n_users, dim) float32.
+        items: b, (n_items, dim) float32.
+        translate: Returns r of pairs of rows; None for a model without translations.
+    """
+
+    name: str
+    known: TrainingData
+    users: Array
+    items: Array
+    translate: Translate | None = None
+
+    @property
+    def has_translations(self) -> bool:
+        """Whether the model translates users."""
+        return self.translate is not None
+
+    def translations(self, users: Rows, items: Rows) -> Array:
+        """Return r of pairs of rows, (n, dim) float32.
+
+        Raises:
+            UnsupportedError: The model has no translations.
+        """
+        if self.translate is None:
+            raise UnsupportedError(
+                f"{self.name} has no translations: use TransCF (not its variants none and emb) or "
+                "TransCFMixture."
+            )
+        found = np.empty((len(users), self.users.shape[1]), np.float32)
+        for some in _chunks(len(users)):
+            found[some] = self.translate(users[some], items[some])
+        return found
+
+    def differences(self, users: Rows, items: Rows) -> Array:
+        """Return a - b of pairs of rows, (n, dim) float32."""
+        apart: Array = self.users[users] - self.items[items]
+        return apart
+
+    def vectors(self, users: Rows, items: Rows) -> Array:
+        """Return the translations of pairs, or a - b for a model without translations."""
+        has_some = self.has_translations
+        return self.translations(users, items) if has_some else self.differences(users, items)
+
+    def distances(self, apart: Array, moves: Array) -> tuple[Array, Array]:
+        """Return |a-b|^2 and |a+r-b|^2, (n,) float64 each, from a-b and r, (n, dim) each."""
+        apart, moves = apart.astype(np.float64), moves.astype(np.float64)
+        return np.square(apart).sum(axis=1), np.square(apart + moves).sum(axis=1)
+
+    def nearness(self, users: Rows, items: Rows) -> Array:
+        """Return squared distances of pairs after the translation, if any: (n,) float64."""
+        found = np.empty(len(users))
+        for some in _chunks(len(users)):
+            apart = self.differences(users[some], items[some])
+            moves = np.zeros_like(apart)
+            if self.translate is not None:
+                moves = self.translate(users[some], items[some])
+            found[some] = self.distances(apart, moves)[1]
+        return found
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    return (slice(start, start + _CHUNK) for start in range(0, n, _CHUNK))
+
+
+def space_of(model: Recommender[Any]) -> Space:
+    """Return the space of a fitted model.
+
+    TransCFMixture translates a user once for each item k of the history. The translation of a pair
+    is then the mean of all r_uk, weighted by their shares in the score of the pair.
+
+    Args:
+        model: TransCF, TransCFMixture, or a model with a vector for every user and every item.
+
+    Raises:
+        UnsupportedError: The model has no such vectors.
+
+    Example:
+        >>> from transcf import CML, TransCF, synthesize
+        >>> log = synthesize(users=100, items=50, interactions=1000)
+        >>> space_of(TransCF(dim=8, epochs=1).fit(log)).has_translations
+        True
+        >>> space_of(CML(dim=8, epochs=1).fit(log)).has_translations
+        False
+    """
+    if not model.is_fitted:
+        raise NotFittedError(f"This {type(model).__name__} is not fitted yet: call fit first.")
+    learned = model.learned_
+    inner = learned.inner if isinstance(learned, WithItemOffsets) else learned
+    known = inner.known
+    match inner:
+        case Mixture():
+            moves = inner.translations if inner.settings.tau else None
+            return Space(model.name, known, inner.users, inner.items, moves)
+        case Translated():
+            own, variant = inner.parameters, inner.form.name
+            # "emb" scores as the published variant; its translation is a - b.
+            moves = None if variant in ("none", "emb") else inner.translations
+            return Space(model.name, known, own.users, own.items, moves)
+        case Factors():
+            return Space(model.name, known, inner.users, inner.items)
+    raise UnsupportedError(
+        f"{model.name} has no vector for every user and every item, so that there is nothing to "
+        "analyse: take TransCF, TransCFMixture, CML or another model of factors."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """User-item pairs in the rows of a model.
+
+    Attributes:
+        users: (n,) user rows.
+        items: (n,) item rows.
+        ratings: (n,) float32, or None.
+        labels: (n,) the category of each pair's item as an index of `names`, -1 for none; None if
+            the log has no categories.
+        names: Names of the categories.
+        in_training: (n,) bool, whether the model was fitted on the pair.
+        left_out: Number of pairs of the log with a user or item that the model was not fitted on.
+    """
+
+    users: Rows
+    items: Rows
+    ratings: npt.NDArray[np.float32] | None
+    labels: npt.NDArray[np.int64] | None
+    names: tuple[str, ...]
+    in_training: Mask
+    left_out: int = 0
+
+    @classmethod
+    def of(cls, space: Space, log: Interactions) -> Self:
+        """Return the events of a log whose user and item the model was fitted on.
+
+        Raises:
+            DataError: There are none.
+        """
+        known = space.known
+        users = known.users.rows(log.users.series)[log.user_rows]
+        items = known.items.rows(log.items.series)[log.item_rows]
+        usable = (users != UNKNOWN) & (items != UNKNOWN)
+        usable[usable] = known.active[users[usable]] & (known.item_counts > 0)[items[usable]]
+        if not usable.any():
+            raise DataError(
+                f"{space.name} has learned from none of the users and items of this data: give the "
+                "data that it was fitted on."
+            )
+        users, items = users[usable], items[usable]
+        return cls(
+            users,
+            items,
+            None if log.ratings is None else log.ratings[usable],
+            None if log.categories is None else item_labels(log)[log.item_rows][usable],
+            log.category_names,
+            _contains(known.seen.indptr, known.seen.indices, users, items),
+            int(np.count_nonzero(~usable)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def take(self, some: npt.NDArray[np.integer] | Mask) -> Self:
+        """Return some of the pairs, by index or mask."""
+        return replace(
+            self,
+            users=self.users[some],
+            items=self.items[some],
+            ratings=None if self.ratings is None else self.ratings[some],
+            labels=None if self.labels is None else self.labels[some],
+            in_training=self.in_training[some],
+        )
+
+    def at_most(self, number: int, generator: np.random.Generator) -> Self:
+        """Return a random sample of at most `number` pairs, in order."""
+        if len(self) <= number:
+            return self
+        return self.take(np.sort(generator.choice(len(self), number, replace=False)))
+
+    def unobserved(self, space: Space, generator: np.random.Generator) -> tuple[Rows, Rows]:
+        """Draw for each pair an item, uniformly, that its user has neither here nor in training.
+
+        Returns:
+            Rows of users and items, (m,) each; m is smaller than the number of pairs if users have
+            almost all items.
+        """
+        choices = np.flatnonzero(space.known.item_counts > 0).astype(np.int32)
+        users, n_items = self.users, np.int64(len(space.known.items))
+        own = np.unique(self.users.astype(np.int64) * n_items + self.items)
+        drawn = generator.choice(choices, len(users))
+        seen = space.known.seen
+
+        def is_taken(rows: Rows, items: Rows) -> Mask:
+            keys = rows.astype(np.int64) * n_items + items
+            return np.isin(keys, own) | _contains(seen.indptr, seen.indices, rows, items)
+
+        taken = is_taken(users, drawn)
+        for _ in range(_MAX_DRAWS):
+            if not taken.any():
+                break
+            places = np.flatnonzero(taken)
+            drawn[places] = generator.choice(choices, len(places))
+            taken[places] = is_taken(users[places], drawn[places])
+        return users[~taken], drawn[~taken]
+
+
+def item_labels(log: Interactions) -> npt.NDArray[np.int64]:
+    """Return a category of each item, (n_items,), -1 for none.
+
+    Of several categories, the one with the fewest items is taken, then the first by name.
+    """
+    of_items = log.item_categories
+    sizes = np.bincount(of_items.indices, minlength=max(1, of_items.n_columns))
+    order = np.lexsort((of_items.indices, sizes[of_items.indices], of_items.entry_rows))
+    labels = np.full(log.n_items, -1, np.int64)
+    some = of_items.counts > 0
+    labels[some] = of_items.indices[order][of_items.indptr[:-1][some]]
+    return labels
+
+
+def _contains(indptr: Array, indices: Array, users: Rows, items: Rows) -> Mask:
+    """Return which pairs are entries of a sparse matrix with sorted columns."""
+    width = np.int64(indices.max(initial=0)) + 2
+    owners = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
+    keys = owners * width + indices
+    wanted = users.astype(np.int64) * width + np.minimum(items, width - 1)
+    places = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
+    found: Mask = keys[places] == wanted
+    return found

@@ -1,0 +1,283 @@
+"""`ModelVersion`: an immutable, loaded model version with everything that queries need."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from transcf.data.atomic import atomic_write
+from transcf.data.histories import Histories
+from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
+from transcf.data.interactions import Mask
+from transcf.errors import UnsupportedError
+from transcf.io.model_json import NAME
+from transcf.models.base import Recommender
+from transcf.models.fitted import FittedScorer
+from transcf.models.params import values_of
+from transcf.models.registry import load_version
+from transcf.models.training_data import TrainingData
+from transcf.serving.item_metadata import NO_METADATA, ItemMetadata
+from transcf.serving.projection import Projection2D
+
+if TYPE_CHECKING:
+    from transcf.serving.schemas import Item
+
+#: Key of a model's report: the number of the newest event that it has learned from.
+EVENTS_AFTER = "events_after"
+#: Environment variable with the folder in which workers share item vectors.
+SHARED_FOLDER = "TRANSCF_SHARED"
+#: Users of the largest query that warms up a version.
+_WARM_UP_USERS = 128
+
+
+@dataclass(frozen=True, eq=False)
+class ModelVersion:
+    """An immutable, loaded model version with everything that queries need.
+
+    Attributes:
+        number: Version number.
+        folder: Folder that it was loaded from.
+        model: The model, with memory-mapped arrays.
+        metadata: Item metadata by item id as text.
+        can: Which operations the model supports.
+        loaded_at: Seconds since 1970.
+    """
+
+    number: int
+    folder: Path
+    model: Recommender[Any]
+    metadata: Mapping[str, ItemMetadata]
+    can: Mapping[str, bool]
+    loaded_at: float = field(default_factory=time.time)
+
+    @classmethod
+    def load(cls, number: int, folder: Path, metadata: Mapping[str, ItemMetadata]) -> ModelVersion:
+        """Load a version, check its checksums, and warm it up.
+
+        Raises:
+            TransCFError: The version is damaged or incomplete, or does not answer queries.
+        """
+        model = load_version(folder, mapped=True)
+        checksum = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()[:16]
+        _share_item_vectors(model.learned_, f"{number}-{checksum}")
+        version = cls(number, folder, model, metadata, _supported_operations(model.learned_))
+        version._warm_up()
+        return version
+
+    def _warm_up(self) -> None:
+        """Compile kernels and compute cached properties before the first request."""
+        # Some models have one kernel for a single user and another for many.
+        users = self.users.ids(np.flatnonzero(self.data.active)[:_WARM_UP_USERS]).to_list()
+        items = self.items.ids(np.flatnonzero(self.scorer.rankable)[:1]).to_list()
+        self.model.recommend(users[:1], k=10)
+        self.model.recommend(users, k=10)
+        if self.can["fold_in"]:
+            self.model.recommend_for(items, k=10, exclude_seen=False)
+        if self.can["explain"]:
+            self.model.explain(users[0], items[0], include_seen=True)
+        if self.can["similar_items"]:
+            self.model.similar_items(items, k=1)
+        _ = self.popular, self.description
+
+    @property
+    def scorer(self) -> FittedScorer:
+        """The fitted scorer of the model."""
+        return self.model.learned_
+
+    @property
+    def data(self) -> TrainingData:
+        """The training data that the model keeps."""
+        return self.scorer.known
+
+    @property
+    def users(self) -> IdMap:
+        """User ids."""
+        return self.data.users
+
+    @property
+    def items(self) -> IdMap:
+        """Item ids."""
+        return self.data.items
+
+    @property
+    def events_after(self) -> int:
+        """Number of the newest event that the model has learned from."""
+        number = self.model.report_.get(EVENTS_AFTER, 0)
+        return number if isinstance(number, int) else 0
+
+    @cached_property
+    def popular(self) -> Rows:
+        """Item rows by number of users, descending; ties by id."""
+        counts = np.where(self.scorer.rankable, self.data.item_counts, -1)
+        order = np.argsort(-counts, kind="stable").astype(np.int32)
+        return order[: np.count_nonzero(self.scorer.rankable)]
+
+    @cached_property
+    def item_metadata(self) -> list[ItemMetadata]:
+        """Metadata of each item row."""
+        return [self.metadata.get(str(item), NO_METADATA) for item in self.items.series.to_list()]
+
+    @cached_property
+    def items_by_category(self) -> dict[str, Rows]:
+        """Item rows of each category, by category name."""
+        found: dict[str, list[int]] = {}
+        for row, metadata in enumerate(self.item_metadata):
+            for name in metadata.categories:
+                found.setdefault(name, []).append(row)
+        return {name: np.array(found[name], np.int32) for name in sorted(found)}
+
+    @cached_property
+    def _item_fields(self) -> list[Item | None]:
+        return [None] * len(self.items)
+
+    def item_fields(self, row: int) -> Item:
+        """Return id, title and categories of an item row for answers; cached."""
+        fields = self._item_fields[row]
+        if fields is None:
+            fields = self._item_fields[row] = self.describe_item(self.items.series[row])
+        return fields
+
+    def describe_item(self, item: Id) -> Item:
+        """Return id, title and categories of any item, also of one unknown to the model."""
+        metadata = self.metadata.get(str(item), NO_METADATA)
+        return {"item": item, "title": metadata.title, "categories": list(metadata.categories)}
+
+    def title(self, item: Id) -> str | None:
+        """Return the title of an item, if it has one."""
+        return self.metadata.get(str(item), NO_METADATA).title
+
+    def in_categories(self, names: Sequence[str]) -> Mask:
+        """Return (n_items,) which items are in any of these categories."""
+        mask = np.zeros(len(self.items), dtype=bool)
+        for name in names:
+            mask[self.items_by_category.get(name, np.empty(0, np.int32))] = True
+        return mask
+
+    def rankable_rows(self, items: Sequence[Id]) -> Rows:
+        """Return the rows of those items that the model can rank, in the given order."""
+        rows = find_rows(self.items, items)
+        rows = rows[rows != UNKNOWN]
+        rankable: Rows = rows[self.scorer.rankable[rows]]
+        return rankable
+
+    @cached_property
+    def item_similarity(self) -> Any:
+        """Similarity of items, for `transcf.models.tables.similar`."""
+        return self.scorer.item_similarity()
+
+    @cached_property
+    def user_similarity(self) -> Any:
+        """Similarity of users, for `transcf.models.tables.similar`."""
+        return self.scorer.user_similarity()
+
+    @cached_property
+    def item_texts(self) -> pl.Series:
+        """Ids and titles of items in lower case, with a line break before each word."""
+        titles = pl.Series([entry.title or "" for entry in self.item_metadata], dtype=pl.String)
+        words = titles.str.to_lowercase().str.replace_all(r"\s+", "\n")
+        return _id_texts(self.items) + "\n" + words
+
+    @cached_property
+    def user_texts(self) -> pl.Series:
+        """Ids of users in lower case, after a line break."""
+        return _id_texts(self.users)
+
+    @cached_property
+    def projection(self) -> Projection2D:
+        """Items and users in two dimensions."""
+        return Projection2D(self)
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """Settings, report, checksums and model card, for `GET /v1/models`."""
+        described = json.loads((self.folder / NAME).read_text(encoding="utf-8"))
+        card, parent = self.folder / "README.md", self.folder.parent.name
+        return {
+            "version": self.number,
+            "since": self.loaded_at,
+            "folder": self.folder.name if self.number == 1 else f"{parent}/{self.folder.name}",
+            "model": self.model.name,
+            "class": type(self.model).__name__,
+            "library": described["library"],
+            "parameters": values_of(self.model.settings),
+            "report": self.model.report_,
+            "files": described["files"],
+            "card": card.read_text(encoding="utf-8") if card.is_file() else "",
+            "can": dict(self.can),
+        }
+
+
+def convert_id(ids: IdMap, value: Id) -> Id:
+    """Return an id in the type that the model uses: integers may come as text and vice versa.
+
+    Example:
+        >>> import polars as pl
+        >>> convert_id(IdMap(pl.Series([7, 9])), "7"), convert_id(IdMap(pl.Series(["7"])), 7)
+        (7, '7')
+    """
+    if ids.is_text:
+        return str(value)
+    return ids.parse(value) if isinstance(value, str) else value
+
+
+def _id_texts(ids: IdMap) -> pl.Series:
+    return "\n" + ids.series.cast(pl.String).str.to_lowercase()
+
+
+def find_rows(ids: IdMap, values: Sequence[Id]) -> Rows:
+    """Return the row of each id, `UNKNOWN` where there is none."""
+    return ids.rows([convert_id(ids, value) for value in values])
+
+
+def _supported_operations(scorer: FittedScorer) -> dict[str, bool]:
+    """Find out what a model supports by trying it."""
+    first = np.flatnonzero(scorer.rankable)[:1].astype(np.int32)
+    history = Histories.of([first], len(scorer.known.items))
+    operations: dict[str, Callable[[], Any]] = {
+        "fold_in": lambda: scorer.fold_in(history),
+        "explain": lambda: scorer.contributions(first, int(first[0])),
+        "similar_items": scorer.item_similarity,
+        "similar_users": scorer.user_similarity,
+    }
+    can = {}
+    for name, run in operations.items():
+        try:
+            run()
+        except UnsupportedError:
+            can[name] = False
+        else:
+            can[name] = True
+    can["translations"] = can["fold_in"] and scorer.moved(None, first, first) is not None
+    return can
+
+
+def _share_item_vectors(scorer: FittedScorer, name: str) -> None:
+    """Map the item vectors of a linear form from a file that all workers share.
+
+    Model arrays are mapped from the model's files already; the linear form is computed from them.
+    The first worker writes it. The same name must mean the same vectors.
+    """
+    folder, form = os.environ.get(SHARED_FOLDER), scorer.linear_form()
+    if folder is None or form is None:
+        return
+    path = Path(folder, f"{name}.npy")
+    if not path.exists():
+        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+            np.save(file, form.item_vectors)
+        for older in Path(folder).glob("*.npy"):
+            if older != path:  # workers that have mapped it keep it
+                older.unlink(missing_ok=True)
+    try:
+        form.item_vectors = np.asarray(np.load(path, mmap_mode="r"))
+    except FileNotFoundError:  # replaced by a later version meanwhile: keep our own copy
+        return

@@ -1,1 +1,0 @@
-"""Routes of the service: from HTTP to questions, and from answers to JSON."""
