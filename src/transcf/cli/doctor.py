@@ -33,7 +33,7 @@ _NOT_COMPILED = {
 
 def doctor(
     warm_up: Annotated[
-        bool, typer.Option(help="Compile all kernels first, as when a container image is built.")
+        bool, typer.Option("--warm-up", help="Compile all kernels first, for container images.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
