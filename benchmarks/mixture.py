@@ -112,7 +112,7 @@ def lists(dim: int) -> Sides:
 
 def rankings(data: str, dim: int) -> Sides:
     """Ranking all held-out items, by the mixture and by nearness to the users' own points."""
-    split = open_split(data, "strict")
+    split = open_split(data, "leave-last-out")
     known = split.before_test
     model = TransCFMixture(dim=dim, epochs=1).fit(known)
     form = vector_form("distance", model.user_vectors_, model.item_vectors_)

@@ -128,7 +128,7 @@ def test_a_mixture_inside_keeps_what_scores_many(split: Split) -> None:
         np.testing.assert_allclose(taken, best, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("protocol", ["strict", "paper"])
+@pytest.mark.parametrize("protocol", ["leave-last-out", "paper"])
 def test_no_weights_of_the_grid_are_better(
     fitted: list[Recommender], split: Split, protocol: str
 ) -> None:
@@ -139,7 +139,7 @@ def test_no_weights_of_the_grid_are_better(
     figures = {}
     for step in range(21):
         trial = with_weights(fitted, [step / 20, 1 - step / 20])
-        judged = evaluate(trial, split, protocol, part="validation")
+        judged = evaluate(trial, split, protocol, subset="validation")
         figures[step] = judged.metrics[judge.metric].mean
     assert len(set(figures.values())) > 5
     chosen = round(float(model.weights_[0]) * 20)

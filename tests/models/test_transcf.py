@@ -201,10 +201,10 @@ def test_the_exact_solver_learns_what_the_fast_one_learns() -> None:
 
     def figure(solver: str, seed: int) -> float:
         model = TransCF.paper(solver=solver, random_state=seed, **BRIEFLY).fit(split.train)
-        return evaluate(model, split).metrics["N@10"].mean
+        return evaluate(model, split).metrics["NDCG@10"].mean
 
     fast, slow = np.array([[figure(s, n) for n in range(8)] for s in ("fast", "exact")])
-    chance = evaluate(create("random").fit(split.train), split).metrics["N@10"].mean
+    chance = evaluate(create("random").fit(split.train), split).metrics["NDCG@10"].mean
     assert min(fast.mean(), slow.mean()) > 1.5 * chance
     difference = fast - slow
     four_errors = 4 * difference.std(ddof=1) / np.sqrt(len(difference))

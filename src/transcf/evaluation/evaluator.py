@@ -1,24 +1,25 @@
-"""`evaluate`: one model, one split, one named protocol.
+"""`evaluate`: one model, one split, one protocol.
 
-- `forward` (the default where there are times): a log that is cut at one moment for everybody. The
-  model has learned from all that came before, and full ranking looks for what each user takes
-  afterwards. Nobody learns from the future.
-- `strict` (the default elsewhere): each user's newest event is held out. The model has learned from
-  all others; full ranking over the items that the user has not touched.
-- `forward-no-refit`, `strict-no-refit`: the same of a model that has learned from the training part
-  alone, though validation items count as touched. Literature mostly means the latter.
-- `paper`: ranking among the candidates stored with the split; see `tasks` for the rules.
-- `paper-as-published`: as `paper`, but for every metric the best test value over all epochs.
-  That selects on the test set: good for comparing with printed tables, optimistic for all else.
-  An `EpochRecorder` collects the epochs; without one the model as it stands is the only epoch.
+- `temporal` (the default where there are times): the log is cut at one moment for all users. The
+  model is fitted on the events before it and ranks all items for each user's events after it, so
+  that no model learns from the future.
+- `leave-last-out` (the default elsewhere): each user's newest event is held out and the model is
+  fitted on all others. All items that the user has not interacted with are ranked.
+- `temporal-no-refit`, `leave-last-out-no-refit`: the same for a model fitted on the training part
+  alone; validation items still count as seen. The literature mostly means the latter.
+- `paper`: held-out items are ranked among the candidates stored with the split; see `tasks`.
+- `paper-as-published`: as `paper`, but each metric is its best test value over all epochs. That
+  selects on the test set: comparable with printed tables, optimistic otherwise. `EpochRecorder`
+  collects the epochs; without one the model as given is the only epoch.
 
-What they consist of stands in `transcf.protocols.PROTOCOLS`.
+`transcf.protocols.PROTOCOLS` defines them.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -36,7 +37,7 @@ from transcf.evaluation.results import Evaluation
 from transcf.protocols import Protocol, full_ranking, protocol_named
 from transcf.retrieval.scorer import KnowsIds, Scorer
 
-Part: TypeAlias = Literal["validation", "test"]
+Subset: TypeAlias = Literal["validation", "test"]
 
 
 def evaluate(
@@ -44,63 +45,63 @@ def evaluate(
     split: Any,
     protocol: str | None = None,
     *,
-    part: Part = "test",
+    subset: Subset = "test",
     ties: Ties = "pessimistic",
-    at: int | Sequence[int] = (10, 20),
+    k: int | Sequence[int] = (10, 20),
     beyond: bool = False,
 ) -> Evaluation:
-    """Judge a fitted model on held-out interactions.
+    """Evaluate a fitted model on held-out interactions.
 
     Args:
-        model: Fitted on `split.before_test` once all is chosen, or on `split.train`, which is what
-            the validation part asks for.
-        split: Where the held-out interactions are. A log, a table, a matrix, a path or a name is
-            split as `open_split` does it: `temporal_cut(log)` where there are times, else
-            `leave_one_out(log)`. The model has to be fitted on a part of just that.
-        protocol: "forward", "strict", "forward-no-refit", "strict-no-refit", "paper" or
-            "paper-as-published". None is one of the first four: by how the log is split, and by
-            whether the model has learned from the validation part. One that is named is refused
-            unless the model has learned from what it asks for.
-        part: Which held-out part to judge on.
+        model: Fitted on `split.before_test` for a test, on `split.train` for a validation or a
+            protocol without refit.
+        split: The held-out interactions. A log, a table, a matrix, a path or a name is split as
+            `open_split` does it: `temporal_cut(log)` where there are times, else
+            `leave_one_out(log)`. The model must be fitted on a part of the same split.
+        protocol: "temporal", "leave-last-out", "temporal-no-refit", "leave-last-out-no-refit",
+            "paper" or "paper-as-published". None chooses one of the first four from how the log
+            is split and from whether the model was fitted on the validation part. A named
+            protocol is refused unless the model was fitted on the part that it requires.
+        subset: The held-out part to evaluate on.
         ties: How to count equal scores: against the target ("pessimistic"), for it
             ("optimistic") or the mean of both ranks ("realistic").
-        at: Lengths N of the lists.
-        beyond: Whether to go beyond accuracy: `AUC` (over the candidates of the protocol), and of
-            the lists of full ranking `novelty@N`, `ILD@N` (intra-list diversity) and `gini@N`;
-            `transcf.evaluation.lists` has the formulas.
+        k: Lengths N of the lists.
+        beyond: Whether to compute metrics beyond accuracy: `AUC`, and in full ranking
+            `novelty@N`, `ILD@N` (intra-list diversity) and `gini@N`. `transcf.evaluation.lists`
+            has the formulas.
 
     Raises:
-        DataError: There is no event log in what is given as `split`.
-        EvaluationError: Nobody to evaluate, no candidates in the split where they are needed,
-            NaN or infinite scores, or a model with other ids, fitted on what it is judged by, or
-            not on what the protocol asks for.
+        DataError: `split` holds no event log.
+        EvaluationError: No user can be evaluated, the split lacks the candidates that the
+            protocol needs, scores are NaN or infinite, or the model has other ids or was fitted
+            on the held-out part or not on the part that the protocol requires.
 
     Example:
         >>> from transcf import Popularity, open_split
         >>> split = open_split("synthetic")
-        >>> found = evaluate(Popularity().fit(split.before_test), split, at=[10])
+        >>> found = evaluate(Popularity().fit(split.before_test), split, k=[10])
         >>> found.protocol, list(found.metrics)
-        ('forward', ['H@10', 'N@10', 'MRR@10', 'R@10', 'P@10', 'MAP@10'])
+        ('temporal', ['HitRate@10', 'NDCG@10', 'MRR@10', 'Recall@10', 'Precision@10', 'MAP@10'])
     """
     if protocol is not None:
         protocol_named(protocol)
     check_ties(ties)
-    if not is_word(part, get_args(Part)):
+    if not is_word(subset, get_args(Subset)):
         raise ParameterError(
-            f"part={shown(part)} is not allowed; it must be 'validation' or 'test'."
+            f"subset={shown(subset)} is not allowed; it must be 'validation' or 'test'."
         )
-    lengths = check_lengths(at)
+    lengths = check_lengths(k)
     check_scorer(model)
     if not isinstance(split, Split):
         split = split_log(split, protocol)
     elif protocol is not None:
         check_split(split, protocol)
     check_ids(model, split)
-    held_out = split.test if part == "test" else split.validation
-    known = split.known_items(part)
-    check_unseen(model, held_out.by_user, known, split, part)
-    named = _protocol_for(model, split, protocol, part)
-    train = split.before_test if named.refit and part == "test" else split.train
+    held_out = split.test if subset == "test" else split.validation
+    known = split.known_items(subset)
+    check_unseen(model, held_out.by_user, known, split, subset)
+    named = _protocol_for(model, split, protocol, subset)
+    train = split.before_test if named.refit and subset == "test" else split.train
     trained = train.by_user.counts > 0
     if named.sampled:
         candidates = stored_candidates(split, named.name)
@@ -118,7 +119,7 @@ def evaluate(
         model=model.name,
         protocol=named.name,
         ties=ties,
-        part=part,
+        subset=subset,
         per_user=pl.DataFrame({"user_id": split.train.users.ids(ranking.ranks.users), **columns}),
         skipped=ranking.skipped,
         catalogue=catalogue | _not_yet(split, held_out, ranking, lengths),
@@ -127,7 +128,7 @@ def evaluate(
 
 
 def _warn_of_few(judged: int, users: int, split: Split) -> None:
-    """Warn if fewer users are judged than reliable figures need, though there are more."""
+    """Warn if only a small part of the users can be evaluated."""
     if judged >= ENOUGH_USERS or users < ENOUGH_USERS:
         return
     advice = "split by leave_one_out(log), or cut it earlier" if split.is_cut else "use more data"
@@ -139,13 +140,13 @@ def _warn_of_few(judged: int, users: int, split: Split) -> None:
     )
 
 
-def _protocol_for(model: Scorer, split: Split, protocol: str | None, part: Part) -> Protocol:
-    """Return the protocol by which a model is judged, from what it has learned from.
+def _protocol_for(model: Scorer, split: Split, protocol: str | None, subset: Subset) -> Protocol:
+    """Return the protocol that matches the data a model was fitted on.
 
-    Scorers that do not tell count as fitted on whatever the protocol asks for.
+    Scorers without `seen_` count as fitted on what the protocol requires.
     """
     named = None if protocol is None else protocol_named(protocol)
-    if part == "validation" or not isinstance(model, KnowsIds) or (named and named.sampled):
+    if subset == "validation" or not isinstance(model, KnowsIds) or (named and named.sampled):
         return named or full_ranking(cut=split.is_cut, refit=True)
     total = len(split.validation)
     both = split.validation.by_user.to_scipy().multiply(model.seen_.to_scipy())
@@ -156,17 +157,17 @@ def _protocol_for(model: Scorer, split: Split, protocol: str | None, part: Part)
         other = full_ranking(cut=split.is_cut, refit=learned == total).name
         instead = "" if learned not in (0, total) else f", or use the {other} protocol"
         asked = full_ranking(cut=split.is_cut, refit=True) if named is None else named
-        mend = "refit it on split.before_test" if asked.refit else "fit it on split.train"
+        fix = "refit it on split.before_test" if asked.refit else "fit it on split.train"
         raise EvaluationError(
             f"{model.name} was fitted on {learned:,} of the {total:,} validation interactions, and "
-            f"the {asked.name} protocol judges models that have learned from "
-            f"{'all' if asked.refit else 'none'} of them: {mend}{instead}."
+            f"the {asked.name} protocol evaluates models that were fitted on "
+            f"{'all' if asked.refit else 'none'} of them: {fix}{instead}."
         )
     return named
 
 
 def check_scorer(model: object) -> None:
-    """Raise a `ParameterError` for what is no model object."""
+    """Raise a `ParameterError` unless `model` is a model object."""
     if isinstance(model, type) or not hasattr(model, "scores"):
         what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise ParameterError(
@@ -187,22 +188,22 @@ def stored_candidates(split: Split, protocol: str) -> Candidates:
 
 
 def check_ids(model: Scorer, split: Split) -> None:
-    """Raise an `EvaluationError` if a model's rows stand for other users or items."""
+    """Raise an `EvaluationError` if a model has other users or items than the split."""
     train = split.train
     same = len(model.rankable) == train.n_items
     if isinstance(model, KnowsIds):
         same = same and model.users_ == train.users and model.items_ == train.items
     if not same:
         raise EvaluationError(
-            f"{model.name} knows other users or items than this split: evaluate it on the "
+            f"{model.name} has other users or items than this split: evaluate it on the "
             "split that it was fitted on."
         )
 
 
-def check_unseen(model: Scorer, held_out: Csr, known: Csr, split: Split, part: Part) -> None:
-    """Raise an `EvaluationError` if a model was fitted on pairs that it is to be judged by.
+def check_unseen(model: Scorer, held_out: Csr, known: Csr, split: Split, subset: Subset) -> None:
+    """Raise an `EvaluationError` if a model was fitted on held-out pairs.
 
-    Pairs that are known all the same are nobody's fault: they are skipped and counted.
+    Pairs that are also in the known part are skipped and counted instead.
     """
     if not isinstance(model, KnowsIds):
         return
@@ -210,16 +211,16 @@ def check_unseen(model: Scorer, held_out: Csr, known: Csr, split: Split, part: P
     leaked -= leaked.multiply(known.to_scipy())
     count = leaked.count_nonzero()
     if count:
-        before = "split.before_test" if part == "test" else "split.train"
+        before = "split.before_test" if subset == "test" else "split.train"
         maker = "temporal_cut(log)" if split.is_cut else "leave_one_out(log)"
         raise EvaluationError(
-            f"{model.name} was fitted on {count:,} of the {part} interactions that it is to "
-            f"be judged by: fit it on {before}, with split = {maker}, and evaluate that."
+            f"{model.name} was fitted on {count:,} of the {subset} interactions that it is "
+            f"evaluated on: fit it on {before}, with split = {maker}, and evaluate that."
         )
 
 
 def _beyond(train: Interactions, ranking: Ranking, lengths: Sequence[int]) -> dict[str, Floats]:
-    """What each user has a value of beside accuracy; that of lists only where there are some."""
+    """Return the metrics beyond accuracy of each user; those of lists only in full ranking."""
     ranks, lists = ranking.ranks, ranking.lists
     found: dict[str, Floats] = {}
     if lists is not None:
@@ -232,7 +233,7 @@ def _beyond(train: Interactions, ranking: Ranking, lengths: Sequence[int]) -> di
 def _catalogue(
     model: Scorer, train: Interactions, ranking: Ranking, lengths: Sequence[int], *, beyond: bool
 ) -> dict[str, float]:
-    """Coverage, popularity and evenness of what is recommended, where there are lists."""
+    """Return coverage, popularity and Gini of the recommended items, in full ranking."""
     if ranking.lists is None:
         return {}
     counts = np.bincount(train.item_rows, minlength=train.n_items)
@@ -248,7 +249,7 @@ def _catalogue(
 def _not_yet(
     split: Split, held_out: Interactions, ranking: Ranking, lengths: Sequence[int]
 ) -> dict[str, float]:
-    """Share of the lists that did not exist yet, where there are lists and times."""
+    """Return the share of recommended items that did not exist yet, where there are times."""
     parts, lists = (split.train, split.validation, split.test), ranking.lists
     if lists is None or held_out.timestamps is None:
         return {}
@@ -261,3 +262,70 @@ def _not_yet(
     np.minimum.at(moments, held_out.user_rows, held_out.timestamps)
     moments = moments[ranking.ranks.users]
     return {f"future@{n}": not_yet(lists, n, born, moments) for n in lengths}
+
+
+#: Shown with every result of `paper-as-published`.
+OPTIMISTIC_NOTE = "Optimistic: for each metric the best test value over all epochs."
+
+
+class EpochRecorder:
+    """Evaluate every epoch on the test part and keep the best value of each metric.
+
+    It is called at the end of an epoch and returns nothing, so training never sees the values.
+
+    Args:
+        split: A split with candidates.
+        ties: How to count equal scores.
+        k: Lengths N of the lists.
+        beyond: Whether to record the AUC as well.
+
+    Example:
+        >>> from transcf import BPR, open_split
+        >>> from transcf.models.training import FitOptions
+        >>> model, split = BPR(dim=8, epochs=2), open_split("synthetic", "paper")
+        >>> recorder = EpochRecorder(split)
+        >>> options = FitOptions(on_epoch=lambda epoch: recorder(epoch.snapshot))
+        >>> _ = model.fit(split.train, split.validation, options)
+        >>> print(recorder.result().note)
+        Optimistic: for each metric the best test value over all epochs.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        *,
+        ties: Ties = "pessimistic",
+        k: Sequence[int] = (10, 20),
+        beyond: bool = False,
+    ) -> None:
+        self._split = split
+        self._ties, self._k, self._beyond = ties, tuple(k), beyond
+        self._best: Evaluation | None = None
+
+    def __call__(self, snapshot: Scorer) -> None:
+        """Evaluate the model after an epoch."""
+        now = evaluate(
+            snapshot,
+            self._split,
+            "paper-as-published",
+            ties=self._ties,
+            k=self._k,
+            beyond=self._beyond,
+        )
+        self._best = now if self._best is None else _best_of(self._best, now)
+
+    def result(self) -> Evaluation:
+        """Return the best value of each metric, labelled as optimistic.
+
+        Values of single users are those of the metric's best epoch.
+        """
+        if self._best is None:
+            raise EvaluationError("No epoch was recorded: fit the model with this recorder first.")
+        return replace(self._best, note=OPTIMISTIC_NOTE)
+
+
+def _best_of(old: Evaluation, new: Evaluation) -> Evaluation:
+    """Take each metric from the evaluation that is better in it; the earlier one wins ties."""
+    before, after = old.metrics, new.metrics
+    better = [name for name in after if after[name].mean > before[name].mean]
+    return replace(old, per_user=old.per_user.with_columns(new.per_user.select(better)))
