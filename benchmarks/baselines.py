@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from _peers import Timed, implicit_als, implicit_bpr
 from _sets import ciao, interactions, long_tail
 from _turns import use_one_thread
-from transcf.models.alternation import Alternation, Pairs, cholesky
+from transcf.models.alternation import ALSProblem, Alternation, cholesky
 from transcf.models.base import Recommender
 from transcf.models.bpr import BPR
 from transcf.models.eals import EALS, EALSSettings, objective, weights_of_items
@@ -48,7 +48,10 @@ def exact_eals(data: sp.csr_matrix, dim: int, epochs: int) -> Timed:
 
     def run() -> float:
         start = first_vectors(data.shape, dim, 0.01, np.random.default_rng(0))
-        solver, seconds = Alternation(Pairs(log.by_user, log.by_item, goal), cholesky(), *start), []
+        solver, seconds = (
+            Alternation(ALSProblem(log.by_user, log.by_item, goal), cholesky(), *start),
+            [],
+        )
         for number in range(1, epochs + 1):
             begun = time.perf_counter()
             solver.run_epoch(number)

@@ -92,7 +92,7 @@ class Race:
 
 def bound_of(solver: Any, problem: Any, settings: Any, tensors: Any) -> float:
     """What a worker may take: its users, one item side, and what a process takes anyway."""
-    groups = solver.outline(problem, settings).groups
+    groups = solver.layout(problem, settings).groups
     lengths = problem.user_indptr[1:] - problem.user_indptr[:-1]
     middle = int(groups[share_out(lengths, groups, 2)[1]])
     parts = problem.part(0, middle), problem.part(middle, len(lengths))
@@ -163,7 +163,7 @@ class Talker:
     def talk(self, number: int, address: Address, other: Any, rounds: int) -> list[float]:
         """Return milliseconds of an exchange: by gloo, and by calls of Ray."""
         listener = self._listener if number == 0 else None
-        crew = RayCommunicator(connect(address, number, 2, LOOPBACK, listener), [0, 1, 2])
+        comm = RayCommunicator(connect(address, number, 2, LOOPBACK, listener), [0, 1, 2])
         parts = [[np.ones(200_000, np.float32)] for _ in range(2)]
 
         def call_ray() -> None:
@@ -171,7 +171,7 @@ class Talker:
             self._received.get()
 
         found = []
-        for exchange in (lambda: crew.gather(parts), call_ray):
+        for exchange in (lambda: comm.gather(parts), call_ray):
             seconds = []
             for _ in range(rounds):
                 started = time.perf_counter()

@@ -35,7 +35,7 @@ from transcf.kernels import Array, compiled
 from transcf.kernels.lanes import LANES, exp_lanes, load, store
 from transcf.kernels.rows import padded_width
 from transcf.models.mixture.batches import Events
-from transcf.models.mixture.learned import Mixture
+from transcf.models.mixture.fitted import Mixture
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf import TransCFSettings

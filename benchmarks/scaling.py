@@ -38,7 +38,7 @@ from transcf.distributed.communicator import Address, RayCommunicator, connect
 from transcf.distributed.training import share_out
 from transcf.kernels import Array
 from transcf.models.training import FitOptions
-from transcf.models.triples import BLOCK_BYTES, Outline, PairwiseSolver, Problem
+from transcf.models.triples import BLOCK_BYTES, PairwiseSolver, Problem, StratumLayout
 from transcf.parallel import use_threads
 
 WORKERS = (1, 2, 4)
@@ -94,17 +94,17 @@ def predict(costs: Costs, job: Job) -> dict[str, float]:
     return parts | {"epoch": sum(parts.values())}
 
 
-def imbalance(log: Interactions, outline: Outline, workers: int) -> float:
+def imbalance(log: Interactions, layout: StratumLayout, workers: int) -> float:
     """The slowest worker of every round against the mean, for items dealt at random."""
-    blocks = np.random.default_rng(0).integers(outline.n_blocks, size=log.n_items)
-    groups = np.searchsorted(outline.groups, log.user_rows, side="right") - 1
-    strata = np.zeros((outline.n_groups, outline.n_blocks))
+    blocks = np.random.default_rng(0).integers(layout.n_blocks, size=log.n_items)
+    groups = np.searchsorted(layout.groups, log.user_rows, side="right") - 1
+    strata = np.zeros((layout.n_groups, layout.n_blocks))
     np.add.at(strata, (groups, blocks[log.item_rows]), 1.0)
-    shares = share_out(log.by_user.counts, outline.groups, workers)
-    order = np.arange(outline.n_groups)
+    shares = share_out(log.by_user.counts, layout.groups, workers)
+    order = np.arange(layout.n_groups)
     slowest = 0.0
-    for r in range(outline.n_blocks):
-        met = strata[order, (order + r) % outline.n_blocks]
+    for r in range(layout.n_blocks):
+        met = strata[order, (order + r) % layout.n_blocks]
         slowest += max(np.add.reduceat(met, shares[:-1]))
     return float(slowest * workers / strata.sum())
 
@@ -124,14 +124,14 @@ class Talker:
         """Connect to the other one."""
         listener = self._listener if number == 0 else None
         group = connect(address, number, 2, LOOPBACK, listener)
-        self._crew = RayCommunicator(group, [0, 1, 2])
+        self._comm = RayCommunicator(group, [0, 1, 2])
 
     def talk(self, size: int, times: int) -> float:
         """Return the seconds after which both have what the other sent."""
         parts, seconds = [[np.ones(size, np.float32)] for _ in range(2)], []
         for _ in range(times):
             started = time.perf_counter()
-            self._crew.gather(parts)
+            self._comm.gather(parts)
             seconds.append(time.perf_counter() - started)
         return statistics.median(seconds)
 
@@ -193,15 +193,15 @@ def main() -> None:
     options = parser.parse_args()
     log = synthesize(users=69_482, items=25_687, interactions=options.events)
     model = create("bpr", dim=options.dim)
-    outline = PairwiseSolver.outline(Problem.of(log), model.settings)
+    layout = PairwiseSolver.layout(Problem.of(log), model.settings)
     costs, row_bytes = costs_of(log, options.dim, options.epochs), 4 * (options.dim + 1)
     job = Job(
-        users=log.n_users, items=log.n_items, triples=outline.triples, row_bytes=row_bytes,
-        rounds=outline.n_blocks, workers=1, cores=len(os.sched_getaffinity(0)),
+        users=log.n_users, items=log.n_items, triples=layout.triples, row_bytes=row_bytes,
+        rounds=layout.n_blocks, workers=1, cores=len(os.sched_getaffinity(0)),
     )  # fmt: skip
     rows: list[dict[str, Any]] = []
     for workers in WORKERS:
-        mine = replace(job, workers=workers, imbalance=imbalance(log, outline, workers))
+        mine = replace(job, workers=workers, imbalance=imbalance(log, layout, workers))
         measured = epoch_seconds(log, options.dim, options.epochs, workers)
         told = {"workers": workers, "imbalance": mine.imbalance, "measured": measured}
         rows.append(told | predict(costs, mine))

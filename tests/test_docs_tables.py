@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.experiments.kept import RESULTS
+from tests.experiments.stored_results import RESULTS
 
 from transcf.errors import ParameterError
 

@@ -1,7 +1,7 @@
-"""What a caller can get wrong, one small class each.
+"""Exceptions and warnings of the library.
 
-Every message is one sentence that says what is wrong, where, and how to mend it; the command
-line prints it as it stands.
+Every message is one sentence that says what is wrong, where, and how to fix it. The command line
+prints it unchanged.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-#: The longest that a value is shown.
+#: Maximum length of a value in a message.
 _SHOWN = 80
-#: What quotes somebody's data rather than a name.
+#: A word so long that it is quoted data rather than a name.
 _LONG_WORD = re.compile(r"(\S{60})\S{300,}(\S{20})")
 
 
@@ -96,7 +96,7 @@ class UnknownIdError(TransCFError, KeyError):
 
 
 class EvaluationError(TransCFError, ValueError):
-    """A ranking cannot be judged: NaN scores, nobody to evaluate, results that do not pair."""
+    """A ranking cannot be evaluated: NaN scores, no users, or results of different users."""
 
 
 class OutOfMemoryError(TransCFError, MemoryError):
@@ -112,7 +112,7 @@ class FitWarning(UserWarning):
 
 
 class FewUsersWarning(UserWarning):
-    """Figures are uncertain because only few users can be judged."""
+    """Metrics are uncertain because few users can be evaluated."""
 
 
 class ModelFileError(TransCFError, OSError):
@@ -127,23 +127,21 @@ class MissingExtraError(TransCFError, ImportError):
     """An optional part of the library is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        """Name the feature that was asked for and the extra that brings it."""
         super().__init__(f"{feature} needs an optional part: pip install 'transcf[{extra}]'.")
 
 
 class UnsupportedError(TransCFError, TypeError):
-    """A model was asked for something that its kind cannot give."""
+    """The model does not support the requested operation."""
 
 
 class ServiceError(TransCFError, ConnectionError):
     """A service did not answer, or refused to.
 
     Attributes:
-        code: What the service calls it, such as "unknown"; "away" where it did not answer.
-        status: The HTTP status; 0 where it did not answer.
+        code: Error code of the service, such as "unknown"; "away" if it did not answer.
+        status: The HTTP status; 0 if it did not answer.
     """
 
     def __init__(self, message: str, *, code: str = "", status: int = 0) -> None:
-        """Keep the sentence, and both for programs."""
         super().__init__(message)
         self.code, self.status = code, status

@@ -128,7 +128,7 @@ def use_threads(count: int | None) -> Iterator[None]:
 
 @dataclass(eq=False)
 class _Request:
-    """Somebody wants so many threads."""
+    """A requested number of threads."""
 
     count: int
 
@@ -191,7 +191,7 @@ class _Limits:
             self._bind_blas()
 
     def _free_blas(self) -> None:
-        """Undo `_bind_blas`, so that what is noted or set next is what everybody else wants."""
+        """Undo `_bind_blas`, so that other requests see and set their own values."""
         if self._alone:
             self._blas_before.restore_original_limits()
 

@@ -112,7 +112,7 @@ def test_candidate_ranks_equal_brute_force(seed, ties) -> None:
     expected = brute_force(table, rankable, split, ties, pools)
     scorer, trained = TableScorer(table, rankable), split.train.by_user.counts > 0
     if not expected:
-        with pytest.raises(EvaluationError, match="nobody left"):
+        with pytest.raises(EvaluationError, match="no user left"):
             candidate_ranks(scorer, split.test, candidates, known, ties, trained=trained)
         return
     found = candidate_ranks(scorer, split.test, candidates, known, ties, trained=trained)
@@ -168,7 +168,7 @@ def test_clear_errors() -> None:
         evaluate(scorer, split, "paper")
     with pytest.raises(EvaluationError, match="the split that it was fitted on"):
         evaluate(TableScorer(np.zeros((12, 7)), np.ones(7, bool)), split)
-    with pytest.raises(EvaluationError, match="nobody left"):
+    with pytest.raises(EvaluationError, match="no user left"):
         evaluate(TableScorer(np.zeros((12, 30)), np.zeros(30, bool)), split)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.browser import visit
-from tests.experiments.kept import RESULTS
+from tests.experiments.stored_results import RESULTS
 
 from transcf.experiments.report import page_of
 from transcf.experiments.results import Results

@@ -8,7 +8,7 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
-from tests.experiments.kept import RESULTS
+from tests.experiments.stored_results import RESULTS
 
 from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize

@@ -143,7 +143,7 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
         ),
         (
             {"models": [{"name": "ease", "budget": "small", "grid": {"regularization": [5.0]}}]},
-            "a grid for ease beside a budget",
+            "a grid for ease and a budget",
         ),
     ],
 )

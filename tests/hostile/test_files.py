@@ -17,8 +17,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from polars.exceptions import PolarsError
 from tests.hostile import _oracle
+from tests.hostile._checks import judge
 from tests.hostile._columns import IDS, OTHER_DIGITS, TIMES, Table, tables
-from tests.hostile._judging import judge
 from tests.hostile._oracle import Events, Row, UnclearError, WrongError
 from tests.hostile._outcomes import cases, outcome_of
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.conformance.conftest import with_side
-from tests.hostile._forging import (
+from tests.hostile._corruption import (
     GONE,
     KINDS,
     Contents,

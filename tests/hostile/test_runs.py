@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hostile._forging import GONE, KINDS, NESTED, changed, forged_tables, nested, places
+from tests.hostile._corruption import GONE, KINDS, NESTED, changed, forged_tables, nested, places
 from tests.hostile._outcomes import FUZZ, Answered, checked_sentence, outcome_of
 from typer.testing import CliRunner, Result
 

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.hostile import _oracle
+from tests.hostile._checks import judge
 from tests.hostile._columns import Table, tables
-from tests.hostile._judging import judge
 from tests.hostile._oracle import Events, Row, UnclearError, WrongError
 from tests.hostile._outcomes import Refused, cases, outcome_of
 

@@ -14,8 +14,8 @@ import numba
 import pytest
 
 from transcf.errors import ParameterError
-from transcf.kernels._cache import MOST_FOLDERS, Source, cache_folder, digest_of
-from transcf.kernels.translation import Rates, register_form
+from transcf.kernels._cache import MOST_FOLDERS, SourceFile, cache_folder, digest_of
+from transcf.kernels.translation import TransCFRates, register_form
 
 FORM = """
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, NoTranslation
@@ -60,13 +60,13 @@ print("loaded" if count_keys.stats.cache_hits else "compiled")
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Source:
+def source(tmp_path: Path) -> SourceFile:
     path = tmp_path / "kernel.py"
     path.write_text("x = 1")
-    return Source("transcf.kernels.kernel", path)
+    return SourceFile("transcf.kernels.kernel", path)
 
 
-def test_the_folder_follows_from_the_content_of_sources_alone(source: Source) -> None:
+def test_the_folder_follows_from_the_content_of_sources_alone(source: SourceFile) -> None:
     before = digest_of([source])
     os.utime(source.path, ns=(0, 0))
     assert digest_of([source]) == before
@@ -204,6 +204,6 @@ def test_kernels_follow_a_form_of_another_module(library: Path, tmp_path: Path) 
 
 
 def test_a_form_of_the_main_program_is_refused() -> None:
-    kind = type("Mine", (Rates,), {"__module__": "__main__"})
+    kind = type("Mine", (TransCFRates,), {"__module__": "__main__"})
     with pytest.raises(ParameterError, match="Mine is defined in the main program"):
         register_form(kind, lambda a, q, b, n: a, lambda g, a, q, b, n: (a, q, b, n))

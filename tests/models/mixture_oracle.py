@@ -23,7 +23,7 @@ class Oracle:
     beta: float = 2.0
     rho: float = 0.0
     future: float = 1.0
-    stand_for: float = 1.0
+    log_counts: float = 1.0
     weights: Array | None = None
     tied: bool = False
 
@@ -53,7 +53,7 @@ class Oracle:
                     for j in self.negatives
                     if j not in history
                 )
-                total += weight * (np.log(np.exp(own) + self.stand_for * rest) - own)
+                total += weight * (np.log(np.exp(own) + self.log_counts * rest) - own)
         return total
 
     def along(self, directions: dict[str, Array], step: float = 1e-5) -> float:

@@ -129,8 +129,8 @@ def solver_of(
         bias_regularization=0, rank_share=0.3,
     )  # fmt: skip
     room = -(-len(problem.active_items) // blocks) * LANES * 4
-    solver = kind(problem, settings, outline=kind.outline(problem, settings, room))
-    assert len(solver._dealer.strata.starts) == blocks + 1
+    solver = kind(problem, settings, layout=kind.layout(problem, settings, room))
+    assert len(solver._builder.strata.starts) == blocks + 1
     return solver
 
 
@@ -143,7 +143,7 @@ def stretched(solver: AdaptiveSolver) -> Arrays:
 
 def assert_ranked(solver: AdaptiveSolver, items: Array) -> None:
     """Within every block the rankings sort its items (n_dealt, dim) by each factor."""
-    starts, rankings = solver._dealer.strata.starts, solver._rankings
+    starts, rankings = solver._builder.strata.starts, solver._rankings
     for begin, end in pairwise(starts):
         expected = np.argsort(items[begin:end], axis=0, kind="stable")
         np.testing.assert_array_equal(rankings[:, begin:end], expected.T)
@@ -154,7 +154,7 @@ def test_preparing_ranks_the_blocks_and_weighs_factors_by_their_standard_deviati
     tensors = stretched(solver)
     tensors["item_vectors"][[0, 52]] = 100.0  # without interactions: neither dealt nor counted
     solver.load_tensors(tensors)
-    order = solver._dealer.deal(seed=0, epoch=1)
+    order = solver._builder.deal(seed=0, epoch=1)
     solver._pack(order)
     weights = solver._prepare(np.float32).importance
     trained = np.array([*range(1, 52), 53])
@@ -213,7 +213,7 @@ def test_an_epoch_draws_negatives_by_rank_within_their_blocks() -> None:
     counts[own] = 0
     assert counts.sum() == pytest.approx(samples, rel=1e-3)
     weights = np.std(y, axis=0)
-    for block in np.split(solver._dealer.deal(seed=0, epoch=1), 2):
+    for block in np.split(solver._builder.deal(seed=0, epoch=1), 2):
         seen = {place for place, item in enumerate(block) if item in own}
         assert seen, "else nothing is drawn from it"
         shares = expected_shares(x, y[block], weights, 0.3, seen)

@@ -19,7 +19,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError, DivergenceError, ParameterError
 from transcf.models import eals
-from transcf.models.alternation import Alternation, Objective, Pairs, cholesky, elementwise
+from transcf.models.alternation import ALSObjective, ALSProblem, Alternation, cholesky, elementwise
 from transcf.models.eals import EALS, weights_of_items
 from transcf.models.registry import load
 from transcf.models.training import FitOptions
@@ -29,8 +29,8 @@ from transcf.parallel import thread_count, use_threads
 SMALL = {"unobserved_weight": 6.0, "regularization": 0.05}
 
 
-def objective_of(dense: Dense, c: np.ndarray) -> Objective:
-    return Objective(c, c, dense.user_ridges, dense.item_ridges)
+def objective_of(dense: Dense, c: np.ndarray) -> ALSObjective:
+    return ALSObjective(c, c, dense.user_ridges, dense.item_ridges)
 
 
 def alternation(
@@ -40,7 +40,7 @@ def alternation(
     dense = dense_eals(R, model.unobserved_weight, model.popularity_power, model.regularization)
     c = weights_of_items(model.settings, R.sum(axis=0)).astype(np.float64)
     solver = cholesky() if exact else elementwise(start[0].shape[1])
-    state = Alternation(Pairs(csr(R), csr(R.T), objective_of(dense, c)), solver, *start)
+    state = Alternation(ALSProblem(csr(R), csr(R.T), objective_of(dense, c)), solver, *start)
     # Weights are kept in float32: the oracle takes the same.
     return state, replace(dense, weights=np.where(R > 0, 1.0, c))
 

@@ -15,7 +15,7 @@ from tests.models.als_dense import Dense, dense_ials
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError
-from transcf.models.alternation import Alternation, Pairs, cholesky, conjugate
+from transcf.models.alternation import ALSProblem, Alternation, cholesky, conjugate
 from transcf.models.ials import IALS, objective
 from transcf.models.training import FitOptions
 
@@ -37,7 +37,7 @@ def dense_of(model: IALS, R: np.ndarray) -> Dense:
 def alternation(model: IALS, R: np.ndarray, start: list[np.ndarray]) -> Alternation:
     goal = objective(model.settings, R.sum(axis=0), R.sum(axis=1))
     solver = cholesky() if model.solver == "cholesky" else conjugate(model.cg_steps)
-    return Alternation(Pairs(csr(R), csr(R.T), goal), solver, *start)
+    return Alternation(ALSProblem(csr(R), csr(R.T), goal), solver, *start)
 
 
 def random_start(R: np.ndarray, dim: int, seed: int = 0) -> list[np.ndarray]:
@@ -115,8 +115,8 @@ def test_many_steps_of_conjugate_gradient_are_exact(random_log: Interactions) ->
     model = IALS(dim=20, unobserved_weight=0.15)
     goal = objective(model.settings, R.sum(axis=0), R.sum(axis=1))
     start = random_start(R, 20)
-    exact = Alternation(Pairs(csr(R), csr(R.T), goal), cholesky(), *start)
-    patient = Alternation(Pairs(csr(R), csr(R.T), goal), conjugate(40), *start)
+    exact = Alternation(ALSProblem(csr(R), csr(R.T), goal), cholesky(), *start)
+    patient = Alternation(ALSProblem(csr(R), csr(R.T), goal), conjugate(40), *start)
     for state in (exact, patient):
         state.run_epoch(1)
     for found, expected in zip(vectors(patient), vectors(exact), strict=True):

@@ -18,7 +18,7 @@ from transcf.data.histories import Histories
 from transcf.errors import EvaluationError
 from transcf.evaluation import full_ranks
 from transcf.models.mixture import scoring
-from transcf.models.mixture.learned import Mixture
+from transcf.models.mixture.fitted import Mixture
 from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
 from transcf.retrieval import topk as tiles

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transcf import Interactions, TransCFMixture, synthesize
-from transcf.models.mixture.exact import Vectors, add_gradient
+from transcf.models.mixture.exact import MixtureVectors, add_gradient
 from transcf.models.mixture.training import kernel_of
 
 SMALL: dict[str, Any] = {"dim": 6, "epochs": 1, "batch_events": 200}
@@ -29,14 +29,16 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     rng = np.random.default_rng(0)
     settings = TransCFMixture(dim=3, tau=2.0, beta=1.5).settings
     kernel = kernel_of(settings, timed=True, longest=4)
-    points = Vectors(*(0.4 * rng.standard_normal(shape) for shape in [(2, 3), (7, 3), (7, 3), 7]))
+    points = MixtureVectors(
+        *(0.4 * rng.standard_normal(shape) for shape in [(2, 3), (7, 3), (7, 3), 7])
+    )
     own, weights, active = np.array([3, 1, 6, 2]), np.array([1.0, 0.5, 2.0, 1.0]), np.arange(6)
 
-    def loss(at: Vectors) -> float:
-        empty = Vectors(*(np.zeros_like(part) for part in at))
+    def loss(at: MixtureVectors) -> float:
+        empty = MixtureVectors(*(np.zeros_like(part) for part in at))
         return add_gradient(kernel, at, 1, own, weights, active, empty)
 
-    slopes = Vectors(*(np.zeros_like(part) for part in points))
+    slopes = MixtureVectors(*(np.zeros_like(part) for part in points))
     add_gradient(kernel, points, 1, own, weights, active, slopes)
     for name, gradient in slopes._asdict().items():
         for place in np.ndindex(*gradient.shape):

@@ -13,9 +13,9 @@ from tests.models.mixture_oracle import Oracle
 from transcf.data.histories import Histories
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.adam import FIRST, AdamState
-from transcf.kernels.mixture import CHUNK, Points
+from transcf.kernels.mixture import CHUNK, MixtureParams
 from transcf.kernels.mixture_batches import SHARDS
-from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
+from transcf.kernels.mixture_epochs import MixtureEpoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.mixture import MixtureSettings
 from transcf.models.mixture.batches import BatchSampler, Events, Shards
@@ -27,7 +27,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "in time": {"rho": 1.5, "future": 0.5},
     "tied": {"tied": True, "rho": 0.7, "future": 0.2},
-    "drawn": {"negatives": np.arange(0, 12, 2), "stand_for": 2.0},
+    "drawn": {"negatives": np.arange(0, 12, 2), "log_counts": 2.0},
     "weighted": {"weights": np.linspace(0.2, 2.0, 17)},
     "no translation": {"tau": 0.0},
     "no home": {"beta": 0.0},
@@ -75,7 +75,7 @@ def step_on(
     histories = Histories.of(lists, n_items)
     weights = np.ones(len(histories.items)) if oracle.weights is None else oracle.weights
     n_drawn, losses = len(oracle.negatives), np.zeros((1, SHARDS))
-    dealer = dealer_of(histories, weights, n_drawn, power=0.0)
+    sampler = dealer_of(histories, weights, n_drawn, power=0.0)
     settings = MixtureSettings(
         dim=dim, tau=oracle.tau, beta=oracle.beta, history_decay=oracle.rho,
         future_weight=oracle.future,
@@ -83,16 +83,18 @@ def step_on(
     kernel = kernel_of(settings, timed=True, longest=int(histories.counts.max()))
     items, bias = moving(oracle.items), oracle.bias.astype(np.float32)
     history = items if oracle.tied else moving(oracle.history)
-    points = Points(moving(oracle.users), items, history, AdamState(bias, 0 * bias, 0 * bias))
-    stand_for = np.full(n_items, np.log(oracle.stand_for), np.float32)
-    log = dealer.log._replace(stand_for=stand_for)
+    points = MixtureParams(
+        moving(oracle.users), items, history, AdamState(bias, 0 * bias, 0 * bias)
+    )
+    log_counts = np.full(n_items, np.log(oracle.log_counts), np.float32)
+    log = sampler.log._replace(log_counts=log_counts)
     memory = Buffers.of(len(histories.items), n_drawn, n_items, padded_width(dim))
     memory = lay_out(memory) if lay_out else memory
     rules = Rules(n_drawn, oracle.tied, has_bias=True, power=1, user_rate=1.0)
     everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
     reach = np.arange(1, n_items + 1) * (n_drawn / n_items)
-    dealt = dealer.deal(seed=0, epoch=1)._replace(candidates=everything, reach=reach)
-    epoch = Epoch(kernel, rules, log, dealt, np.zeros(1), points)
+    plan = sampler.deal(seed=0, epoch=1)._replace(candidates=everything, reach=reach)
+    epoch = MixtureEpoch(kernel, rules, log, plan, np.zeros(1), points)
     run_batches(epoch, *memory, losses, 0, 1)
     found = {
         name: getattr(points, name).means[..., : getattr(oracle, name).shape[-1]] / (1 - FIRST)
@@ -152,11 +154,11 @@ def test_a_history_longer_than_a_chunk() -> None:
 
 
 def one_after_the_other(memory: Buffers) -> Buffers:
-    """Put pairs right behind heights, on the next cache line."""
-    heights, pairs = memory.work.heights, memory.work.pairs
-    line = -(-heights.size // 16) * 16
+    """Put pairs right behind item_offsets, on the next cache line."""
+    item_offsets, pairs = memory.work.item_offsets, memory.work.pairs
+    line = -(-item_offsets.size // 16) * 16
     room = aligned_zeros((line + pairs.size,), np.float32)
-    work = memory.work._replace(heights=room[: heights.size], pairs=room[line:])
+    work = memory.work._replace(item_offsets=room[: item_offsets.size], pairs=room[line:])
     return memory._replace(work=work)
 
 
@@ -194,9 +196,9 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
     rng, n_items, n_drawn, draws = np.random.default_rng(0), 30, 8, 4000
     lists = [np.unique(rng.zipf(1.6, 12) % n_items).astype(np.int32) for _ in range(40)]
     histories = Histories.of(lists, n_items)
-    dealer = dealer_of(histories, np.ones(len(histories.items)), n_drawn, power)
-    active, counts = dealer.log.active, np.bincount(histories.items, minlength=n_items)
-    expected = np.exp(-dealer.log.stand_for[active].astype(np.float64))
+    sampler = dealer_of(histories, np.ones(len(histories.items)), n_drawn, power)
+    active, counts = sampler.log.active, np.bincount(histories.items, minlength=n_items)
+    expected = np.exp(-sampler.log.log_counts[active].astype(np.float64))
     assert expected.sum() == pytest.approx(n_drawn)
     below = expected < 1 - 1e-6
     likely = counts[active] ** power
@@ -206,16 +208,16 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
     kernel = kernel_of(MixtureSettings(dim=4), timed=False, longest=int(histories.counts.max()))
     memory = Buffers.of(len(histories.items), n_drawn, n_items, padded_width(4))
     none = np.zeros((40, 4))
-    points = Points(
+    points = MixtureParams(
         moving(none), moving(none[:30]), moving(none[:30]), AdamState(*np.zeros((3, 30)))
     )
     points = points._replace(bias=AdamState(*(part.astype(np.float32) for part in points.bias)))
     rules = Rules(n_drawn, tied=False, has_bias=True, power=0, user_rate=1.0)
     found = np.zeros(n_items)
-    parts = kernel, rules, dealer.log
+    parts = kernel, rules, sampler.log
     for epoch in range(draws):
-        dealt, losses = dealer.deal(seed=0, epoch=epoch), np.zeros((1, SHARDS))
-        run_batches(Epoch(*parts, dealt, np.zeros(1), points), *memory, losses, 0, 1)
+        plan, losses = sampler.deal(seed=0, epoch=epoch), np.zeros((1, SHARDS))
+        run_batches(MixtureEpoch(*parts, plan, np.zeros(1), points), *memory, losses, 0, 1)
         drawn = memory.batch.touched[:n_drawn]
         assert len(set(drawn.tolist())) == n_drawn
         found[drawn] += 1 / draws

@@ -208,9 +208,9 @@ def test_on_average_an_epoch_takes_the_expected_step() -> None:
         bias_regularization=0,
     )
     solver = LogisticSolver(
-        problem, settings, np.float64, LogisticSolver.outline(problem, settings, 20 * LANES * 4)
+        problem, settings, np.float64, LogisticSolver.layout(problem, settings, 20 * LANES * 4)
     )
-    assert len(solver._dealer.strata.starts) - 1 >= 3
+    assert len(solver._builder.strata.starts) - 1 >= 3
     moved = {name: np.zeros_like(values) for name, values in at.items()}
     for epoch in range(150):
         solver.load_tensors(at)

@@ -276,8 +276,8 @@ class TestFastEqualsExact:
         parameters = random_parameters(problem, 3, 0.6)
         terms = expected_terms(problem, parameters, settings)
         expected = [sum(term[kind] for term in terms.values()) for kind in (0, 1)]
-        outline = FastSolver.outline(problem, settings, 12 * 3 * LANES * 4)
-        solver = FastSolver(problem, settings, outline=outline)
+        layout = FastSolver.layout(problem, settings, 12 * 3 * LANES * 4)
+        solver = FastSolver(problem, settings, layout=layout)
         assert len(solver._strata.starts) - 1 >= 3
         epochs = [solver.epoch(parameters, number)[0] for number in range(250)]
         for name, right, bound in (("users", expected[0], 0.02), ("items", expected[1], 0.1)):

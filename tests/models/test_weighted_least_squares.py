@@ -13,7 +13,7 @@ from tests.models.test_ials import csr, random_start, vectors
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.models import eals, ials
-from transcf.models.alternation import Alternation, Pairs, cholesky, conjugate, elementwise
+from transcf.models.alternation import ALSProblem, Alternation, cholesky, conjugate, elementwise
 from transcf.models.eals import EALS, weights_of_items
 from transcf.models.event_weights import EVEN, EventWeights
 from transcf.models.ials import IALS
@@ -33,13 +33,13 @@ def weighted(shape: tuple[int, int], seed: int = 0) -> np.ndarray:
     return R
 
 
-def of_ials(R: np.ndarray) -> tuple[Dense, ials.Objective]:
+def of_ials(R: np.ndarray) -> tuple[Dense, ials.ALSObjective]:
     model = IALS(**IALS_SETTINGS)
     goal = ials.objective(model.settings, R.sum(axis=0), R.sum(axis=1))
     return dense_ials(R, model.unobserved_weight, model.regularization, model.nu), goal
 
 
-def of_eals(R: np.ndarray) -> tuple[Dense, ials.Objective]:
+def of_eals(R: np.ndarray) -> tuple[Dense, ials.ALSObjective]:
     model = EALS(**EALS_SETTINGS)
     c = weights_of_items(model.settings, (R > 0).sum(axis=0)).astype(np.float64)
     dense = dense_eals(R, 6.0, 0.4, model.regularization)
@@ -50,9 +50,9 @@ def of_eals(R: np.ndarray) -> tuple[Dense, ials.Objective]:
 MODELS = pytest.mark.parametrize("model", [of_ials, of_eals])
 
 
-def alternation(R: np.ndarray, goal: ials.Objective, solver: str, weights: tuple) -> Alternation:
+def alternation(R: np.ndarray, goal: ials.ALSObjective, solver: str, weights: tuple) -> Alternation:
     start = random_start(R, DIM)
-    return Alternation(Pairs(csr(R), csr(R.T), goal, weights), SOLVERS[solver], *start)
+    return Alternation(ALSProblem(csr(R), csr(R.T), goal, weights), SOLVERS[solver], *start)
 
 
 def both_ways(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

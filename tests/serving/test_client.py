@@ -10,7 +10,7 @@ from typing import Any, NotRequired, get_origin, get_type_hints
 
 import httpx
 import pytest
-from tests.serving.living import living
+from tests.serving.processes import living
 
 from transcf.errors import ParameterError, ServiceError
 from transcf.serving import AsyncClient, Client, schemas

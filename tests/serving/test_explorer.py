@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.browser import Visit, visit
-from tests.serving.living import living
+from tests.serving.processes import living
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from transcf.data.tables import Source, by_role
+from transcf.data.tables import TableSource, by_role
 from transcf.data.validate import Role, Roles
 from transcf.errors import DataError, ParameterError, shown
 
@@ -82,7 +82,7 @@ def read_utf8(path: Path, content: Content, encoding: str) -> Content:
         raise _undecodable(path, raw, encoding, problem) from problem
 
 
-def delimited_source(path: Path, content: Content, dialect: Dialect) -> Source:
+def delimited_source(path: Path, content: Content, dialect: Dialect) -> TableSource:
     """Open delimited text in UTF-8: find the separator and the names of the columns."""
     start = start_of(content).removeprefix(_BOM)
     if b"\r" in start and b"\n" not in start:  # line ends of old Macs
@@ -108,7 +108,7 @@ def delimited_source(path: Path, content: Content, dialect: Dialect) -> Source:
     columns = tuple(text.columns)
     if not dialect.header:
         columns = tuple(str(number) for number in range(1, len(columns) + 1))
-    return Source(
+    return TableSource(
         str(path), columns, text.read, True, has_header=dialect.header, locate=text.locate
     )
 

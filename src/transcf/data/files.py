@@ -29,14 +29,14 @@ from transcf.data.csv_dialect import (
 )
 from transcf.data.parquet_check import damage_of, damage_of_file
 from transcf.data.paths import ENDINGS, JSON_LINES, PARQUET, ending_of
-from transcf.data.tables import Source, by_role, frame_source
+from transcf.data.tables import TableSource, by_role, frame_source
 from transcf.data.validate import Roles
 from transcf.errors import DataError
 
 _GZIP, _PARQUET_MARK = b"\x1f\x8b", b"PAR1"
 
 
-def files_source(paths: Sequence[Path], dialect: Dialect) -> Source:
+def files_source(paths: Sequence[Path], dialect: Dialect) -> TableSource:
     """Open files, which are read one after the other as if they were one."""
     sources = [file_source(path, dialect) for path in paths]
     first = sources[0]
@@ -60,7 +60,7 @@ def files_source(paths: Sequence[Path], dialect: Dialect) -> Source:
     return replace(first, label=label, read=read, locate=locate)
 
 
-def file_source(path: Path, dialect: Dialect | None = None) -> Source:
+def file_source(path: Path, dialect: Dialect | None = None) -> TableSource:
     """Open a file by its ending, and check that its content is what the ending says."""
     dialect = dialect or Dialect()
     if not path.exists():
@@ -129,7 +129,7 @@ def _check_mark(path: Path, content: Content, ending: str) -> None:
         raise DataError(f"{path} ends in {ending} but is a Parquet file: rename it to {better}.")
 
 
-def check_names(sources: Sequence[Source], roles: Roles) -> None:
+def check_names(sources: Sequence[TableSource], roles: Roles) -> None:
     """Raise if a file lacks a column that the first one has."""
     for source in sources:
         for name in roles.values():
@@ -139,7 +139,7 @@ def check_names(sources: Sequence[Source], roles: Roles) -> None:
                 )
 
 
-def check_kinds(column: str, kinds: Sequence[pl.DataType], sources: Sequence[Source]) -> None:
+def check_kinds(column: str, kinds: Sequence[pl.DataType], sources: Sequence[TableSource]) -> None:
     """Raise if columns of one name hold different kinds of values."""
     odd = _odd_one(kinds)
     if odd is not None:
@@ -150,7 +150,7 @@ def check_kinds(column: str, kinds: Sequence[pl.DataType], sources: Sequence[Sou
 
 
 def _concat(
-    frames: Sequence[pl.DataFrame], sources: Sequence[Source], roles: Roles
+    frames: Sequence[pl.DataFrame], sources: Sequence[TableSource], roles: Roles
 ) -> pl.DataFrame:
     """Concatenate the rows of files; ids must be of the same kind in all of them."""
     for role, column in roles.items():
@@ -185,7 +185,7 @@ def parquet_schema(file: io.BytesIO | Path) -> pl.Schema:
     return pl.scan_parquet(file, glob=False).collect_schema()
 
 
-def _parquet_source(path: Path, content: Content) -> Source:
+def _parquet_source(path: Path, content: Content) -> TableSource:
     def file() -> io.BytesIO | Path:
         return io.BytesIO(content) if isinstance(content, bytes) else content
 
@@ -203,10 +203,10 @@ def _parquet_source(path: Path, content: Content) -> Source:
         names = tuple(parquet_schema(file()))
     except (PolarsError, PanicException, OSError) as problem:
         raise unreadable(path, "Parquet", problem) from problem
-    return Source(str(path), names, read)
+    return TableSource(str(path), names, read)
 
 
-def _json_source(path: Path, content: Content) -> Source:
+def _json_source(path: Path, content: Content) -> TableSource:
     text = all_bytes(content).removeprefix(codecs.BOM_UTF8)
     try:
         frame = pl.read_ndjson(text, infer_schema_length=None)

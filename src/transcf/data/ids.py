@@ -111,7 +111,7 @@ class IdMap:
     def rows(self, ids: Iterable[Id] | pl.Series) -> Rows:
         """Return the row of each id, `UNKNOWN` (-1) where there is none.
 
-        Text never stands for a number, nor a fraction or a truth value for an integer.
+        Text never equals a number, nor a fraction or a truth value for an integer.
         """
         wanted = ids if isinstance(ids, pl.Series) else self._column(ids)
         if len(wanted) == 0:

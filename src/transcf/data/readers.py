@@ -20,7 +20,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.paths import files_of
 from transcf.data.report import Report, with_unused_columns
 from transcf.data.side import read_categories, read_links
-from transcf.data.tables import Source, pairs_source, table_source
+from transcf.data.tables import TableSource, pairs_source, table_source
 from transcf.data.validate import (
     ROLES,
     Column,
@@ -233,7 +233,7 @@ def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:
 
 
 def read_source(
-    source: Source, columns: Mapping[Role, Column], rule: RatingRule = "any"
+    source: TableSource, columns: Mapping[Role, Column], rule: RatingRule = "any"
 ) -> Interactions:
     """Read all events of an opened source."""
     check_unforked("read a log")
@@ -300,7 +300,7 @@ def _read_object(source: Any) -> Interactions | None:
     return source.read() if isinstance(source, PartitionedLog) else None
 
 
-def _open(source: Any, dialect: Dialect) -> Source:
+def _open(source: Any, dialect: Dialect) -> TableSource:
     """Find the columns of a file, a table or a list of pairs; nothing is read yet."""
     is_list = isinstance(source, list | tuple)
     if _are_files(source):
@@ -312,7 +312,7 @@ def _open(source: Any, dialect: Dialect) -> Source:
     return pairs_source(source) if is_list else table_source(source)
 
 
-def _open_side(source: Any, dialect: Dialect) -> Source:
+def _open_side(source: Any, dialect: Dialect) -> TableSource:
     """Open a side table; text files have the dialect of the log."""
     return _open(source, dialect if _are_files(source) else Dialect())
 
@@ -324,7 +324,7 @@ def _are_files(source: Any) -> bool:
 
 
 def _pair_ids(
-    frame: pl.DataFrame, roles: Mapping[Role, str], source: Source
+    frame: pl.DataFrame, roles: Mapping[Role, str], source: TableSource
 ) -> tuple[tuple[IdMap, Rows], tuple[IdMap, Rows]]:
     """Number users and items in two threads; most of the work releases the GIL."""
 

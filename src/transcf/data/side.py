@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, IdMap, Rows, plain_integers
 from transcf.data.report import Report
-from transcf.data.tables import Source
+from transcf.data.tables import TableSource
 from transcf.data.validate import (
     Place,
     Role,
@@ -24,7 +24,7 @@ from transcf.data.validate import (
 from transcf.errors import DataError, shown
 
 
-def read_links(source: Source, users: IdMap, report: Report) -> tuple[pl.DataFrame, Report]:
+def read_links(source: TableSource, users: IdMap, report: Report) -> tuple[pl.DataFrame, Report]:
     """Read links between users; ids that are not users of the log are left out and counted.
 
     Args:
@@ -47,7 +47,9 @@ def read_links(source: Source, users: IdMap, report: Report) -> tuple[pl.DataFra
     return links, report.then("links", rows=len(frame), with_unknown_users=unknown)
 
 
-def read_categories(source: Source, items: IdMap, report: Report) -> tuple[pl.DataFrame, Report]:
+def read_categories(
+    source: TableSource, items: IdMap, report: Report
+) -> tuple[pl.DataFrame, Report]:
     """Read categories of items; items that are not in the log are left out and counted.
 
     Args:
@@ -137,7 +139,7 @@ def _require(table: pl.DataFrame, what: str, columns: tuple[str, str]) -> None:
 
 
 def _read(
-    source: Source, roles: tuple[Role, Role], known: IdMap
+    source: TableSource, roles: tuple[Role, Role], known: IdMap
 ) -> tuple[pl.DataFrame, dict[Role, Place]]:
     """Read two columns."""
     chosen = _columns(source, roles, known)
@@ -147,7 +149,7 @@ def _read(
     return frame, {role: source.place(chosen[role]) for role in roles}
 
 
-def _columns(source: Source, roles: tuple[Role, Role], known: IdMap) -> Roles:
+def _columns(source: TableSource, roles: tuple[Role, Role], known: IdMap) -> Roles:
     """Find two columns by their usual names.
 
     In a table of two columns, a column without a usual name has the role that is left; two such
@@ -172,12 +174,12 @@ def _columns(source: Source, roles: tuple[Role, Role], known: IdMap) -> Roles:
     return chosen
 
 
-def _wrong(source: Source, what: str, roles: tuple[Role, Role]) -> DataError:
+def _wrong(source: TableSource, what: str, roles: tuple[Role, Role]) -> DataError:
     first, second = (role if role == "category" else f"{role}_id" for role in roles)
     return DataError(f"{source.label} {what}: give a table with columns {first} and {second}.")
 
 
-def _ids(values: pl.Series, place: Place, source: Source) -> pl.Series:
+def _ids(values: pl.Series, place: Place, source: TableSource) -> pl.Series:
     """Return a column of ids as Int64 or String; blanks around them are an error, as in logs."""
     ids = plain_ids(values, place)
     if ids.dtype == pl.String and not source.keep_blanks:
@@ -185,7 +187,7 @@ def _ids(values: pl.Series, place: Place, source: Source) -> pl.Series:
     return ids
 
 
-def _rows(ids: pl.Series, source: Source, known: IdMap) -> Rows:
+def _rows(ids: pl.Series, source: TableSource, known: IdMap) -> Rows:
     """Return the rows of ids; untyped text is parsed if the known ids are integers."""
     if known.is_text or not source.is_text or ids.dtype != pl.String:
         return known.rows_of_column(ids)
@@ -195,7 +197,7 @@ def _rows(ids: pl.Series, source: Source, known: IdMap) -> Rows:
     return rows
 
 
-def _strangers(source: Source, what: str, known: IdMap) -> DataError:
+def _strangers(source: TableSource, what: str, known: IdMap) -> DataError:
     kind = "text" if known.is_text else "integers"
     example = f", such as {shown(known.series[0])}" if len(known) else ""
     return DataError(

@@ -370,7 +370,7 @@ def _threshold(
 
 def _check_share(name: str, share: float) -> None:
     if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share < 1:
-        raise ParameterError(f"{name}={shown(share)} is not allowed; a share lies between 0 and 1.")
+        raise ParameterError(f"{name}={shown(share)} is not allowed; a share is between 0 and 1.")
 
 
 def _mask(size: int, events: npt.NDArray[np.int64]) -> Mask:

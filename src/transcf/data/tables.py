@@ -21,7 +21,7 @@ _FAR_SECONDS = 2**42
 
 
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     """A table whose columns are known before it is read.
 
     Attributes:
@@ -59,12 +59,12 @@ def by_role(frame: pl.DataFrame, roles: Roles) -> pl.DataFrame:
     return pl.DataFrame([frame[column].alias(role) for role, column in roles.items()])
 
 
-def frame_source(frame: pl.DataFrame, label: str, **options: Any) -> Source:
-    """Wrap a polars table; `options` are attributes of `Source`."""
-    return Source(label, tuple(frame.columns), lambda roles: by_role(frame, roles), **options)
+def frame_source(frame: pl.DataFrame, label: str, **options: Any) -> TableSource:
+    """Wrap a polars table; `options` are attributes of `TableSource`."""
+    return TableSource(label, tuple(frame.columns), lambda roles: by_role(frame, roles), **options)
 
 
-def table_source(table: Any) -> Source:
+def table_source(table: Any) -> TableSource:
     """Wrap a table of polars, pandas, scipy, or anything with the Arrow interface."""
     if sp.issparse(table):
         return frame_source(_sparse_frame(table), "the sparse matrix")
@@ -92,7 +92,7 @@ def _no_log(table: Any, reason: str | None = None) -> DataError:
     )
 
 
-def pairs_source(pairs: Sequence[Any]) -> Source:
+def pairs_source(pairs: Sequence[Any]) -> TableSource:
     """Wrap a list of (user, item) tuples."""
     for number, pair in enumerate(pairs, 1):
         if not (isinstance(pair, tuple | list) and len(pair) == 2):
@@ -163,7 +163,7 @@ def _sparse_frame(matrix: Any) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _pandas_source(table: Any) -> Source:
+def _pandas_source(table: Any) -> TableSource:
     names = tuple(map(str, table.columns))
 
     def read(roles: Roles) -> pl.DataFrame:
@@ -174,7 +174,7 @@ def _pandas_source(table: Any) -> Source:
             columns[role] = _pandas_column(table.iloc[:, names.index(name)], name)
         return pl.DataFrame(columns)
 
-    return Source("the table", names, read)
+    return TableSource("the table", names, read)
 
 
 def _pandas_column(column: Any, name: str) -> pl.Series:

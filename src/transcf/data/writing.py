@@ -61,7 +61,7 @@ def text_form(form: str) -> str:
 
 
 def form_of(path: Path) -> str:
-    """Return the format that the ending of a name stands for.
+    """Return the format of a file name by its ending.
 
     Raises:
         DataError: The ending is not known.

@@ -77,12 +77,12 @@ def recommend_all(
         return out
     length = _run_length(learned, len(missing), n_parts, part_users, cluster.workers)
     del learned  # workers have their own
-    request = _Request(model, signature, out, part_users, k, exclude_seen)
+    request = _ListRequest(model, signature, out, part_users, k, exclude_seen)
     runs = _runs(missing, length)
     done = n_parts - len(missing)
     with (
         ClusterTasks(cluster) as tasks,
-        ProgressBar("Lists for everybody", n_parts, "parts", progress) as bar,
+        ProgressBar("Lists of all users", n_parts, "parts", progress) as bar,
     ):
         for written in tasks("lists", _write_parts, [(request, run) for run in runs]):
             done += written
@@ -91,7 +91,7 @@ def recommend_all(
     return out
 
 
-class _Request(NamedTuple):
+class _ListRequest(NamedTuple):
     """What all parts have in common."""
 
     model: Path
@@ -172,7 +172,7 @@ def _tidy(out: Path) -> None:
         remove_abandoned(out / workspace.name[1:].rsplit(".", 2)[0])
 
 
-def _write_parts(request: _Request, numbers: Sequence[int]) -> int:
+def _write_parts(request: _ListRequest, numbers: Sequence[int]) -> int:
     """Write some consecutive parts, in a worker, and return how many."""
     learned, size = _opened(request.model, request.signature), request.part_users
     files = [_place(request.out, number) for number in numbers]

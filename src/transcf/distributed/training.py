@@ -74,7 +74,7 @@ class Worker:
     def __init__(self) -> None:
         self._host = import_ray().util.get_node_ip_address()
         self._listener: socket.socket | None = None
-        self._crew = Communicator()
+        self._comm = Communicator()
 
     def listen(self) -> Address:
         """Listen for the other workers; called in the first one only."""
@@ -90,7 +90,7 @@ class Worker:
         solver: DistributedSolver,
         settings: Any,
         problem: Shardable | LazyShard,
-        outline: ShardLayout,
+        layout: ShardLayout,
     ) -> None:
         """Connect to the other workers, and make a solver for some groups of users.
 
@@ -102,15 +102,15 @@ class Worker:
             solver: Class of the solver.
             settings: Settings of the model.
             problem: Interactions of the own users, or where they are on disk.
-            outline: The own groups of users.
+            layout: The own groups of users.
         """
         self._threads = use_threads(threads)
         self._threads.__enter__()  # for as long as the process lives
         group = connect(address, number, len(shares) - 1, self._host, self._listener)
-        self._crew = RayCommunicator(group, shares)
+        self._comm = RayCommunicator(group, shares)
         own = problem.read() if isinstance(problem, LazyShard) else _for_kernels(problem)
         self._solver: Trainable = solver(
-            own, settings, outline=_for_kernels(outline), crew=self._crew
+            own, settings, layout=_for_kernels(layout), comm=self._comm
         )
 
     def load(self, users: Arrays, *shared: Arrays) -> None:
@@ -119,23 +119,23 @@ class Worker:
 
     def run_epoch(self, number: int) -> tuple[EpochReport, Arrays, Arrays]:
         """Train one epoch; return a report and this worker's part of the tensors."""
-        crew = self._crew
-        started, waited, sent = time.perf_counter(), crew.waited, crew.sent_bytes
+        comm = self._comm
+        started, waited, sent = time.perf_counter(), comm.waited, comm.sent_bytes
         stats = self._solver.run_epoch(number)
-        users, shared = own_part(self._solver.tensors(), slice(None), crew.rank, crew.world_size)
+        users, shared = own_part(self._solver.tensors(), slice(None), comm.rank, comm.world_size)
         is_finite = all(np.isfinite(tensor).all() for tensor in (users | shared).values())
         report = EpochReport(
             loss=stats.loss if is_finite else math.nan,
             samples=stats.samples,
             seconds=time.perf_counter() - started,
-            waited=crew.waited - waited,
-            sent_bytes=crew.sent_bytes - sent,
+            waited=comm.waited - waited,
+            sent_bytes=comm.sent_bytes - sent,
         )
         return report, users, shared
 
     def progress(self) -> Progress:
         """Return the progress of the epoch; called by another thread."""
-        return self._crew.progress
+        return self._comm.progress
 
     def write(self, path: Path, users: Arrays, shared: Arrays) -> PartFile:
         """Write a part of a checkpoint."""
@@ -213,8 +213,8 @@ class DistributedTraining:
     def __init__(
         self, cluster: Cluster, solver: DistributedSolver, problem: Shardable, settings: Any
     ) -> None:
-        outline = solver.outline(problem, settings)
-        workers = min(cluster.workers, outline.n_groups)
+        layout = solver.layout(problem, settings)
+        workers = min(cluster.workers, layout.n_groups)
         if workers < cluster.workers:
             warnings.warn(
                 f"Only {counted(workers, 'worker')} of the {cluster.workers} asked for can be of "
@@ -224,11 +224,11 @@ class DistributedTraining:
         self._restarts, self._reports = 0, list[list[EpochReport]]()
         self._show: Callable[[str], None] | None = None
         self._threads = cluster.threads_for(workers)
-        shares = share_out(np.diff(problem.user_indptr), outline.groups, workers)
-        self._cuts = [int(outline.groups[g]) for g in shares]
+        shares = share_out(np.diff(problem.user_indptr), layout.groups, workers)
+        self._cuts = [int(layout.groups[g]) for g in shares]
         fixed = shares, self._threads, solver, settings
         self._tasks = [
-            (number, *fixed, *shard_of(problem, outline, shares, number))
+            (number, *fixed, *shard_of(problem, layout, shares, number))
             for number in range(workers)
         ]
         self._session = Session(cluster.address, workers * self._threads)
@@ -390,12 +390,12 @@ class DistributedTraining:
 
 
 def shard_of(
-    problem: Shardable, outline: ShardLayout, shares: Sequence[int], number: int
+    problem: Shardable, layout: ShardLayout, shares: Sequence[int], number: int
 ) -> tuple[Shardable | LazyShard, ShardLayout]:
     """Return the interactions and the groups of one worker's users."""
     first, end = shares[number], shares[number + 1]
-    users = int(outline.groups[first]), int(outline.groups[end])
-    return problem.part(*users), outline.part(first, end)
+    users = int(layout.groups[first]), int(layout.groups[end])
+    return problem.part(*users), layout.part(first, end)
 
 
 def share_out(events: ArrayLike, groups: ArrayLike, workers: int) -> list[int]:

@@ -1,10 +1,10 @@
-"""What people expect of recommendations beside accuracy, from the lists that full ranking makes.
+"""Beyond-accuracy metrics of the top-N lists of full ranking.
 
 | name | figure |
 |---|---|
 | novelty@N | mean of -log2(share of users who have the item in training) over the list, per user |
 | ILD@N | mean of 1 - cosine(i, j) over all pairs of the list, per user |
-| coverage@N | share of the rankable items that is in anybody's list |
+| coverage@N | share of the rankable items that are in at least one list |
 | popularity@N | mean training interactions of the items of a list, averaged over users |
 | gini@N | Gini coefficient of how often each rankable item is recommended |
 | future@N | share of what is in the lists that did not exist yet at the user's held-out event |
@@ -143,7 +143,7 @@ def diversity(lists: Rows, n: int, by_item: Csr) -> Floats:
 
 
 def _mean_of_items(shown: Rows, values: npt.NDArray[np.generic]) -> Floats:
-    """Mean of a value of items over each list; nobody who is ranked is without an item."""
+    """Mean of a value of items over each list; every list has at least one item."""
     is_item = shown != UNKNOWN
     total = np.where(is_item, values[shown], 0).sum(axis=1)
     return np.asarray(total / is_item.sum(axis=1), dtype=np.float64)

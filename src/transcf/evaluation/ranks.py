@@ -81,16 +81,16 @@ def full_ranks(
     """Rank held-out items among all items that their users have not touched.
 
     Args:
-        scorer: What gives the scores.
+        scorer: Computes the scores.
         held_out: Held-out interactions.
         known: Items of each user row that count as touched.
         ties: How to count equal scores.
         trained: (n_users,) users with training interactions, the only ones that are ranked; None
             if `known` holds the training items.
-        list_length: Length of the lists to return beside the ranks.
+        list_length: Length of the lists to return in addition to the ranks.
 
     Raises:
-        EvaluationError: Nobody is left to evaluate, or a score is NaN or infinite.
+        EvaluationError: No user is left to evaluate, or a score is NaN or infinite.
     """
     trained = known.counts > 0 if trained is None else trained
     task = full_task(held_out.by_user, known, scorer.rankable, trained)
@@ -109,7 +109,7 @@ def candidate_ranks(
     """Rank held-out items among the stored candidates of their users.
 
     Args:
-        scorer: What gives the scores.
+        scorer: Computes the scores.
         held_out: Held-out interactions.
         candidates: Stored candidates of each user row.
         known: Items of each user row that count as touched.
@@ -117,7 +117,7 @@ def candidate_ranks(
         trained: As for `full_ranks`.
 
     Raises:
-        EvaluationError: Nobody is left to evaluate, or a score is NaN or infinite.
+        EvaluationError: No user is left to evaluate, or a score is NaN or infinite.
     """
     trained = known.counts > 0 if trained is None else trained
     task = sampled_task(held_out.by_user, candidates, known, scorer.rankable, trained)
@@ -130,7 +130,7 @@ def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Rankin
     if not len(task.users):
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in task.skipped.items())
         raise EvaluationError(
-            f"There is nobody left to evaluate ({reasons or 'no held-out items'}): hold out other "
+            f"There is no user left to evaluate ({reasons or 'no held-out items'}): hold out other "
             "interactions, or train on more."
         )
     if task.candidates is not None:
@@ -179,7 +179,6 @@ class _Beaten:
         above: Counts,
         at_least: Counts,
     ) -> None:
-        """Keep what is counted."""
         self._tiles, self._block, self._targets = tiles, block, targets
         self._scores, self._above, self._at_least = scores, above, at_least
 

@@ -108,7 +108,7 @@ def holm(p_values: npt.ArrayLike) -> Floats:
 
 
 def bootstrap(drawn: Floats, mean: float, confidence: float = 0.95) -> tuple[float, float, float]:
-    """Interval of a mean difference and a two-sided p-value, of samples of users drawn anew.
+    """Bootstrap interval of a mean difference and two-sided p-value, by resampling users.
 
     The p-value is the share of samples whose mean, moved to be centred at zero, is at least as
     far from it as the mean that was found (the found one counts as a sample, so it is never 0).

@@ -1,8 +1,8 @@
-"""What is to be ranked: which users, which held-out items, among what.
+"""Ranking tasks: users, their held-out items, and the items to rank them against.
 
 A task is made once for a split and used for every model and epoch. Its rules:
 
-- A held-out item without training interactions cannot be ranked by anybody: skipped, counted.
+- A held-out item without training interactions cannot be ranked by any model: skipped, counted.
 - A held-out item that the user is already known to have touched is skipped and counted.
 - A user without training interactions (nothing was learned about them, whatever else is known
   at test time), or with nothing to rank against: skipped, counted.

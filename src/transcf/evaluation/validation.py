@@ -72,8 +72,8 @@ class Validation:
     ) -> Self:
         """Validate as a protocol does: NDCG@10 in full ranking, HitRate@10 with candidates.
 
-        Unless a protocol is named, it is one of full ranking. Where 10 is none of the lengths `k`
-        that are judged, the first of them stands in its place; a `metric` in the place of both.
+        The default protocol is full ranking. If 10 is not in `k`, the first value of `k` is used;
+        `metric` overrides both.
         """
         if not isinstance(split, Split):
             raise ParameterError(
@@ -90,11 +90,10 @@ class Validation:
         )
 
     def sampled(self, users: int | None) -> Self:
-        """Return the same for a sample of users, for choosing epochs.
+        """Return a validation on a sample of users, to compare epochs.
 
-        Epochs are compared on the same people, so that a thousand of them tell the better one as
-        well as all do. Few candidates for each cost next to nothing: there everybody stays, and
-        so does a sample that was asked for already.
+        Epochs are compared on the same users, so a thousand users suffice. Sampled candidates
+        are cheap to rank, so all users are kept; an existing sample is kept, too.
         """
         if self._candidates is not None or self._users is not None or users is None:
             return self

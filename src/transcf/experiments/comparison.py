@@ -183,7 +183,7 @@ def compare(
 
     Args:
         models: Names, pairs of a name and parameters, or model objects, whose settings are used; a
-            mapping gives them names in the table; "all" stands for all distinct models.
+            mapping gives them names in the table; "all" means all distinct models.
         data: A split, a log, a table, or anything that `open_data` accepts.
         metric: Metric of the paired tests; by default NDCG@10, or N at the first length.
         seeds: Number of runs of every model with randomness.

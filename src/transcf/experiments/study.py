@@ -81,7 +81,7 @@ class ModelPlan:
         preset: Name of a preset of the model.
         config: TOML file of `transcf tune`. With a budget, `preset` and `config` replace the
             defaults and may be searched; `params` are fixed.
-        params: Parameters; "none" in place of a number stands for None.
+        params: Parameters; "none" in place of a number means None.
         grid: Values by parameter; all combinations are tried.
         budget: Anything that `Budget.of` accepts; by default that of the study.
         times: Whether a budget may try weights of events and the trend.
@@ -121,7 +121,7 @@ class ModelPlan:
                 )
         if self.grid and (self.budget or self.times):
             raise ParameterError(
-                f"The study has a grid for {title} beside a budget or times: give the one or the "
+                f"The study has a grid for {title} and a budget or times: give the one or the "
                 "other."
             )
         if not isinstance(self.times, bool):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.core import options
 
-from ._cache import Keeper, Source, sources_in
+from ._cache import Keeper, SourceFile, sources_in
 from ._linking import linked_options
 
 Array = npt.NDArray[Any]
@@ -40,7 +40,7 @@ _SCORES = _HERE.parent / "models" / "transcf" / "score_functions.py"
 _keeper = Keeper(
     [
         *sources_in("transcf.kernels", _HERE),
-        Source("transcf.models.transcf.score_functions", _SCORES),
+        SourceFile("transcf.models.transcf.score_functions", _SCORES),
     ]
 )
 
@@ -77,10 +77,10 @@ def part_of_kernels(function: Function) -> Function:
 
 
 def watch_source(module: str) -> None:
-    """Compile kernels anew when this module, which they refer to, has changed."""
+    """Recompile kernels when this module, which they refer to, has changed."""
     path = sys.modules[module].__file__
     if path is not None:
-        _keeper.watch(Source(module, Path(path).resolve()))
+        _keeper.watch(SourceFile(module, Path(path).resolve()))
 
 
 def unlocked(array: Array) -> Array:

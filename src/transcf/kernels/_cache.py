@@ -1,8 +1,8 @@
 """Keeps compiled kernels on disk, in a folder whose name says what they were compiled from.
 
-numba looks at the file of a function alone, and keeps what it compiles beside it: it would run old
-code when something that the function calls has changed in another file, and a new installation
-would start with nothing. Here the folder is in the user's cache, and its name is a digest of the
+By default numba checks only the source file of a function and stores compiled code next to it: it
+would run old code when a callee in another file has changed, and a new installation would have to
+compile everything. Here the folder is in the user's cache, and its name is a digest of the
 sources of all kernels, of the versions of numba, LLVM and Python, and of the processor.
 
 Nothing happens when kernels are imported. numba announces that it takes the compiler's lock, which
@@ -38,19 +38,19 @@ from transcf.user_cache import user_cache
 MOST_FOLDERS = 8
 
 
-class Source(NamedTuple):
+class SourceFile(NamedTuple):
     """A file that compiled code is made from, and the name of its module."""
 
     module: str
     path: Path
 
 
-def sources_in(package: str, folder: Path) -> list[Source]:
+def sources_in(package: str, folder: Path) -> list[SourceFile]:
     """Return all modules of a package."""
-    return [Source(f"{package}.{path.stem}", path) for path in folder.glob("*.py")]
+    return [SourceFile(f"{package}.{path.stem}", path) for path in folder.glob("*.py")]
 
 
-def digest_of(sources: Iterable[Source]) -> str:
+def digest_of(sources: Iterable[SourceFile]) -> str:
     """Return a name for all that compiled code depends on."""
     config = numba.config
     about = [
@@ -128,7 +128,7 @@ def _temporary_root() -> Path:
 
 
 class _Locator(caching._CacheLocator):  # type: ignore[misc]
-    """Tells numba the folder, whose name stands for all sources."""
+    """Passes the folder to numba; its name is a digest of all sources."""
 
     def __init__(self, folder: Path, function: Any) -> None:
         self._folder, self._py_file = str(folder), function.__code__.co_filename
@@ -191,7 +191,7 @@ class Keeper(event.Listener):  # type: ignore[misc]
         sources: Files that all of them depend on.
     """
 
-    def __init__(self, sources: Iterable[Source]) -> None:
+    def __init__(self, sources: Iterable[SourceFile]) -> None:
         self._sources = set(sources)
         self._kept, self._waiting = list[Any](), list[Any]()
         self._lock = threading.Lock()
@@ -203,7 +203,7 @@ class Keeper(event.Listener):  # type: ignore[misc]
         self._waiting.append(dispatcher)
         return dispatcher
 
-    def watch(self, source: Source) -> None:
+    def watch(self, source: SourceFile) -> None:
         """Keep what is compiled from now on apart, since it may depend on another source, too."""
         if source not in self._sources:
             self._sources.add(source)

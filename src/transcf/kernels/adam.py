@@ -27,7 +27,7 @@ class AdamState(NamedTuple):
     squares: Array
 
 
-class Step(NamedTuple):
+class AdamStep(NamedTuple):
     """One step.
 
     Attributes:
@@ -62,7 +62,9 @@ def prefetch_moving(moving: AdamState, start: int, width: int) -> None:
 
 
 @inlined
-def move_row(moving: AdamState, start: int, width: int, slopes: Array, at: int, step: Step) -> None:
+def move_row(
+    moving: AdamState, start: int, width: int, slopes: Array, at: int, step: AdamStep
+) -> None:
     """Move a row against its gradient, slopes[at : at + width], and into the ball.
 
     It is at `start` in what `flat` returns.
@@ -83,7 +85,7 @@ def move_row(moving: AdamState, start: int, width: int, slopes: Array, at: int, 
 
 
 @inlined
-def move_number(moving: AdamState, row: int, slope: float, step: Step) -> None:
+def move_number(moving: AdamState, row: int, slope: float, step: AdamStep) -> None:
     """The same for a row of a single number, without a ball."""
     mean = FIRST * moving.means[row] + (1 - FIRST) * slope
     square = SECOND * moving.squares[row] + (1 - SECOND) * slope * slope

@@ -6,10 +6,10 @@ of its own,
     x' (s G + sum_j v_j y_j y_j' + ridge I) x - 2 x' sum_j w_j y_j
 
 where G is a weighted sum of y y' over all others and j runs over those that the row interacted
-with; w_j is how much the interaction counts, and v_j what is left of that beside the pair's part in
-G. Rows are independent, and every sum runs in an order that the data fix, so results never
-depend on threads. Vectors live in flat arrays of rows whose width is a multiple of `LANES`, with
-zeros behind the last number.
+with; w_j is the weight of the interaction, and v_j that weight minus the weight of the pair in G.
+Rows are independent, and every sum runs in an order that the data fix, so results never depend on
+threads. Vectors are stored in flat arrays of rows whose width is a multiple of `LANES`, padded with
+zeros.
 """
 
 from functools import partial

@@ -24,7 +24,7 @@ class Room(NamedTuple):
     Attributes:
         columns: their vectors, number by number, flat (dim, length).
         targets: w_j, how much the pair counts, (length,); zero in the padding.
-        weights: v_j, what is left of that beside the pair's part in G, (length,); the same.
+        weights: v_j, w_j minus the weight of the pair in G, (length,); zero in the padding.
         scores: y_j . x, (length,).
         product: s G x, (width,).
     """

@@ -68,7 +68,7 @@ def _add_outer(side: Side, row: int, others: Array, width: int, matrix: Array) -
     stride, weight, end = width + LANES, weights[row], indptr[row + 1]
     for first in range(indptr[row], end, 4):
         left = end - first
-        # Where fewer than four are left, the first stands in for the others, with weight zero.
+        # Where fewer than four are left, the first replaces the others, with weight zero.
         second = first + 1 if left > 1 else first
         third = first + 2 if left > 2 else first
         fourth = first + 3 if left > 3 else first

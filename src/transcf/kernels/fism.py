@@ -21,7 +21,7 @@ from .rows import add_scaled, clear, dot, prefetch_row
 from .sampling import TRAINING
 
 
-class Vectors(NamedTuple):
+class FISMVectors(NamedTuple):
     """Learned arrays: p and q (flat, padded), and the item biases."""
 
     history: Array
@@ -29,7 +29,7 @@ class Vectors(NamedTuple):
     bias: Array
 
 
-class Rates(NamedTuple):
+class FISMRates(NamedTuple):
     """Settings of a step, numbers in the type of the vectors.
 
     `shrink` is the learning rate times the L2 weight of vectors, `bias_shrink` that of biases.
@@ -162,7 +162,7 @@ def _step_pair(
 
 @inner
 def _visit(
-    rates: Rates, vectors: Vectors, dim: int, rows: Array, places: Array, active: Array,
+    rates: FISMRates, vectors: FISMVectors, dim: int, rows: Array, places: Array, active: Array,
     scales: Array, working: Array, state: np.uint64,
 ) -> float:  # fmt: skip
     """Learn from the positives of one user; returns the sum of the losses."""
@@ -209,7 +209,7 @@ def _visit(
 
 @compiled
 def run_epoch(
-    rates: Rates, vectors: Vectors, dim: int, indptr: Array, indices: Array, active: Array,
+    rates: FISMRates, vectors: FISMVectors, dim: int, indptr: Array, indices: Array, active: Array,
     visits: Visits, places: Array, scales: Array, seed: int, epoch: int,
 ) -> float:  # fmt: skip
     """Let every user of an epoch learn in turn; returns the sum of the losses.

@@ -26,7 +26,7 @@ _ONE = np.float32(1)
 
 @inlined
 def _find(values: Floats, count: int, place: int) -> Any:
-    """What stands at a place once values are in order; Hoare's FIND, which reorders them.
+    """The value at a place in sorted order, by Hoare's FIND; reorders the values.
 
     NumPy's partition is the same, but takes ten seconds to compile before a first recommendation.
     """

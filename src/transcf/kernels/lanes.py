@@ -41,7 +41,6 @@ class Lanes(types.Type):
     """The compile-time type of sixteen floats of one width."""
 
     def __init__(self, dtype: types.Float) -> None:
-        """Name the type after its element."""
         self.dtype = dtype
         super().__init__(name=f"Lanes({dtype})")
 

@@ -11,7 +11,7 @@ counts for it and w_ii = 0, so that a target is left out of its own history at n
 back the same way: E is multiplied once by the negatives and once by the events, scaled by row.
 
 Each shard of a batch writes to memory of its own, and moves its own users at the end, so that
-results do not depend on who runs it.
+results do not depend on the thread that runs it.
 """
 
 import math
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import Array, inlined, inner
-from .adam import AdamState, Step, flat, move_row
+from .adam import AdamState, AdamStep, flat, move_row
 from .lanes import LANES, exp_lanes, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
 from .rows import add_scaled, clear, dot, prefetch_row
@@ -31,7 +31,7 @@ CHUNK = 512
 _SHORT = 24
 #: Rows that are asked for before they are needed.
 _AHEAD = 4
-#: Exponents of what is to count nothing.
+#: Exponents of masked entries.
 MASKED = np.float32(-1e30)
 #: The least that a likelihood counts as, so that weights over it stay finite.
 _TINY = np.float32(1e-30)
@@ -58,11 +58,11 @@ class Negatives(NamedTuple):
 
     Attributes:
         vectors: b, (n, width) float32; n is a multiple of 16, rows of zeros fill up.
-        heights: h, with the logarithm of how many items each stands for, (n,) float32.
+        item_offsets: h plus the logarithm of the number of represented items, (n,) float32.
     """
 
     vectors: Array
-    heights: Array
+    item_offsets: Array
 
 
 class Workspace(NamedTuple):
@@ -72,25 +72,25 @@ class Workspace(NamedTuple):
         moved: v, (n_events, width).
         offsets: e, (n_events,).
         targets: b of the events' items, (n_events, width).
-        heights: h of them, then gradients by N, (n_events,).
+        item_offsets: h of them, then gradients by N, (n_events,).
         tile: E, flat, (n_events * n_negatives,).
         pairs: The same for events of one user, flat, (n_events * CHUNK,).
         sums: F, then gradients by e, (n_events,).
         shares: G: gradients by F, (n_events,).
         known: N of targets, then gradients by h, (n_events,).
-        rest: What the partitions of targets have beside it, then gradients by it, (n_events,).
+        rest: Partitions of targets without N, then gradients by them, (n_events,).
         others: Gradients by e but for those through F, (n_events,).
         moved_slopes: Gradients by v, (n_events, width).
         target_slopes: Gradients by b of the events' items, (n_events, width).
         scaled: (n_events, width), scratch.
         negative_slopes: Gradients by b of the negatives, (SHARDS, n_negatives, width).
-        negative_heights: The same by h, (SHARDS, n_negatives).
+        negative_offset_slopes: The same by h, (SHARDS, n_negatives).
     """
 
     moved: Array
     offsets: Array
     targets: Array
-    heights: Array
+    item_offsets: Array
     tile: Array
     pairs: Array
     sums: Array
@@ -102,11 +102,11 @@ class Workspace(NamedTuple):
     target_slopes: Array
     scaled: Array
     negative_slopes: Array
-    negative_heights: Array
+    negative_offset_slopes: Array
 
 
-class Points(NamedTuple):
-    """What is learned, rows in whole lanes.
+class MixtureParams(NamedTuple):
+    """Trained arrays, rows padded to whole lanes.
 
     Attributes:
         users: a, (n_users, width).
@@ -123,15 +123,15 @@ class Points(NamedTuple):
 
 @inner
 def run_shard(
-    kernel: ScoreConfig, batch: Batch, points: Points, negatives: Negatives, work: Workspace,
-    shard: int, step: Step,
+    kernel: ScoreConfig, batch: Batch, points: MixtureParams, negatives: Negatives, work: Workspace,
+    shard: int, step: AdamStep,
 ) -> float:  # fmt: skip
     """Work out loss and gradients of a shard, and move its users; returns the loss."""
     begin, stop = batch.shards[shard], batch.shards[shard + 1]
     start, last = batch.starts[begin], batch.starts[stop]
     if start == last:
         work.negative_slopes[shard] = 0
-        work.negative_heights[shard] = 0
+        work.negative_offset_slopes[shard] = 0
         return 0.0
     _gather(kernel, batch, points, work, begin, stop)
     n_negatives, width = negatives.vectors.shape
@@ -140,7 +140,7 @@ def run_shard(
     tile, moved = cells.reshape(rows, n_negatives), work.moved[start:last]
     np.dot(moved, negatives.vectors.T, tile)
     _hide_own(batch, tile, begin, stop)
-    _exponentials(cells, work.offsets, negatives.heights, work.sums, start, last)
+    _exponentials(cells, work.offsets, negatives.item_offsets, work.sums, start, last)
     for n in range(begin, stop):
         loss += _own_targets(kernel, batch, work, n)
     scaled, shares = work.scaled[start:last], work.shares[start:last]
@@ -154,14 +154,14 @@ def run_shard(
             store(flat_scaled, k, by * load(flat_moved, k))
         work.sums[start + r] = shares[r] * work.sums[start + r] + work.others[start + r]
     np.dot(tile.T, scaled, work.negative_slopes[shard])
-    np.dot(tile.T, shares, work.negative_heights[shard])
+    np.dot(tile.T, shares, work.negative_offset_slopes[shard])
     _move_users(kernel, batch, points, work, begin, stop, step)
     return loss
 
 
 @inner
 def _gather(
-    kernel: ScoreConfig, batch: Batch, points: Points, work: Workspace, begin: int, stop: int
+    kernel: ScoreConfig, batch: Batch, points: MixtureParams, work: Workspace, begin: int, stop: int
 ) -> None:
     """Bring the vectors of some users' events together: v, e, b and h."""
     width = points.items.values.shape[1]
@@ -185,7 +185,7 @@ def _gather(
                 store(targets, at + k, load(items, i + k))
             work.offsets[r] = -tau * dot(history, i, history, i, width) - beta * length
             square = dot(items, i, items, i, width)
-            work.heights[r] = bias[batch.items[r]] - (tau + beta) * square
+            work.item_offsets[r] = bias[batch.items[r]] - (tau + beta) * square
 
 
 @inner
@@ -203,15 +203,15 @@ def _hide_own(batch: Batch, tile: Array, begin: int, stop: int) -> None:
 
 @inner
 def _exponentials(
-    tile: Array, offsets: Array, heights: Array, sums: Array, start: int, last: int
+    tile: Array, offsets: Array, item_offsets: Array, sums: Array, start: int, last: int
 ) -> None:
     """Turn products into exponentials, in place, and add up each row."""
-    size = len(heights)
+    size = len(item_offsets)
     for r in range(start, last):
-        offset, total = fill(offsets[r]), zeros(load(heights, 0))
+        offset, total = fill(offsets[r]), zeros(load(item_offsets, 0))
         at = (r - start) * size
         for j in range(0, size, LANES):
-            value = exp_lanes(load(tile, at + j) + offset + load(heights, j))
+            value = exp_lanes(load(tile, at + j) + offset + load(item_offsets, j))
             store(tile, at + j, value)
             total = total + value
         sums[r] = sum_lanes(total)
@@ -238,21 +238,21 @@ def _own_targets(kernel: ScoreConfig, batch: Batch, work: Workspace, n: int) -> 
             np.dot(work.moved[begin:stop], work.targets[start:last].T, pairs)
         for r in range(rows):
             for i in range(size):
-                pairs[r, i] += work.offsets[begin + r] + work.heights[start + i]
+                pairs[r, i] += work.offsets[begin + r] + work.item_offsets[start + i]
         for at in range(0, len(cells), LANES):
             store(cells, at, exp_lanes(load(cells, at)))
         known, rest = work.known[start:last], work.rest[start:last]
         _count(kernel, work.sums[begin:stop], pairs, known, rest, start - begin)
         for i in range(size):
-            if rest[i] == 0:  # nobody else in the history: nothing to tell it by
-                known[i] = work.heights[start + i] = 0
+            if rest[i] == 0:  # no other item in the history: no gradient
+                known[i] = work.item_offsets[start + i] = 0
                 continue
             weight, likelihood = batch.weights[start + i], max(known[i], _TINY)
             partition = likelihood + rest[i]
             loss += weight * (math.log(partition) - math.log(likelihood))
             rest[i] = weight / partition
             slope = rest[i] - weight / likelihood
-            work.heights[start + i] = slope
+            work.item_offsets[start + i] = slope
             known[i] = slope * known[i]
         _give_back(kernel, work, pairs, begin, start)
         if rows <= _SHORT:
@@ -343,8 +343,8 @@ def _give_back(kernel: ScoreConfig, work: Workspace, pairs: Array, begin: int, s
         for i in range(max(here + 1, 0), size):
             share += kernel.past[i - here] * work.rest[start + i]
         for i in range(size):
-            pairs[k, i] *= work.heights[start + i]
-        # Apart from what is written: else where memory lies decides in which order it is added up.
+            pairs[k, i] *= work.item_offsets[start + i]
+        # A loop without stores: else the alignment of memory would decide the order of the sum.
         for i in range(size):
             offset += pairs[k, i]
         work.shares[begin + k] += share
@@ -355,19 +355,19 @@ def _give_back(kernel: ScoreConfig, work: Workspace, pairs: Array, begin: int, s
 def _move_users(
     kernel: ScoreConfig,
     batch: Batch,
-    points: Points,
+    points: MixtureParams,
     work: Workspace,
     begin: int,
     stop: int,
-    step: Step,
+    step: AdamStep,
 ) -> None:
-    """Move some users of a batch by what their events say."""
+    """Apply the gradients of some users of a batch."""
     width, scale = work.moved.shape[1], fill(np.float32(2 * kernel.beta))
     users, moved = flat(points.users), work.moved_slopes.reshape(-1)
     slopes = work.scaled.reshape(-1)
     for n in range(begin, stop):
         start, total = batch.starts[n], np.float32(0)
-        at = start * width  # nobody needs the scaled rows any more
+        at = start * width  # the scaled rows are no longer needed
         clear(slopes, at, width)
         for r in range(start, batch.starts[n + 1]):
             add_scaled(slopes, at, moved, r * width, width, np.float32(1))

@@ -1,8 +1,8 @@
-"""Batches of the mixture: whose events are looked at, against which items, and who touches what.
+"""Batches of the mixture: users and their events, negatives, and the events of each item.
 
-Users belong to shards for good, and a batch is made of some users of each: events, whole users one
-after the other. The items that it touches have places, negatives first, and the events of each are
-listed, so that gradients can be added up item by item, in a fixed order, whoever does it.
+Users are assigned to shards once. A batch has some users of each shard, with all their events. The
+items of a batch have places, negatives first, and the events of each item are listed, so that
+gradients are summed item by item, in an order that does not depend on threads or processes.
 """
 
 from typing import NamedTuple
@@ -12,8 +12,8 @@ import numpy as np
 from . import Array, compiled, inlined, inner
 from .rng import advance, mix, stream, uniform
 
-#: Parts of the users, and of every batch, that threads or machines may work on; part of what is
-#: computed, whoever does it.
+#: Number of shards per batch. Gradients are summed in shard order, so results do not depend on how
+#: many threads or workers process the shards.
 SHARDS = 4
 #: No item at this place, no place of this item.
 NO_SLOT = -1
@@ -21,22 +21,22 @@ _DRAWING = 1
 
 
 class EventArrays(NamedTuple):
-    """What is learned from.
+    """The training events.
 
     Attributes:
         indptr: Where the events of users start, (n_users + 1,) int64.
         items: Item rows of the events, oldest first, (n_events,) int32.
         weights: How much events count as targets, (n_events,) float32.
         active: Rows of items with events, (n_active,) int32.
-        stand_for: Logarithms of how many items each stands for where it is drawn, (n_items,)
-            float32.
+        log_counts: Logarithm of the number of items that each represents when it is drawn,
+            (n_items,) float32.
     """
 
     indptr: Array
     items: Array
     weights: Array
     active: Array
-    stand_for: Array
+    log_counts: Array
 
 
 class EpochPlan(NamedTuple):
@@ -92,13 +92,13 @@ class Batch(NamedTuple):
 
 @inner
 def deal(
-    log: EventArrays, dealt: EpochPlan, number: int, batch: Batch, n_drawn: int, n_places: int
+    log: EventArrays, plan: EpochPlan, number: int, batch: Batch, n_drawn: int, n_places: int
 ) -> None:
     """Fill in a batch.
 
     Args:
-        log: What is learned from.
-        dealt: The batches of this epoch.
+        log: The training events.
+        plan: The batches of this epoch.
         number: Which one.
         batch: Out.
         n_drawn: Negatives to draw.
@@ -107,39 +107,39 @@ def deal(
     users, events = 0, 0
     for shard in range(SHARDS):
         batch.shards[shard] = users
-        for n in range(dealt.cuts[shard, number], dealt.cuts[shard, number + 1]):
-            user = dealt.users[n]
+        for n in range(plan.cuts[shard, number], plan.cuts[shard, number + 1]):
+            user = plan.users[n]
             batch.users[users], batch.starts[users] = user, events
             users += 1
             for event in range(log.indptr[user], log.indptr[user + 1]):
                 batch.items[events], batch.weights[events] = log.items[event], log.weights[event]
                 events += 1
     batch.shards[SHARDS], batch.starts[users] = users, events
-    found = _draw(dealt, stream(dealt.seed, dealt.epoch, _DRAWING, number), batch, n_drawn)
+    found = _draw(plan, stream(plan.seed, plan.epoch, _DRAWING, number), batch, n_drawn)
     for place in range(found, n_places):
         batch.touched[place] = NO_SLOT
     _find_places(batch, events, n_places)
 
 
 @inlined
-def _draw(dealt: EpochPlan, state: np.uint64, batch: Batch, count: int) -> int:
+def _draw(plan: EpochPlan, state: np.uint64, batch: Batch, count: int) -> int:
     """Draw items, each once and by its chance; returns how many, one less where sums round.
 
-    Systematic sampling: what lies at u, u + 1, u + 2, ... of the cumulated chances.
+    Systematic sampling: the items at u, u + 1, u + 2, ... of the cumulated chances.
     """
     wanted, found, low = uniform(mix(advance(state))), 0, 0
     for _ in range(count):
         step = 1
-        while low + step < len(dealt.reach) and dealt.reach[low + step - 1] <= wanted:
+        while low + step < len(plan.reach) and plan.reach[low + step - 1] <= wanted:
             low, step = low + step, 2 * step
-        high = min(low + step, len(dealt.reach)) - 1
+        high = min(low + step, len(plan.reach)) - 1
         while low < high:
             middle = (low + high) // 2
-            if dealt.reach[middle] <= wanted:
+            if plan.reach[middle] <= wanted:
                 low = middle + 1
             else:
                 high = middle
-        item = dealt.candidates[low]
+        item = plan.candidates[low]
         if batch.place_of[item] == NO_SLOT:
             batch.touched[found], batch.place_of[item] = item, found
             found += 1
@@ -178,10 +178,10 @@ def _find_places(batch: Batch, events: int, n_places: int) -> None:
 
 @compiled
 def join(own: Batch, whole: Batch, events: int, n_places: int) -> None:
-    """Give the items of a whole batch places, of which this process dealt some shards alone.
+    """Assign places to the items of a whole batch; this process has filled some shards only.
 
     Args:
-        own: What it dealt: the negatives are the same everywhere.
+        own: The batch of this process; the negatives are the same in all processes.
         whole: Out; the items of all events are there already.
         events: How many.
         n_places: Places for negatives.

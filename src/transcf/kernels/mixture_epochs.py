@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import Array, compiled, inlined, inner
-from .adam import Step, flat, move_number, move_row, prefetch_moving
+from .adam import AdamStep, flat, move_number, move_row, prefetch_moving
 from .lanes import LANES, fill, load, store
-from .mixture import MASKED, Negatives, Points, ScoreConfig, Workspace, run_shard
+from .mixture import MASKED, MixtureParams, Negatives, ScoreConfig, Workspace, run_shard
 from .mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, EventArrays, deal
 from .rows import add_scaled, clear, copy, dot
 from .tickets import NONE, add_to, look_at, share_tickets
@@ -24,8 +24,8 @@ _AHEAD = 3
 
 @inner
 def show_negatives(
-    kernel: ScoreConfig, batch: Batch, points: Points, stand_for: Array, negatives: Negatives,
-    first: int, end: int,
+    kernel: ScoreConfig, batch: Batch, points: MixtureParams, log_counts: Array,
+    negatives: Negatives, first: int, end: int,
 ) -> None:  # fmt: skip
     """Put the negatives first..end-1 where shards look for them.
 
@@ -33,7 +33,7 @@ def show_negatives(
         kernel: The numbers of the score.
         batch: Which items they are.
         points: What is learned.
-        stand_for: Logarithms of how many items each item stands for, (n_items,).
+        log_counts: Logarithm of the number of items that each represents, (n_items,).
         negatives: Out.
         first: Place among all places for negatives.
         end: Place among all places for negatives.
@@ -43,17 +43,17 @@ def show_negatives(
     for place in range(first, end):
         row = batch.touched[place]
         if row == NO_SLOT:
-            negatives.heights[place] = MASKED
+            negatives.item_offsets[place] = MASKED
             continue
         copy(into, place * width, items, row * width, width)
         square = dot(items, row * width, items, row * width, width)
-        negatives.heights[place] = points.bias.values[row] - gamma * square + stand_for[row]
+        negatives.item_offsets[place] = points.bias.values[row] - gamma * square + log_counts[row]
 
 
 @inner
 def move_items(
-    kernel: ScoreConfig, batch: Batch, points: Points, work: Workspace, tied: bool, has_bias: bool,
-    step: Step, first: int, end: int,
+    kernel: ScoreConfig, batch: Batch, points: MixtureParams, work: Workspace, tied: bool,
+    has_bias: bool, step: AdamStep, first: int, end: int,
 ) -> None:  # fmt: skip
     """Move the items at places first..end-1 by what shards and events say.
 
@@ -122,7 +122,7 @@ def _sum_shards(work: Workspace, slopes: Array, place: int, by_item: Array) -> A
             total = total + load(slopes, shard * n_negatives * width + at)
         store(by_item, k, total)
     for shard in range(SHARDS):
-        by_height += work.negative_heights[shard, place]
+        by_height += work.negative_offset_slopes[shard, place]
     return by_height
 
 
@@ -156,14 +156,14 @@ class Rules(NamedTuple):
     user_rate: float
 
 
-class Epoch(NamedTuple):
+class MixtureEpoch(NamedTuple):
     """What the batches of an epoch have in common.
 
     Attributes:
         kernel: The numbers of the score.
         rules: What steps keep to.
         log: What is learned from.
-        dealt: The batches of this epoch.
+        plan: The batches of this epoch.
         rates: Step sizes for each, see `adam.step_sizes`, (n_batches,) float64.
         points: What is learned, changed in place.
     """
@@ -171,14 +171,14 @@ class Epoch(NamedTuple):
     kernel: ScoreConfig
     rules: Rules
     log: EventArrays
-    dealt: EpochPlan
+    plan: EpochPlan
     rates: Array
-    points: Points
+    points: MixtureParams
 
 
 def run_batches(
-    epoch: Epoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array, first: int,
-    end: int,
+    epoch: MixtureEpoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array,
+    first: int, end: int,
 ) -> None:  # fmt: skip
     """Take a step on each of the batches first..end-1 of an epoch.
 
@@ -195,7 +195,12 @@ def run_batches(
 
 
 def run_shards(
-    epoch: Epoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array, number: int
+    epoch: MixtureEpoch,
+    batch: Batch,
+    negatives: Negatives,
+    work: Workspace,
+    losses: Array,
+    number: int,
 ) -> None:
     """The first half of a step: work a batch out, and move its users; see `run_batches`."""
     first = number * _TICKETS
@@ -203,7 +208,12 @@ def run_shards(
 
 
 def move_batch(
-    epoch: Epoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array, number: int
+    epoch: MixtureEpoch,
+    batch: Batch,
+    negatives: Negatives,
+    work: Workspace,
+    losses: Array,
+    number: int,
 ) -> None:
     """The second half: move the items of a batch that has been worked out."""
     first = number * _TICKETS
@@ -211,11 +221,11 @@ def move_batch(
 
 
 def _run(
-    epoch: Epoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array, first: int,
-    end: int,
+    epoch: MixtureEpoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array,
+    first: int, end: int,
 ) -> None:  # fmt: skip
     """Do the tickets first..end-1 of an epoch."""
-    is_large = len(batch.items) * len(negatives.heights) >= _WORTH_SHARING
+    is_large = len(batch.items) * len(negatives.item_offsets) >= _WORTH_SHARING
     counters = np.full(2, first)
     work_on = partial(_take_part, *epoch, batch, negatives, work, losses, end, counters)
     share_tickets(work_on, most=SHARDS if is_large else 1)
@@ -233,15 +243,15 @@ def _start_of(place: int) -> int:
 
 @compiled
 def _take_part(
-    kernel: ScoreConfig, rules: Rules, log: EventArrays, dealt: EpochPlan, rates: Array,
-    points: Points, batch: Batch, negatives: Negatives, work: Workspace, losses: Array, end: int,
-    counters: Array, ticket: int,
+    kernel: ScoreConfig, rules: Rules, log: EventArrays, plan: EpochPlan, rates: Array,
+    points: MixtureParams, batch: Batch, negatives: Negatives, work: Workspace, losses: Array,
+    end: int, counters: Array, ticket: int,
 ) -> int:  # fmt: skip
     """Take parts of phases and do them; see `share_tickets`.
 
     `counters` hold the next ticket, and how many are done.
     """
-    n_places = len(negatives.heights)
+    n_places = len(negatives.item_offsets)
     if ticket == NONE:
         ticket = add_to(counters, 0, 1)
     while ticket < end:
@@ -252,16 +262,16 @@ def _take_part(
             if looks > _PATIENCE:
                 return ticket
         if place < _SHOW:
-            deal(log, dealt, number, batch, rules.n_drawn, n_places)
+            deal(log, plan, number, batch, rules.n_drawn, n_places)
         elif place < _RUN:
             part = place - _SHOW
             begin, stop = n_places * part // _SHOWING, n_places * (part + 1) // _SHOWING
-            show_negatives(kernel, batch, points, log.stand_for, negatives, begin, stop)
+            show_negatives(kernel, batch, points, log.log_counts, negatives, begin, stop)
         elif place < _MOVE:
-            shard, step = place - _RUN, Step(rules.user_rate * rates[number], rules.power)
+            shard, step = place - _RUN, AdamStep(rules.user_rate * rates[number], rules.power)
             losses[number, shard] = run_shard(kernel, batch, points, negatives, work, shard, step)
         else:
-            part, size, step = place - _MOVE, batch.size[0], Step(rates[number], rules.power)
+            part, size, step = place - _MOVE, batch.size[0], AdamStep(rates[number], rules.power)
             begin, stop = size * part // _MOVING, size * (part + 1) // _MOVING
             move_items(kernel, batch, points, work, rules.tied, rules.has_bias, step, begin, stop)
         add_to(counters, 1, 1)

@@ -17,10 +17,10 @@ _PAIRS_OF_A_THREAD = 64
 
 
 class UserQueries(NamedTuple):
-    """Points that people are moved to.
+    """Translated positions of users.
 
     Attributes:
-        starts: Where each person's points start, (n + 1,) int64.
+        starts: First point of each user, (n + 1,) int64.
         points: v, (n_points, width) float32, see `kernels.mixture`.
         offsets: e with the logarithm of the weight, (n_points,) float32.
     """
@@ -30,25 +30,25 @@ class UserQueries(NamedTuple):
     offsets: Array
 
 
-def score_people(people: UserQueries, items: Array, heights: Array) -> Array:
-    """Score items for people.
+def score_users(queries: UserQueries, items: Array, item_offsets: Array) -> Array:
+    """Score all items for users.
 
     Args:
-        people: Their points; somebody without any scores NaN.
+        queries: Their points; scores of users without any are NaN.
         items: b, (n_items, width) float32; nothing of it is copied, but for the last few.
-        heights: h, (n_items,) float32.
+        item_offsets: h, (n_items,) float32.
 
     Returns:
         log sum_k exp(v_k . b_i + e_k) + h_i, (n, n_items) float32.
     """
     n_items = len(items)
-    scores = np.empty((len(people.starts) - 1, n_items), np.float32)
-    groups, whole = _groups(people.starts), n_items - n_items % LANES
+    scores = np.empty((len(queries.starts) - 1, n_items), np.float32)
+    groups, whole = _groups(queries.starts), n_items - n_items % LANES
     empty = (0, -n_items % LANES)
-    last = np.pad(items[whole:], (empty, (0, 0))), np.pad(heights[whole:], empty)
+    last = np.pad(items[whole:], (empty, (0, 0))), np.pad(item_offsets[whole:], empty)
     with one_blas_thread():
-        for at, some, high in ((0, items[:whole], heights[:whole]), (whole, *last)):
-            work = partial(_score, people, read_only(some), high, groups, scores, at)
+        for at, some, high in ((0, items[:whole], item_offsets[:whole]), (whole, *last)):
+            work = partial(_score, queries, read_only(some), high, groups, scores, at)
             parallel_for(len(groups) - 1 if len(some) else 0, work)
     return scores
 
@@ -65,7 +65,7 @@ def read_only(array: Array) -> Array:
 
 @compiled
 def _groups(starts: Array) -> Array:
-    """Where groups of people start who are scored together, whoever scores them."""
+    """Boundaries of groups of users that are scored together."""
     groups, found, n = np.zeros(len(starts), np.int64), 0, 0
     while n < len(starts) - 1:
         begin = n
@@ -79,41 +79,41 @@ def _groups(starts: Array) -> Array:
 
 @compiled
 def _score(
-    people: UserQueries, items: Array, heights: Array, groups: Array, scores: Array, at: int,
+    queries: UserQueries, items: Array, item_offsets: Array, groups: Array, scores: Array, at: int,
     first: int, end: int,
 ) -> None:  # fmt: skip
     """Score some items, the columns from `at` on, for the groups first..end-1."""
     longest = _ROWS
     for group in range(first, end):
-        rows = people.starts[groups[group + 1]] - people.starts[groups[group]]
+        rows = queries.starts[groups[group + 1]] - queries.starts[groups[group]]
         longest = max(longest, rows)
     memory, found = np.empty(longest * _ITEMS, np.float32), np.empty(_ITEMS, np.float32)
     for group in range(first, end):
         begin, stop = groups[group], groups[group + 1]
-        start, last = people.starts[begin], people.starts[stop]
+        start, last = queries.starts[begin], queries.starts[stop]
         for left in range(0, len(items), _ITEMS):
             size = min(_ITEMS, len(items) - left)
             flat = memory[: (last - start) * size]
             if last > start:
                 tile = flat.reshape(last - start, size)
-                np.dot(people.points[start:last], items[left : left + size].T, tile)
+                np.dot(queries.points[start:last], items[left : left + size].T, tile)
             for n in range(begin, stop):
-                own, until = people.starts[n], people.starts[n + 1]
+                own, until = queries.starts[n], queries.starts[n + 1]
                 if own == until:
                     scores[n, at + left : at + left + size] = np.nan
                     continue
-                offsets = people.offsets[own:until]
+                offsets = queries.offsets[own:until]
                 rows_of_one = flat[(own - start) * size : (until - start) * size]
-                _log_sums(rows_of_one, offsets, heights, left, size, found)
+                _log_sums(rows_of_one, offsets, item_offsets, left, size, found)
                 for i in range(min(size, scores.shape[1] - at - left)):
                     scores[n, at + left + i] = found[i]
 
 
 @inner
 def _log_sums(
-    rows: Array, offsets: Array, heights: Array, left: int, size: int, found: Array
+    rows: Array, offsets: Array, item_offsets: Array, left: int, size: int, found: Array
 ) -> None:
-    """Logarithms of the sums of exponentials of one person's columns, and the items' heights."""
+    """Log-sum-exp over the columns of one user, plus the item offsets."""
     for i in range(0, size, LANES):
         highest = load(rows, i) + fill(offsets[0])
         for k in range(1, len(offsets)):
@@ -121,7 +121,7 @@ def _log_sums(
         total = zeros(highest)
         for k in range(len(offsets)):
             total = total + exp_lanes(load(rows, k * size + i) + fill(offsets[k]) - highest)
-        store(found, i, highest + log_lanes(total) + load(heights, left + i))
+        store(found, i, highest + log_lanes(total) + load(item_offsets, left + i))
 
 
 class ScoreParams(NamedTuple):
@@ -151,10 +151,10 @@ class ScoreParams(NamedTuple):
 
 
 def score_pairs(taste: ScoreParams, users: Array, items: Array) -> Array:
-    """Score pairs of rows in float64 by the direct formula, whoever else is asked for.
+    """Score pairs of rows in float64 by the direct formula, independently of other pairs.
 
     Returns:
-        (n,) float32; NaN for somebody without a history.
+        (n,) float32; NaN for users without a history.
     """
     scores = np.empty(len(users), np.float32)
     parallel_for(len(users), partial(_score_pairs, taste, users, items, scores), _PAIRS_OF_A_THREAD)

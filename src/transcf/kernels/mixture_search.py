@@ -41,7 +41,7 @@ _ZERO = np.float32(0)
 _BIT = np.uint64(1)
 
 
-class Neighbors(NamedTuple):
+class NearestItems(NamedTuple):
     """The nearest items of past items, and what they add to a score; arrays are read-only.
 
     Attributes:
@@ -60,15 +60,15 @@ class Catalogue(NamedTuple):
 
     Attributes:
         points: b, (n_items * width,) float32, padded to whole lanes.
-        heights: c_i - (tau + beta) |b_i|^2, (n_items,) float32.
-        own_heights: c_i - beta |b_i|^2, -inf for items that may not be chosen, (n_items,) float32.
+        item_offsets: c_i - (tau + beta) |b_i|^2, (n_items,) float32.
+        own_item_offsets: c_i - beta |b_i|^2, -inf for excluded items, (n_items,) float32.
         neighbors: Of all items in histories.
     """
 
     points: Array
-    heights: Array
-    own_heights: Array
-    neighbors: Neighbors
+    item_offsets: Array
+    own_item_offsets: Array
+    neighbors: NearestItems
 
 
 class _User(NamedTuple):
@@ -109,7 +109,7 @@ def find_candidates(
         first: First user.
         end: One behind the last user.
     """
-    n_items, longest = len(catalogue.heights), 1
+    n_items, longest = len(catalogue.item_offsets), 1
     width = len(catalogue.points) // n_items
     vectors = catalogue.points.reshape(n_items, width)
     for n in range(first, end):
@@ -197,10 +197,10 @@ def _add_bounds(
     lanes = n_items - n_items % LANES
     for i in range(0, lanes, LANES):
         log = log_lanes(load(extra, i) + whole)
-        store(bounds, i, load(bounds, i) + (load(catalogue.own_heights, i) - high) + log)
+        store(bounds, i, load(bounds, i) + (load(catalogue.own_item_offsets, i) - high) + log)
     for i in range(lanes, n_items):
         log = math.log(np.float64(extra[i]) + rest)
-        bounds[i] += np.float32(catalogue.own_heights[i] - own + log)
+        bounds[i] += np.float32(catalogue.own_item_offsets[i] - own + log)
 
 
 @inner
@@ -242,7 +242,7 @@ def _score_between(
             bits &= bits - _BIT
             if bounds[item] >= high or bounds[item] == _HIDDEN or bounds[item] < low:
                 continue
-            score = catalogue.heights[item] + _log_sum(
+            score = catalogue.item_offsets[item] + _log_sum(
                 points, offsets, exponents, events, vectors, item * width, width
             )
             count = _keep(np.float32(score), item, k, error, kept, found, count)

@@ -1,10 +1,10 @@
-"""Sums over the histories of many people, from a table of what each past item gives each item.
+"""Sums over the histories of many users, from a table of terms by past item and scored item.
 
-Where somebody stands is a factor that all terms of a score share, so that terms depend on two items
-alone: exp(-tau |p_k - b_i|^2). For many people it is less work to make each of them once. The table
-never exists whole: a strip of columns is made, everybody passes by, and the next takes its place.
-Within a strip, sixteen columns of all past items lie together (a cache line for each), so that what
-everybody reads in turn stays in a cache.
+The position of a user is a common factor of all terms of a score, so the terms depend on two items
+only: exp(-tau |p_k - b_i|^2). For many users it is cheaper to compute each term once. The table is
+computed in strips of columns: each strip is computed, summed for all users, and overwritten by the
+next one. Within a strip, sixteen columns of all past items are contiguous (one cache line each), so
+that the columns stay in a cache while all users read them.
 """
 
 from functools import partial
@@ -36,13 +36,13 @@ class Past(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What people took, and what all terms of somebody share.
+    """Histories of users, and the common offset of the scores of each user.
 
     Attributes:
-        starts: Where each person's events start, (n + 1,) int64; nobody has none.
+        starts: First event of each user, (n + 1,) int64; every user has at least one.
         places: Past items, (n_events,) int32.
         weights: How much they count, (n_events,) float32.
-        offsets: To be added to all scores of somebody, (n,) float32.
+        offsets: Added to all scores of the user, (n,) float32.
     """
 
     starts: Array
@@ -57,19 +57,19 @@ class Items(NamedTuple):
     Attributes:
         points: b, (n, width) float32.
         offsets: -tau |b|^2, (n,) float32.
-        heights: To be added to all scores of an item, (n,) float32.
+        item_offsets: Added to all scores of the item, (n,) float32.
     """
 
     points: Array
     offsets: Array
-    heights: Array
+    item_offsets: Array
 
 
 def add_log_sums(taken: Taken, past: Past, items: Items, tile: Array) -> None:
-    """Add logarithms of weighted sums of terms, and what people and items bring, to a tile.
+    """Add log-sums of weighted terms, and the offsets of users and items, to a tile.
 
     Args:
-        taken: What people took.
+        taken: The histories.
         past: The past items.
         items: The items, at least as many as the tile has columns.
         tile: (n, n_columns) float32, in place.
@@ -86,12 +86,12 @@ def _add_strips(taken: Taken, past: Past, items: Items, tile: Array, first: int,
     product = np.empty(_ROWS * STRIP, np.float32)
     for strip in range(first, end):
         _make_strip(past, items, strip * STRIP, product, table)
-        _sum_strip(taken, len(past.points), table, items.heights, strip * STRIP, tile)
+        _sum_strip(taken, len(past.points), table, items.item_offsets, strip * STRIP, tile)
 
 
 @inner
 def _make_strip(past: Past, items: Items, left: int, product: Array, table: Array) -> None:
-    """Make the terms of a strip of columns, sixteen of which lie together."""
+    """Compute the terms of a strip of columns, sixteen of which are contiguous."""
     n_past = len(past.points)
     columns = items.points[left : left + STRIP].T
     for start in range(0, n_past, _ROWS):
@@ -107,15 +107,15 @@ def _make_strip(past: Past, items: Items, left: int, product: Array, table: Arra
 
 @inner
 def _sum_strip(
-    taken: Taken, n_past: int, table: Array, heights: Array, left: int, tile: Array
+    taken: Taken, n_past: int, table: Array, item_offsets: Array, left: int, tile: Array
 ) -> None:
-    """Add up everybody's terms, twice sixteen columns at a time."""
+    """Sum the terms of all users, twice sixteen columns at a time."""
     flat, width, both = tile.reshape(-1), tile.shape[1], 2 * LANES
     edge = np.zeros(both, np.float32)
     for i in range(left, min(left + STRIP, width), both):
         first = (i - left) * n_past
         second, missing = first + n_past * LANES, max(0, i + both - width)
-        high, higher = load(heights, i), load(heights, i + LANES)
+        high, higher = load(item_offsets, i), load(item_offsets, i + LANES)
         for n in range(len(taken.starts) - 1):
             one, two = zeros(high), zeros(high)
             for k in range(taken.starts[n], taken.starts[n + 1]):

@@ -62,13 +62,13 @@ def _share_rows(indptr: Array, work: Callable[[int, int], None]) -> None:
     parallel_for(n_entries, between, least=FEW)
 
 
-class Dealt(NamedTuple):
-    """Items by user, and where they have been dealt to.
+class ItemPlacement(NamedTuple):
+    """Items by user, and their places in block order.
 
     Attributes:
         indptr: where the items of users start, (n_users + 1,) int64.
         indices: their rows, (nnz,) int32.
-        places: of all items in dealt order, (n_items,) int32.
+        places: of all items in block order, (n_items,) int32.
     """
 
     indptr: Array
@@ -77,63 +77,73 @@ class Dealt(NamedTuple):
 
 
 @inlined
-def _place(dealt: Dealt, position: int) -> int:
+def _place(placement: ItemPlacement, position: int) -> int:
     """The place of an interaction's item; behind the last there is the last."""
-    return dealt.places[dealt.indices[min(position, len(dealt.indices) - 1)]]
+    return placement.places[placement.indices[min(position, len(placement.indices) - 1)]]
 
 
-def average_items(users: Array, items: Array, dim: int, dealt: Dealt, user_share: Array) -> None:
+def average_items(
+    users: Array, items: Array, dim: int, placement: ItemPlacement, user_share: Array
+) -> None:
     """q_u = mean of b_i over the items i of u.
 
     Args:
         users: packed user rows, flat, out.
-        items: packed item rows in dealt order, flat.
+        items: packed item rows in block order, flat.
         dim: length of one vector, a multiple of `LANES`.
-        dealt: items by user.
+        placement: items by user.
         user_share: 1 / |N_u|, (n_users,).
     """
-    work = partial(_average_items, users, items, dim, dealt, user_share)
-    _share_rows(dealt.indptr, work)
+    work = partial(_average_items, users, items, dim, placement, user_share)
+    _share_rows(placement.indptr, work)
 
 
 @compiled
 def _average_items(
-    users: Array, items: Array, dim: int, dealt: Dealt, user_share: Array, first: int, end: int
+    users: Array,
+    items: Array,
+    dim: int,
+    placement: ItemPlacement,
+    user_share: Array,
+    first: int,
+    end: int,
 ) -> None:
     """The users first..end-1 of `average_items`."""
-    indptr = dealt.indptr
+    indptr = placement.indptr
     for user in range(first, end):
         q = 2 * dim * user + dim
         clear(users, q, dim)
         for position in range(indptr[user], indptr[user + 1]):
-            prefetch_row(items, 3 * dim * _place(dealt, position + AHEAD), dim)
-            add_scaled(users, q, items, 3 * dim * _place(dealt, position), dim, user_share[user])
+            prefetch_row(items, 3 * dim * _place(placement, position + AHEAD), dim)
+            add_scaled(
+                users, q, items, 3 * dim * _place(placement, position), dim, user_share[user]
+            )
 
 
 def push_to_users(
-    users: Array, items: Array, dim: int, dealt: Dealt, item_share: Array, power: int
+    users: Array, items: Array, dim: int, placement: ItemPlacement, item_share: Array, power: int
 ) -> None:
     """a_u -= sum of m_i / |N_i| over the items i of u: the way back through n_i; a_u is bounded.
 
-    Args: as `average_items`, item_share: 1 / |N_i| in dealt order, (n_active,), and power: as in
+    Args: as `average_items`, item_share: 1 / |N_i| in block order, (n_active,), and power: as in
         `bring_into_ball`.
     """
-    work = partial(_push_to_users, users, items, dim, dealt, item_share, power)
-    _share_rows(dealt.indptr, work)
+    work = partial(_push_to_users, users, items, dim, placement, item_share, power)
+    _share_rows(placement.indptr, work)
 
 
 @compiled
 def _push_to_users(
-    users: Array, items: Array, dim: int, dealt: Dealt, item_share: Array, power: int,
+    users: Array, items: Array, dim: int, placement: ItemPlacement, item_share: Array, power: int,
     first: int, end: int,
 ) -> None:  # fmt: skip
     """The users first..end-1 of `push_to_users`."""
-    indptr = dealt.indptr
+    indptr = placement.indptr
     for user in range(first, end):
         a = 2 * dim * user
         for position in range(indptr[user], indptr[user + 1]):
-            prefetch_row(items, (3 * _place(dealt, position + AHEAD) + 2) * dim, dim)
-            place = _place(dealt, position)
+            prefetch_row(items, (3 * _place(placement, position + AHEAD) + 2) * dim, dim)
+            place = _place(placement, position)
             add_scaled(users, a, items, (3 * place + 2) * dim, dim, -item_share[place])
         bring_into_ball(users, a, dim, power)
 
@@ -146,7 +156,7 @@ def average_users(
 
     Goes block by block, because a block's rows fit the cache while the users stream by.
 
-    Args: as `average_items`, item_share: 1 / |N_i| in dealt order, (n_active,), and blocks: which
+    Args: as `average_items`, item_share: 1 / |N_i| in block order, (n_active,), and blocks: which
         of them; all unless given.
     """
     blocks = range(len(strata.starts) - 1) if blocks is None else blocks

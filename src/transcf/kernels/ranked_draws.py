@@ -21,7 +21,8 @@ _MAGNITUDE, _SLOT = 0x7FFFFFFF, 0xFFFFFFFF
 class RankedRates(NamedTuple):
     """AoBPR: the rates of BPR, and how ranks fall off: by e with every `rank_share` of the items.
 
-    `rank_reach` is 1 - exp(-1 / rank_share): what lies within a ranking of a boundless geometric.
+    `rank_reach` is 1 - exp(-1 / rank_share): the probability that a draw of an unbounded geometric
+    distribution is within the ranking.
     """
 
     learning_rate: np.floating[Any]
@@ -115,7 +116,7 @@ def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> N
     """Order the slots of every block by each factor, smallest first.
 
     Args:
-        items: item rows in dealt order, flat.
+        items: item rows in block order, flat.
         dim: length of a row.
         starts: where the blocks begin, (n_blocks + 1,) int64.
         rankings: out, (n_factors, n_items) int32.

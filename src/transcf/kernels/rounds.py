@@ -23,7 +23,6 @@ class Kinds:
     """Functions by the class of rates that they are for."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
         self._functions: dict[type, Callable[..., Any]] = {}
 
     def register(self, *kinds: type) -> Callable[[Function], Function]:
@@ -52,7 +51,7 @@ ALL = -1
 class PackedRows(NamedTuple, Generic[Extra]):
     """What training changes: packed rows of users and items (flat), and the items' biases.
 
-    Items and biases are in dealt order. `extra` is a tuple of whatever else a model reads or
+    Items and biases are in block order. `extra` is a tuple of whatever else a model reads or
     writes.
     """
 
@@ -211,10 +210,10 @@ def run_rounds(
 
 @inlined
 def _may_start(counters: Array, r: int, g: int, n_groups: int, n_blocks: int) -> bool:
-    """Whether group g has done its first r rounds, and whoever had its next block is done, too.
+    """Whether group g has done its first r rounds, and its next block is free.
 
-    That was the next group, one round ago. The block of the last group comes from the first one,
-    unless it was not with anybody for some rounds, because there are more blocks than groups.
+    The next group had the block one round ago. The last group gets its block from the first one,
+    unless no group had it for some rounds because there are more blocks than groups.
     """
     if look_at(counters, 1 + g) < r:
         return False

@@ -9,7 +9,7 @@ from transcf.parallel import parallel_for
 from . import Array, aligned_zeros, compiled, inlined
 from .lanes import LANES, fill, load, prefetch, store, sum_lanes, zeros
 
-#: Fewer rows than this are copied before a thread is told to.
+#: Starting a thread costs more than copying fewer rows than this.
 _ROWS_OF_A_THREAD = 1024
 
 

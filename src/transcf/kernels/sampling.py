@@ -1,6 +1,6 @@
-"""Strata: who meets which items when, dealt anew in every epoch.
+"""Strata of interactions, drawn again in every epoch.
 
-Users form fixed groups (neighbouring rows); the items are dealt at random into blocks. The
+Users form fixed groups (neighbouring rows); the items are assigned to blocks at random. The
 interactions of a group with a block are a stratum, and strata that share neither a group nor a
 block can run side by side. Inside a stratum the interactions are sorted by user: a *visit* is one
 user together with their items in the block. Negatives come from the block, too.
@@ -38,10 +38,10 @@ class Strata(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What a stratum draws from.
+    """The arrays that a stratum draws from.
 
     `slots` and `shares` are those of the strata; `marks`, (size of the block,), hold the stamp of
-    the latest visit of somebody who has the item.
+    the latest visit of a user who has the item.
     """
 
     slots: Array
@@ -52,7 +52,7 @@ class Draws(NamedTuple):
 class Visit(NamedTuple):
     """One user together with their items in a block, and how many triples to draw.
 
-    The block's items are at the places `start` to `start + size` in dealt order; the user's
+    The block's items are at the places `start` to `start + size` in block order; the user's
     interactions are `begin` to `begin + own` of the strata. While the visit lasts, the user's own
     items carry its stamp.
     """
@@ -75,7 +75,7 @@ def deal_items(active: Array, seed: int, epoch: int) -> Array:
 
 @compiled
 def locate(order: Array, starts: Array, block: Array, slot: Array) -> None:
-    """Find the block of every dealt item and the item's place in it, both (n_items,), out."""
+    """Find the block of every item and the item's place in it, both (n_items,), out."""
     for b in range(len(starts) - 1):
         for place in range(starts[b], starts[b + 1]):
             block[order[place]] = b

@@ -68,7 +68,7 @@ def count_keys(keys: npt.NDArray[np.int32], n_keys: int) -> npt.NDArray[np.int64
 
 @compiled
 def count_owners(packed: npt.NDArray[np.uint64], n_users: int) -> npt.NDArray[np.int64]:
-    """(n_users,) how often each user stands in the upper halves of what `place_by_item` wrote."""
+    """(n_users,) number of occurrences of each user in the output of `place_by_item`."""
     counts = np.zeros(n_users, dtype=np.int64)
     for word in packed:
         counts[np.int64(word >> _HALF)] += 1

@@ -39,9 +39,9 @@ def share_tickets(take_part: Callable[[int], int], most: int) -> None:
         ticket = NONE
         try:
             while (ticket := take_part(ticket)) != NONE and not is_broken:
-                time.sleep(0)  # somebody else may need this core to get done
+                time.sleep(0)  # another thread may need this core
         except BaseException:
-            is_broken = True  # nobody will do this ticket's work: others must not wait for it
+            is_broken = True  # this ticket will not be done: other threads must not wait for it
             raise
 
     parallel_for(max(1, min(thread_count(), most)), work)

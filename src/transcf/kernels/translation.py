@@ -27,7 +27,7 @@ MAX_NORM = 10.0
 _TOO_FAR = (2 * MAX_NORM) ** 2
 
 
-class Rates(NamedTuple):
+class TransCFRates(NamedTuple):
     """What a step depends on; a class made from it picks the formula, see `register_form`."""
 
     learning_rate: np.floating[Any]
@@ -67,14 +67,14 @@ Slope: TypeAlias = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any, Any]
 _costs, _slopes = Kinds(), Kinds()
 
 
-def register_form(kind: type[Rates], cost: Cost, slope: Slope) -> None:
+def register_form(kind: type[TransCFRates], cost: Cost, slope: Slope) -> None:
     """Let models with rates of a class of their own train and score by a formula.
 
     The functions use `+ - *`, a leading minus and `zeros` only, so that they hold for numbers, for
     arrays and for the lanes of kernels.
 
     Args:
-        kind: a class made from `Rates`, in a module that can be imported under its name.
+        kind: a class made from `TransCFRates`, in a module that can be imported under its name.
         cost: -s(u, i), bias left out.
         slope: its gradient.
 
@@ -91,11 +91,11 @@ def register_form(kind: type[Rates], cost: Cost, slope: Slope) -> None:
     _slopes.register(kind)(part_of_kernels(slope))
 
 
-def cost(rates: Rates, a: Any, q: Any, b: Any, n: Any) -> Any:
+def cost(rates: TransCFRates, a: Any, q: Any, b: Any, n: Any) -> Any:
     """Terms of -s(u, i), bias left out; only for kernels."""
 
 
-def slope(rates: Rates, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
+def slope(rates: TransCFRates, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
     """Terms of g times the gradient of -s(u, i) by a, q, b and n; only for kernels."""
 
 
@@ -120,7 +120,7 @@ def _choose_slope(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
 
 
 @inlined
-def costs(rates: Rates, users: Array, u: int, items: Array, i: int, j: int, dim: int) -> Any:
+def costs(rates: TransCFRates, users: Array, u: int, items: Array, i: int, j: int, dim: int) -> Any:
     """-s(u, i), -s(u, j) and |a - q|^2 + |b_i - n_i|^2, bias left out."""
     near = zeros(fill(rates.margin))
     far, spread = near, near
@@ -134,7 +134,7 @@ def costs(rates: Rates, users: Array, u: int, items: Array, i: int, j: int, dim:
 
 
 @inlined
-def cost_of(rates: Rates, users: Array, u: int, items: Array, j: int, dim: int) -> Any:
+def cost_of(rates: TransCFRates, users: Array, u: int, items: Array, j: int, dim: int) -> Any:
     """-s(u, j), bias left out."""
     total = zeros(fill(rates.margin))
     for k in range(0, dim, LANES):
@@ -145,7 +145,7 @@ def cost_of(rates: Rates, users: Array, u: int, items: Array, j: int, dim: int) 
 
 @inlined
 def step_triple(
-    rates: Rates,
+    rates: TransCFRates,
     users: Array,
     u: int,
     items: Array,
@@ -182,7 +182,14 @@ def step_triple(
 
 @inlined
 def step_pair(
-    rates: Rates, users: Array, u: int, items: Array, i: int, pending: Array, dim: int, pull: Any
+    rates: TransCFRates,
+    users: Array,
+    u: int,
+    items: Array,
+    i: int,
+    pending: Array,
+    dim: int,
+    pull: Any,
 ) -> None:
     """One step on (u, i) when the margin holds: only the regularizers move them."""
     g_i, tie, tie_back = fill(pull), fill(rates.tie), fill(rates.tie_back)
@@ -217,16 +224,16 @@ def share_step(pending: Array, steps: Array, u: int, dim: int, kept: Any) -> Non
         store(pending, k, by * step)
 
 
-@costs_of(Rates)
+@costs_of(TransCFRates)
 def _cost_at_place(
-    rates: Rates, rows: PackedRows[TranslationExtra], dim: int, user: int, place: int
+    rates: TransCFRates, rows: PackedRows[TranslationExtra], dim: int, user: int, place: int
 ) -> Any:
     return cost_of(rates, rows.users, 2 * dim * user, rows.items, 3 * dim * place, dim)
 
 
-@visits_of(Rates)
+@visits_of(TransCFRates)
 def _visit(
-    rates: Rates, rows: PackedRows[TranslationExtra], dim: int, draws: Draws, visit: Visit,
+    rates: TransCFRates, rows: PackedRows[TranslationExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, float, int]:  # fmt: skip
     users, items, bias, extra = rows

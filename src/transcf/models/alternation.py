@@ -40,7 +40,7 @@ _BLOCKS = 64
 
 
 @dataclass(frozen=True)
-class Objective:
+class ALSObjective:
     """The objective, minimised over user vectors x and item vectors y, with s_ui = x_u . y_i.
 
     `sum over observed (u, i) of w_ui (1 - s_ui)^2 - spared_i s_ui^2
@@ -121,7 +121,7 @@ def elementwise(dim: int) -> RowSolver:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class ALSProblem:
     """The interactions of all users and items, or of a shard of them.
 
     Attributes:
@@ -135,7 +135,7 @@ class Pairs:
 
     by_user: Csr
     by_item: Csr
-    objective: Objective
+    objective: ALSObjective
     weights: tuple[Array, Array] = (EVEN, EVEN)
     first_item: int = 0
 
@@ -203,24 +203,24 @@ class Alternation:
         users: First vectors, (n_users, dim) float32 or float64; rows without interactions become
             zero.
         items: First vectors of all items, (n_items, dim).
-        outline: Parts of the users of a shard, if a process has some of them only.
-        crew: The communicator, in that case.
+        layout: Parts of the users of a shard, if a process has some of them only.
+        comm: The communicator, in that case.
     """
 
     def __init__(
         self,
-        pairs: Pairs,
+        pairs: ALSProblem,
         solver: RowSolver,
         users: Array,
         items: Array,
         *,
-        outline: UserParts | None = None,
-        crew: Communicator | None = None,
+        layout: UserParts | None = None,
+        comm: Communicator | None = None,
     ) -> None:
         self._dim, dtype = users.shape[1], users.dtype
         self._width = padded_width(self._dim)
         self._solver, self._pairs, goal = solver, pairs, pairs.objective
-        self._parts, self._crew = outline or self.outline(pairs, None), crew or Communicator()
+        self._parts, self._comm = layout or self.layout(pairs, None), comm or Communicator()
         self._user_side = goal.user_side(pairs.by_user, self._width, dtype, pairs.weights[0])
         self._item_side = goal.item_side(
             pairs.by_item, self._width, dtype, pairs.weights[1], pairs.items
@@ -230,7 +230,7 @@ class Alternation:
         self._items = padded(items * (goal.missing > 0)[:, None])
 
     @classmethod
-    def outline(cls, pairs: Pairs, settings: Any) -> UserParts:
+    def layout(cls, pairs: ALSProblem, settings: Any) -> UserParts:
         """Divide all users into parts."""
         return UserParts(gram_cuts(pairs.by_user.n_rows), len(pairs.by_user.indices))
 
@@ -243,13 +243,13 @@ class Alternation:
 
     def solve_items(self) -> float:
         """Update all items; returns the loss."""
-        crew, width, own = self._crew, self._width, self._pairs.items
+        comm, width, own = self._comm, self._width, self._pairs.items
         cuts = self._parts.groups
-        gram = sum_grams(crew.all_of(grams_of(self._users, width, self._ones, cuts))[0])
-        users, _ = crew.all_of(self._users)
+        gram = sum_grams(comm.all_of(grams_of(self._users, width, self._ones, cuts))[0])
+        users, _ = comm.all_of(self._users)
         items = self._items[own.start * width : own.stop * width]
-        losses, _ = crew.all_of(self._solve(self._item_side, users, gram, items))
-        self._items[:], _ = crew.all_of(items)
+        losses, _ = comm.all_of(self._solve(self._item_side, users, gram, items))
+        self._items[:], _ = comm.all_of(items)
         penalties = self._penalties(self._users, self._pairs.objective.user_ridges)
         return float(losses.sum()) + self._sum_of_users(penalties)
 
@@ -267,13 +267,13 @@ class Alternation:
     def _sum_of_users(self, values: Array) -> float:
         """Sum a number of every user over all processes, part by part."""
         sums = [values[first:end].sum() for first, end in pairwise(self._parts.groups.tolist())]
-        return float(self._crew.all_of(np.array(sums))[0].sum())
+        return float(self._comm.all_of(np.array(sums))[0].sum())
 
     def run_epoch(self, number: int) -> EpochStats:
         """Update all users and all items once."""
-        self._crew.progress = Progress(0, 2, "half-steps")
+        self._comm.progress = Progress(0, 2, "half-steps")
         self.solve_users()
-        self._crew.progress = Progress(1, 2, "half-steps")
+        self._comm.progress = Progress(1, 2, "half-steps")
         loss = self.solve_items()
         samples = self._parts.interactions
         return EpochStats(loss / samples, samples)
@@ -304,7 +304,7 @@ class LeastSquaresFoldIn:
     """
 
     def __init__(
-        self, items: Array, objective: Callable[[Array], Objective], recency: float = 0.0
+        self, items: Array, objective: Callable[[Array], ALSObjective], recency: float = 0.0
     ) -> None:
         self._items, self._objective, self._recency = items, objective, recency
 

@@ -83,7 +83,7 @@ class AoBPR(Recommender[AoBPRSettings]):
 class AdaptiveSolver(LogisticSolver):
     """The solver of BPR with negatives from the top of rankings by single factors.
 
-    A block has its own rankings. Its items are a random part of all, so a rank in the block stands
+    A block has its own rankings. Its items are a random part of all, so a rank in the block counts
     for the same share of all items. The rankings are updated once in I log I triples (I items), as
     in the paper, but at least once per epoch and at most once per round.
     """
@@ -99,14 +99,14 @@ class AdaptiveSolver(LogisticSolver):
         return RankedRates(**rates, rank_share=share, rank_reach=-math.expm1(-1 / share))
 
     def _cuts(self) -> list[int]:
-        n_blocks = len(self._dealer.strata.starts) - 1
+        n_blocks = len(self._builder.strata.starts) - 1
         n_active = len(self._problem.active_items)
-        renewals = max(1, int(self._outline.triples / (n_active * max(1.0, np.log2(n_active)))))
+        renewals = max(1, int(self._layout.triples / (n_active * max(1.0, np.log2(n_active)))))
         cuts: list[int] = np.unique(np.linspace(0, n_blocks, renewals + 1).astype(int)).tolist()
         return cuts
 
     def _prepare(self, dtype: npt.DTypeLike) -> Rankings:
         items = self._rows.items
-        rank_by_factors(items, self._dim, self._dealer.strata.starts, self._rankings)
+        rank_by_factors(items, self._dim, self._builder.strata.starts, self._rankings)
         vectors = items.reshape(-1, self._dim)[:, : self._settings.dim]
         return Rankings(self._rankings, vectors.std(axis=0, dtype=np.float64).astype(dtype))

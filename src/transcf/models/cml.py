@@ -131,7 +131,7 @@ class HingeSolver(PairwiseSolver[CMLSettings]):
     def _finish(self, users: Array, items: Array, triples: int, rate: float) -> None:
         if self._settings.covariance:
             known = np.diff(self._problem.user_indptr) > 0
-            active, own = self._crew.all_of(users[known])
+            active, own = self._comm.all_of(users[known])
             vectors = np.concatenate([active, items])
             step = rate * self._settings.covariance * triples
             vectors -= (step * covariance_slope(vectors)).astype(vectors.dtype)

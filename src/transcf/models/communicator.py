@@ -70,12 +70,12 @@ class DistributedSolver(Protocol):
         settings: Any,
         /,
         *,
-        outline: Any = None,
-        crew: Communicator | None = None,
+        layout: Any = None,
+        comm: Communicator | None = None,
     ) -> Trainable:
         """Return a solver for all users, or for some groups of them with a communicator."""
 
-    def outline(self, problem: Any, settings: Any, /) -> ShardLayout:
+    def layout(self, problem: Any, settings: Any, /) -> ShardLayout:
         """Return the groups of users."""
 
 

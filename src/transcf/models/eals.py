@@ -12,10 +12,10 @@ from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.models.alternation import (
+    ALSObjective,
+    ALSProblem,
     Alternation,
     LeastSquaresFoldIn,
-    Objective,
-    Pairs,
     UserParts,
     elementwise,
 )
@@ -145,7 +145,7 @@ class EALS(Recommender[EALSSettings]):
         weights = weights_of_items(settings, by_item.counts)
         goal = objective(settings.ridge, weights, by_user.counts)
         events = InteractionWeights.of(run.train, settings.event_weights)
-        pairs = Pairs(by_user, by_item, goal, (events.overall, events.of_item_entries))
+        pairs = ALSProblem(by_user, by_item, goal, (events.overall, events.of_item_entries))
         extras = {"item_weights": weights, "interaction_weights": events.overall}
 
         def restore(arrays: Arrays, known: TrainingData, settings: EALSSettings) -> FittedScorer:
@@ -220,17 +220,16 @@ class EALSTraining(Alternation):
 
     def __init__(
         self,
-        pairs: Pairs,
+        pairs: ALSProblem,
         settings: EALSSettings,
         *,
-        outline: UserParts | None = None,
-        crew: Communicator | None = None,
+        layout: UserParts | None = None,
+        comm: Communicator | None = None,
     ) -> None:
-        """Draw the first vectors."""
         sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)
         generator = np.random.default_rng(settings.random_state)
         start = first_vectors(sizes, settings.dim, _START, generator, drawn_in=np.float32)
-        super().__init__(pairs, elementwise(settings.dim), *start, outline=outline, crew=crew)
+        super().__init__(pairs, elementwise(settings.dim), *start, layout=layout, comm=comm)
 
 
 def weights_of_items(settings: EALSSettings, counts: Array) -> Array:
@@ -242,9 +241,9 @@ def weights_of_items(settings: EALSSettings, counts: Array) -> Array:
     return weights
 
 
-def objective(regularization: float, item_weights: Array, user_counts: Array) -> Objective:
+def objective(regularization: float, item_weights: Array, user_counts: Array) -> ALSObjective:
     """What is minimised, given c and the interactions of each user."""
-    return Objective(
+    return ALSObjective(
         missing=item_weights,
         spared=item_weights,
         user_ridges=np.full(len(user_counts), regularization),

@@ -144,7 +144,7 @@ class Factors(FittedScorer):
         """Return what user vectors are multiplied with, (dim,), from an item's vector."""
         return vector
 
-    def stand(self, user: int | None, history: Rows) -> Scores | None:
+    def position(self, user: int | None, history: Rows) -> Scores | None:
         """Return the vector of a user, or that of a new user."""
         if user is None:
             users, row = self._fold(Histories.of([history], len(self.items))), 0

@@ -13,7 +13,7 @@ from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays, checked
-from transcf.kernels.fism import Rates, Vectors, Visits, run_epoch
+from transcf.kernels.fism import FISMRates, FISMVectors, Visits, run_epoch
 from transcf.kernels.neighborhood import row_means
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
@@ -212,7 +212,7 @@ class Training:
         scales = np.zeros(int(by_user.counts.max(initial=0)) + 1, dtype)
         scales[1:] = np.arange(1.0, len(scales)) ** -settings.alpha
         rate = settings.learning_rate
-        rates = Rates(
+        rates = FISMRates(
             learning_rate=dtype.type(rate),
             shrink=dtype.type(rate * settings.regularization),
             bias_shrink=dtype.type(rate * settings.bias_regularization),
@@ -259,7 +259,7 @@ class Training:
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Restore p, q and the biases."""
-        self._vectors = Vectors(
+        self._vectors = FISMVectors(
             history=padded(tensors["history_vectors"]),
             items=padded(tensors["item_vectors"]),
             bias=tensors["item_bias"].copy(),

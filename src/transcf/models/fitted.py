@@ -89,7 +89,7 @@ class FittedScorer(Scorer, ABC):
     def fold_in(self, histories: Histories) -> Scorer:
         """Return a scorer with a row for each new user, given by the items of their history."""
         raise UnsupportedError(
-            f"{self.name} cannot recommend to people it was not fitted on: fit again with them, "
+            f"{self.name} cannot recommend to users it was not fitted on: fit again with them, "
             "or use a model such as TransCF."
         )
 
@@ -114,7 +114,7 @@ class FittedScorer(Scorer, ABC):
         """
         return Remarks()
 
-    def stand(self, user: int | None, history: Rows) -> Scores | None:
+    def position(self, user: int | None, history: Rows) -> Scores | None:
         """Return the position of a user in the space of item vectors, (dim,), or None.
 
         Args:
@@ -123,7 +123,7 @@ class FittedScorer(Scorer, ABC):
         """
         return None
 
-    def moved(self, user: int | None, history: Rows, items: Rows) -> Scores | None:
+    def translated_position(self, user: int | None, history: Rows, items: Rows) -> Scores | None:
         """Return the translated positions of a user for some items, (n, dim), or None."""
         return None
 

@@ -11,10 +11,10 @@ import numpy as np
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.models.alternation import (
+    ALSObjective,
+    ALSProblem,
     Alternation,
     LeastSquaresFoldIn,
-    Objective,
-    Pairs,
     UserParts,
     cholesky,
     conjugate,
@@ -117,7 +117,7 @@ class IALS(Recommender[IALSSettings]):
         events = InteractionWeights.of(log, settings.event_weights)
         goal = objective(settings, events.sums_of_items, events.sums_of_users)
         weights = events.overall, events.of_item_entries
-        pairs = Pairs(log.by_user, log.by_item, goal, weights)
+        pairs = ALSProblem(log.by_user, log.by_item, goal, weights)
         return run.run(run.solver(IALSTraining, pairs, settings), settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: IALSSettings) -> FittedScorer:
@@ -133,26 +133,26 @@ class IALSTraining(Alternation):
 
     def __init__(
         self,
-        pairs: Pairs,
+        pairs: ALSProblem,
         settings: IALSSettings,
         *,
-        outline: UserParts | None = None,
-        crew: Communicator | None = None,
+        layout: UserParts | None = None,
+        comm: Communicator | None = None,
     ) -> None:
         sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)
         generator = np.random.default_rng(settings.random_state)
         scale = 0.1 / float(np.sqrt(settings.dim))
         start = first_vectors(sizes, settings.dim, scale, generator, drawn_in=np.float32)
         solver = cholesky() if settings.solver == "cholesky" else conjugate(settings.cg_steps)
-        super().__init__(pairs, solver, *start, outline=outline, crew=crew)
+        super().__init__(pairs, solver, *start, layout=layout, comm=comm)
 
 
-def objective(settings: IALSSettings, item_counts: Array, user_counts: Array) -> Objective:
+def objective(settings: IALSSettings, item_counts: Array, user_counts: Array) -> ALSObjective:
     """Return the objective, given the weights of the interactions of each item and user."""
     weight = settings.unobserved_weight
     assert weight is not None, "a fit resolves it"
     users, items = np.count_nonzero(user_counts), np.count_nonzero(item_counts)
-    return Objective(
+    return ALSObjective(
         missing=weight * (item_counts > 0),
         spared=np.zeros(len(item_counts)),
         user_ridges=settings.regularization * (user_counts + weight * items) ** settings.nu,

@@ -53,8 +53,8 @@ class ItemScores(FittedScorer):
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Refuse: scores do not depend on histories."""
         raise UnsupportedError(
-            f"{self.name} cannot explain a score by what somebody has: it is the same for "
-            "everybody; use a model such as TransCF or EASE."
+            f"{self.name} cannot explain a score by a history: it is the same for all "
+            "users; use a model such as TransCF or EASE."
         )
 
 

@@ -105,7 +105,7 @@ class Streams(FittedScorer):
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Refuse: scores do not depend on histories."""
         raise UnsupportedError(
-            f"{self.name} cannot explain a score by what somebody has: it is drawn by chance; use "
+            f"{self.name} cannot explain a score by a history: it is drawn by chance; use "
             "a model such as TransCF or EASE."
         )
 

@@ -212,7 +212,7 @@ class FitOptions:
         if self.resume and self.fresh:
             raise ParameterError(
                 "resume and fresh contradict each other: use one of them, to go on from a "
-                "checkpoint or to start anew."
+                "checkpoint or to start again."
             )
 
 

@@ -181,13 +181,13 @@ class WithItemOffsets(FittedScorer):
         words = f"Recent popularity changes the score by {added:+.3g}, whoever is asked."
         return Remarks((*found.words, words), found.facts | {"trend": added})
 
-    def stand(self, user: int | None, history: Rows) -> Scores | None:
+    def position(self, user: int | None, history: Rows) -> Scores | None:
         """Return the position of a user."""
-        return self.inner.stand(user, history)
+        return self.inner.position(user, history)
 
-    def moved(self, user: int | None, history: Rows, items: Rows) -> Scores | None:
+    def translated_position(self, user: int | None, history: Rows, items: Rows) -> Scores | None:
         """Return the translated positions of a user."""
-        return self.inner.moved(user, history, items)
+        return self.inner.translated_position(user, history, items)
 
     def ways(self, user: int | None, history: Rows, item: int) -> tuple[Scores, Scores] | None:
         """Return the translated position and the weight of each past item."""

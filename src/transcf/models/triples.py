@@ -1,7 +1,8 @@
 """Stochastic gradient descent on triples (u, i, j): a user, a positive and a negative item.
 
-`Problem` has the interactions, `Outline` groups of users and blocks of items, `Dealer` sorts the
-interactions into the strata of an epoch, and `PairwiseSolver` trains. Items are assigned to blocks
+`Problem` holds the interactions, `StratumLayout` the groups of users and blocks of items.
+`StratumBuilder` sorts the interactions into the strata of an epoch, and `PairwiseSolver` trains.
+Items are assigned to blocks
 that fit into a cache, and both items of a triple come from one block. Blocks are drawn again in
 every epoch, so each pair of items meets as often as any other.
 
@@ -124,7 +125,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Outline:
+class StratumLayout:
     """Groups of users and blocks of items; neither depends on threads or processes.
 
     Attributes:
@@ -181,21 +182,21 @@ class Outline:
         )
 
 
-class Dealer:
+class StratumBuilder:
     """Assigns items to blocks at random and sorts the interactions into strata, in every epoch."""
 
-    def __init__(self, problem: Problem, outline: Outline) -> None:
+    def __init__(self, problem: Problem, layout: StratumLayout) -> None:
         self._problem = problem
-        n_active, n_blocks = len(problem.active_items), outline.n_blocks
+        n_active, n_blocks = len(problem.active_items), layout.n_blocks
         nnz = len(problem.user_indices)
         starts = np.arange(n_blocks + 1) * n_active // n_blocks
         # One entry per interaction: smaller types need less memory bandwidth.
         entry = np.int32 if nnz < 2**31 else np.int64
         slot = np.uint16 if np.diff(starts).max() < 2**16 else np.int32
         self.strata = Strata(
-            groups=outline.groups,
+            groups=layout.groups,
             starts=starts,
-            visits=np.zeros(outline.n_groups * n_blocks + 1, np.int64),
+            visits=np.zeros(layout.n_groups * n_blocks + 1, np.int64),
             visitor=np.zeros(nnz + 1, np.int32),
             first=np.zeros(nnz + 1, entry),
             slots=np.zeros(nnz, slot),
@@ -203,7 +204,7 @@ class Dealer:
         )
 
     def deal(self, seed: int, epoch: int) -> Array:
-        """Fill `strata` for an epoch; returns the item rows in dealt order, (n_active,) int32."""
+        """Fill `strata` for an epoch; returns the item rows in block order, (n_active,) int32."""
         problem, strata = self._problem, self.strata
         order = deal_items(problem.active_items, seed, epoch)
         n_groups, n_blocks = len(strata.groups) - 1, len(strata.starts) - 1
@@ -244,8 +245,8 @@ class PairwiseSolver(ABC, Generic[S]):
         problem: The interactions.
         settings: Those of the model.
         dtype: float32, or float64 to compare with formulas.
-        outline: Groups and blocks of a shard, if a process has some of the users only.
-        crew: The communicator, in that case.
+        layout: Groups and blocks of a shard, if a process has some of the users only.
+        comm: The communicator, in that case.
     """
 
     def __init__(
@@ -253,19 +254,19 @@ class PairwiseSolver(ABC, Generic[S]):
         problem: Problem,
         settings: S,
         dtype: type[np.floating[Any]] = np.float32,
-        outline: Outline | None = None,
-        crew: Communicator | None = None,
+        layout: StratumLayout | None = None,
+        comm: Communicator | None = None,
     ) -> None:
         self._problem, self._settings = problem, settings
-        self._outline, self._crew = (
-            outline or self.outline(problem, settings),
-            crew or Communicator(),
+        self._layout, self._comm = (
+            layout or self.layout(problem, settings),
+            comm or Communicator(),
         )
-        self._tensors = _first_tensors(problem, settings, dtype) if crew is None else {}
+        self._tensors = _first_tensors(problem, settings, dtype) if comm is None else {}
         sizes = np.maximum(1, np.diff(problem.user_indptr))
-        self._samples_per_item = (self._outline.samples / sizes).astype(np.float32)
+        self._samples_per_item = (self._layout.samples / sizes).astype(np.float32)
         self._dim = padded_width(settings.dim)
-        self._dealer = Dealer(problem, self._outline)
+        self._builder = StratumBuilder(problem, self._layout)
         n_active = len(problem.active_items)
         self._rows: PackedRows[NoExtra] = PackedRows(
             users=aligned_zeros((problem.n_users * self._dim,), dtype),
@@ -275,10 +276,10 @@ class PairwiseSolver(ABC, Generic[S]):
         )
 
     @classmethod
-    def outline(cls, problem: Problem, settings: S, block_bytes: int = BLOCK_BYTES) -> Outline:
+    def layout(cls, problem: Problem, settings: S, block_bytes: int = BLOCK_BYTES) -> StratumLayout:
         """Divide all users into groups and all items into blocks."""
         samples = problem.samples_of_users(settings.samples_per_user)
-        return Outline.of(problem, padded_width(settings.dim), samples, block_bytes)
+        return StratumLayout.of(problem, padded_width(settings.dim), samples, block_bytes)
 
     def tensors(self) -> Arrays:
         """Return `user_vectors`, `item_vectors` and `item_bias`."""
@@ -291,8 +292,8 @@ class PairwiseSolver(ABC, Generic[S]):
 
     def run_epoch(self, number: int) -> EpochStats:
         """Train one epoch; tensors that were returned before do not change."""
-        order = self._dealer.deal(self._settings.random_state, number)
-        strata = self._dealer.strata
+        order = self._builder.deal(self._settings.random_state, number)
+        strata = self._builder.strata
         self._pack(order)
         dtype = self._rows.users.dtype
         rates = self._rates(dtype.type, self._settings.rate_at(number))
@@ -300,16 +301,16 @@ class PairwiseSolver(ABC, Generic[S]):
         for begin, end in pairwise(self._cuts()):
             rows = PackedRows(*self._rows[:3], extra=self._prepare(dtype))
             rounds = Rounds(
-                self._settings.random_state, number, begin, end, self._outline.first_group
+                self._settings.random_state, number, begin, end, self._layout.first_group
             )
             run = partial(self._run, rates, rows, totals)
-            self._crew.run_rounds(run, rows, strata, rounds)
-        loss, triples = sums_of(self._crew.all_of(totals)[0])
+            self._comm.run_rounds(run, rows, strata, rounds)
+        loss, triples = sums_of(self._comm.all_of(totals)[0])
         self._unpack(order, triples, self._settings.rate_at(number))
         return EpochStats(loss / max(1, triples), triples)
 
     def _run(self, rates: Any, rows: PackedRows[Any], totals: Array, rounds: Rounds) -> None:
-        strata, samples = self._dealer.strata, self._samples_per_item
+        strata, samples = self._builder.strata, self._samples_per_item
         run_rounds(rates, rows, self._dim, strata, samples, rounds, totals)
 
     # -- what a subclass defines -------------------------------------------------------------
@@ -322,7 +323,7 @@ class PairwiseSolver(ABC, Generic[S]):
 
     def _cuts(self) -> list[int]:
         """Return the rounds before which `_prepare` is called, and the number of rounds."""
-        return [0, len(self._dealer.strata.starts) - 1]
+        return [0, len(self._builder.strata.starts) - 1]
 
     @abstractmethod
     def _prepare(self, dtype: npt.DTypeLike) -> NoExtra | HingeExtra | Rankings:

@@ -19,7 +19,7 @@ from transcf.errors import DataError, NotFittedError, UnsupportedError
 from transcf.kernels import Array
 from transcf.models.base import Recommender
 from transcf.models.factors import Factors
-from transcf.models.mixture.learned import Mixture
+from transcf.models.mixture.fitted import Mixture
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.fitted import Translated
 from transcf.models.trend import WithItemOffsets

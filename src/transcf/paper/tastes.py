@@ -26,7 +26,7 @@ from transcf.experiments.figures import (
 from transcf.kernels import Array
 from transcf.models.cml import CML
 from transcf.models.mixture import TransCFMixture
-from transcf.models.mixture.learned import Mixture
+from transcf.models.mixture.fitted import Mixture
 from transcf.paper.analysis import Analysis
 from transcf.paper.spaces import Space
 

@@ -1,6 +1,6 @@
 """An approximate index over item vectors, for catalogues that are too large to scan.
 
-Items are dealt into lists by nearness and kept there as codes of a few bytes. A search looks
+Items are assigned to lists by nearness and kept there as codes of a few bytes. A search looks
 through the most promising lists, and the best of what it meets is scored again in full, so that
 scores and order of what is returned are those of `top_k`. Before that, vectors are turned such
 that nearness means what it means for a score: items are weighed by how much users differ along
@@ -39,7 +39,7 @@ SMALLEST = 10_000
 #: Users whose exact lists tell how many lists of items have to be looked through.
 _JUDGES = 256
 #: How deep searches are judged, by whether they find the ten items above each depth: a user who
-#: has seen the best 90 items needs what lies between ranks 90 and 100.
+#: has seen the best 90 items needs the items at ranks 90 to 100.
 _DEPTHS = (10, 100, 1000)
 _JUDGED = 10
 #: Users of one search, so that memory stays small.
@@ -49,8 +49,8 @@ _WIDENINGS = (1, 4, 16)
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What a search returns.
+class SearchResult:
+    """Result of a search.
 
     Attributes:
         items: (n, k) int32 item rows, best first, equal scores by row; -1 where none is left.
@@ -64,7 +64,7 @@ class Found:
 
 
 @dataclass(eq=False)
-class _Request:
+class _SearchRequest:
     """A search while it is being answered."""
 
     form: LinearForm
@@ -144,7 +144,7 @@ class ItemIndex:
         *,
         constants: Scores | None = None,
         seen: Csr | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Find the best k items of each user, nearly always the true ones.
 
         Args:
@@ -163,7 +163,7 @@ class ItemIndex:
         if constants is None:
             constants = np.zeros(n, dtype=np.float32)
         form = StoredForm(user_vectors, self.item_vectors, constants)
-        request = _Request(
+        request = _SearchRequest(
             form=form,
             queries=self.projection.users(user_vectors),
             k=k,
@@ -180,9 +180,9 @@ class ItemIndex:
             scorer = FormView("index", self._mask(), form)
             best, scores = scorer.top_k(open_users, k, seen=seen)
             request.items[open_users], request.scores[open_users] = best, scores
-        return Found(request.items, request.scores, len(open_users))
+        return SearchResult(request.items, request.scores, len(open_users))
 
-    def search_sums(self, queries: Queries, k: int, *, seen: Csr | None = None) -> Found:
+    def search_sums(self, queries: Queries, k: int, *, seen: Csr | None = None) -> SearchResult:
         """Find the best k items of users with several queries each, which are searched for in turn.
 
         Scores are those of the sums. With lists that a search knows in full (small catalogues), the
@@ -204,7 +204,7 @@ class ItemIndex:
             return found.items, found.scores
 
         items, scores = best_of_sums(search, queries, self.item_vectors, k, seen)
-        return Found(items, scores, min(n, answered))
+        return SearchResult(items, scores, min(n, answered))
 
     def save(self, path: str | Path) -> Path:
         """Write the index to one file, all or nothing; it holds no code."""
@@ -241,7 +241,7 @@ class ItemIndex:
         np.cumsum(self._mask()[seen.indices], out=before[1:])
         return np.diff(before[seen.indptr])
 
-    def _attempt(self, request: _Request, users: Rows, widening: int) -> Rows:
+    def _attempt(self, request: _SearchRequest, users: Rows, widening: int) -> Rows:
         """Answer who can be answered by looking so far; return the others."""
         depth = request.k + len(self.rows) - request.left_over[users]
         wanted = widening * (2 * depth + 40)
@@ -263,11 +263,11 @@ class ItemIndex:
         beyond = max(1.0, depth / depths[-1])
         return int(np.ceil(probes * beyond))
 
-    def _answer(self, request: _Request, users: Rows, fetch: int, probes: int) -> Rows:
+    def _answer(self, request: _SearchRequest, users: Rows, fetch: int, probes: int) -> Rows:
         """Search for some users; write complete lists and return who has none."""
         parameters = faiss_library().SearchParametersIVF(nprobe=min(probes, self.lists.nlist))
         _, places = self.lists.search(request.queries[users], fetch, params=parameters)
-        items = self.rows[places]  # -1 stands for nothing found: any item, ranked last
+        items = self.rows[places]  # -1 means not found: any item, ranked last
         absent = places < 0
         if request.seen is not None:
             absent |= _contains(request.seen, users, items)

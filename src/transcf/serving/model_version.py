@@ -260,7 +260,9 @@ def _supported_operations(scorer: FittedScorer) -> dict[str, bool]:
             can[name] = False
         else:
             can[name] = True
-    can["translations"] = can["fold_in"] and scorer.moved(None, first, first) is not None
+    can["translations"] = (
+        can["fold_in"] and scorer.translated_position(None, first, first) is not None
+    )
     return can
 
 

@@ -115,7 +115,7 @@ class Projection2D:
         if len(history) and self._vectors is None:
             position = _rounded(self._positions[0][history].mean(axis=0))
         elif len(history):
-            vector = self._version.scorer.stand(row, history)
+            vector = self._version.scorer.position(row, history)
             position = None if vector is None else self._project(vector)
         return {
             "version": self._version.number,
@@ -129,7 +129,7 @@ class Projection2D:
         found: dict[str, Any] = {"item": version.items.series[item], "position": None, "moved": []}
         if not len(history) or self._vectors is None:
             return found
-        moved = scorer.moved(user, history, np.array([item], np.int32))
+        moved = scorer.translated_position(user, history, np.array([item], np.int32))
         if moved is not None:
             found["position"] = self._project(moved[0])
         parts = scorer.ways(user, history, item)

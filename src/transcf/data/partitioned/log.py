@@ -304,4 +304,4 @@ def offsets(counts: npt.NDArray[np.integer]) -> Counts:
 
 
 def _damaged(path: Path) -> DataError:
-    return DataError(f"{path} is missing or damaged: prepare {path.parent} anew.")
+    return DataError(f"{path} is missing or damaged: prepare {path.parent} again.")

@@ -71,8 +71,8 @@ class Events:
 class Shards:
     """Users of each shard, and batches; neither depends on threads or processes.
 
-    Neighbouring users belong to a shard, and every batch has about as many events of each shard: so
-    whoever has the users of a shard never needs those of another.
+    Neighbouring users belong to a shard, and every batch has about as many events of each shard: a
+    process with the users of a shard never needs those of another.
 
     Attributes:
         groups: Where the users of shards begin, and where those of the last one end, (SHARDS + 1,).
@@ -89,7 +89,7 @@ class Shards:
 
     @classmethod
     def of(cls, events: Events, batch_events: int | None = None) -> Self:
-        """Deal all users.
+        """Assign all users to shards.
 
         Args:
             events: Theirs.
@@ -120,29 +120,28 @@ class Shards:
 
 
 class BatchSampler:
-    """Deals users into batches of whole histories, anew in every epoch.
+    """Assigns users to batches of whole histories, again in every epoch.
 
     Args:
-        events: What is learned from.
-        shards: Whose users come together.
+        events: The training events.
+        shards: Shards of the users.
         n_drawn: Negatives of a batch, at most.
         power: Items are drawn in proportion to this power of their popularity.
 
     Attributes:
-        log: What kernels see of it.
+        log: The events as arrays for kernels.
         n_drawn: Negatives of a batch.
     """
 
     def __init__(self, events: Events, shards: Shards, n_drawn: int, power: float) -> None:
-        """Look at lengths and popularity."""
         counts, histories = events.item_counts, events.histories
         active = np.flatnonzero(counts).astype(np.int32)
         self.n_drawn = min(n_drawn, len(active))
         self._chances = chances(counts[active], self.n_drawn, power)
-        stand_for = np.zeros(len(counts), np.float32)
-        stand_for[active] = -np.log(self._chances)
+        log_counts = np.zeros(len(counts), np.float32)
+        log_counts[active] = -np.log(self._chances)
         indptr, items = unlocked(histories.indptr), unlocked(histories.items)
-        self.log = EventArrays(indptr, items, unlocked(events.weights), active, stand_for)
+        self.log = EventArrays(indptr, items, unlocked(events.weights), active, log_counts)
         users = np.flatnonzero(histories.counts > 1).astype(np.int32)
         self._lengths, self._n_batches = histories.counts, shards.n_batches
         self._shards = np.split(users, np.searchsorted(users, shards.groups[1:-1]))
@@ -163,17 +162,17 @@ class BatchSampler:
             np.concatenate(users), np.stack(cuts), self.log.active[order], reach, seed, epoch
         )
 
-    def events_of(self, dealt: EpochPlan) -> Array:
+    def events_of(self, plan: EpochPlan) -> Array:
         """Return how many events batches have, (n_batches,)."""
-        before = _before(self._lengths[dealt.users])
-        counts: Array = np.diff(before[dealt.cuts], axis=1).sum(axis=0)
+        before = _before(self._lengths[plan.users])
+        counts: Array = np.diff(before[plan.cuts], axis=1).sum(axis=0)
         return counts
 
 
-def users_of(dealt: EpochPlan, number: int) -> Array:
+def users_of(plan: EpochPlan, number: int) -> Array:
     """Return the rows of the users of a batch, (n,) int32."""
-    shards = [slice(*cuts[number : number + 2]) for cuts in dealt.cuts]
-    return np.concatenate([dealt.users[shard] for shard in shards])
+    shards = [slice(*cuts[number : number + 2]) for cuts in plan.cuts]
+    return np.concatenate([plan.users[shard] for shard in shards])
 
 
 def _before(lengths: Array) -> Array:

@@ -67,7 +67,7 @@ def _work(events: int, places: int, width: int) -> Workspace:
         moved=_zeros(events, width),
         offsets=_zeros(events),
         targets=_zeros(events, width),
-        heights=_zeros(events),
+        item_offsets=_zeros(events),
         tile=_zeros(events * places),
         pairs=_zeros(events * CHUNK),
         sums=_zeros(events),
@@ -79,5 +79,5 @@ def _work(events: int, places: int, width: int) -> Workspace:
         target_slopes=_zeros(events, width),
         scaled=_zeros(events, width),
         negative_slopes=_zeros(SHARDS, places, width),
-        negative_heights=_zeros(SHARDS, places),
+        negative_offset_slopes=_zeros(SHARDS, places),
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from transcf.kernels import Array
 from transcf.kernels.mixture_batches import join
-from transcf.kernels.mixture_epochs import Epoch, move_batch, run_shards
+from transcf.kernels.mixture_epochs import MixtureEpoch, move_batch, run_shards
 from transcf.models.communicator import Communicator, Progress
 from transcf.models.mixture.buffers import Buffers
 
@@ -23,38 +23,43 @@ def _item_gradients(memory: Buffers, events: slice, shards: slice) -> list[Array
     """
     batch, work = memory.batch, memory.work
     by_event = work.known, work.sums, work.target_slopes, work.moved_slopes
-    by_shard = work.negative_heights, work.negative_slopes
+    by_shard = work.negative_offset_slopes, work.negative_slopes
     said = [*(array[events] for array in by_event), *(array[shards] for array in by_shard)]
     return [batch.items[events].view(np.float32), *said]
 
 
 def run_together(
-    crew: Communicator, epoch: Epoch, own: Buffers, whole: Buffers, counts: Array, losses: Array
+    comm: Communicator,
+    epoch: MixtureEpoch,
+    own: Buffers,
+    whole: Buffers,
+    counts: Array,
+    losses: Array,
 ) -> None:
     """Take a step on each batch of an epoch, together with other processes.
 
     Args:
-        crew: Connects the processes.
+        comm: Connects the processes.
         epoch: The batches; the shards of other processes are empty.
         own: Buffers for the results of this process.
         whole: Buffers for the results of all processes.
         counts: Events of each process in each batch, (n_processes, n_batches).
         losses: Out: losses of the own shards, (n_batches, SHARDS) float64.
     """
-    places, shares = len(own.negatives.heights), crew.shares
-    shards = [slice(*shares[w : w + 2]) for w in range(crew.world_size)]
+    places, shares = len(own.negatives.item_offsets), comm.shares
+    shards = [slice(*shares[w : w + 2]) for w in range(comm.world_size)]
     n_batches = counts.shape[1]
     for number in range(n_batches):
         run_shards(epoch, *own, losses, number)
         ends = [0, *np.cumsum(counts[:, number]).tolist()]
         parts = [
             _item_gradients(whole, slice(*ends[w : w + 2]), shards[w])
-            for w in range(crew.world_size)
+            for w in range(comm.world_size)
         ]
-        found = _item_gradients(own, slice(0, int(counts[crew.rank, number])), shards[crew.rank])
-        for into, array in zip(parts[crew.rank], found, strict=True):
+        found = _item_gradients(own, slice(0, int(counts[comm.rank, number])), shards[comm.rank])
+        for into, array in zip(parts[comm.rank], found, strict=True):
             into[:] = array
-        crew.gather(parts)
+        comm.gather(parts)
         join(own.batch, whole.batch, ends[-1], places)
         move_batch(epoch, *whole, losses, number)
-        crew.progress = Progress(number + 1, n_batches, "batches")
+        comm.progress = Progress(number + 1, n_batches, "batches")

@@ -22,8 +22,8 @@ from transcf.models.training import EpochStats
 from transcf.models.vectors import NormConstraint, constrain_norms
 
 
-class Vectors(NamedTuple):
-    """What is learned, or gradients by it: a, b, p and c, one row each."""
+class MixtureVectors(NamedTuple):
+    """Trained arrays, or gradients by them: a, b, p and c, one row each."""
 
     users: Array
     items: Array
@@ -44,8 +44,8 @@ def place_weights(kernel: ScoreConfig, length: int) -> Array:
 
 
 def add_gradient(
-    kernel: ScoreConfig, points: Vectors, user: int, own: Array, weights: Array, active: Array,
-    into: Vectors,
+    kernel: ScoreConfig, points: MixtureVectors, user: int, own: Array, weights: Array,
+    active: Array, into: MixtureVectors,
 ) -> float:  # fmt: skip
     """Add the gradient of a user's loss; returns the loss.
 
@@ -67,20 +67,20 @@ def add_gradient(
     by_place, n = place_weights(kernel, len(own)), len(own)
     known = (by_place * parts[:, :n].T).sum(axis=1)
     rest = by_place @ parts[:, n:].sum(axis=1)
-    told = rest > 0  # by anybody else in the history
-    weights, known, rest = (np.where(told, of, 1.0) for of in (weights * told, known, rest))
+    has_rest = rest > 0  # the history has another item
+    weights, known, rest = (np.where(has_rest, of, 1.0) for of in (weights * has_rest, known, rest))
     whole = known + rest
     by_known, by_rest = weights / whole - weights / known, weights / whole
     by_part = np.empty_like(parts)
-    by_part[:, :n] = (by_place * (by_known * told)[:, None]).T
-    by_part[:, n:] = (by_place.T @ (by_rest * told))[:, None]
+    by_part[:, :n] = (by_place * (by_known * has_rest)[:, None]).T
+    by_part[:, n:] = (by_place.T @ (by_rest * has_rest))[:, None]
     slopes = by_part * parts
     by_event, by_item = slopes.sum(axis=1)[:, None], slopes.sum(axis=0)[:, None]
     into.users[user] -= 2 * beta * (by_item * (a - b)).sum(axis=0)
     into.history[own] -= 2 * tau * (by_event * p - slopes @ b)
     into.items[items] += 2 * tau * (slopes.T @ p - by_item * b) + 2 * beta * by_item * (a - b)
     into.bias[items] += by_item[:, 0]
-    return float((weights * told * (np.log(whole) - np.log(known))).sum())
+    return float((weights * has_rest * (np.log(whole) - np.log(known))).sum())
 
 
 class ExactMixtureTraining(MixtureTraining):
@@ -88,16 +88,16 @@ class ExactMixtureTraining(MixtureTraining):
 
     def run_epoch(self, number: int) -> EpochStats:
         """Let every event be a target once, against everything."""
-        log, settings = self._dealer.log, self._settings
-        dealt = self._dealer.deal(settings.random_state, number)
+        log, settings = self._sampler.log, self._settings
+        plan = self._sampler.deal(settings.random_state, number)
         moving = [AdamState(*(part.astype(np.float64) for part in each)) for each in self._points]
         if settings.tie_item_vectors:
             moving[2] = moving[1]
-        batches, loss = dealt.cuts.shape[1] - 1, 0.0
+        batches, loss = plan.cuts.shape[1] - 1, 0.0
         for place in range(batches):
-            points = Vectors(*(each.values for each in moving))
-            slopes = Vectors(*(np.zeros_like(values) for values in points))
-            users = users_of(dealt, place)
+            points = MixtureVectors(*(each.values for each in moving))
+            slopes = MixtureVectors(*(np.zeros_like(values) for values in points))
+            users = users_of(plan, place)
             events = [slice(*log.indptr[user : user + 2]) for user in users]
             for user, own in zip(users, events, strict=True):
                 loss += add_gradient(
@@ -113,10 +113,15 @@ class ExactMixtureTraining(MixtureTraining):
         return self._stats(loss)
 
     def _step(
-        self, moving: list[AdamState], slopes: Vectors, users: Array, seen: Array, size: float
+        self,
+        moving: list[AdamState],
+        slopes: MixtureVectors,
+        users: Array,
+        seen: Array,
+        size: float,
     ) -> None:
         """Move the users of a batch, all active items, and what histories hold."""
-        active, word = self._dealer.log.active, self._settings.norm_constraint
+        active, word = self._sampler.log.active, self._settings.norm_constraint
         if self._settings.tie_item_vectors:
             slopes.items[:] += slopes.history
         else:

@@ -15,8 +15,8 @@ from transcf.models.base import Recommender, init_from_params
 from transcf.models.fitted import FittedScorer
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.exact import ExactMixtureTraining
-from transcf.models.mixture.learned import Mixture
-from transcf.models.mixture.partitioned import PartedEvents
+from transcf.models.mixture.fitted import Mixture
+from transcf.models.mixture.partitioned import PartitionedEvents
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.training import MixtureTraining, popularity
 from transcf.models.training import TrainingRun
@@ -71,7 +71,7 @@ class TransCFMixture(Recommender[MixtureSettings]):
     def _learn(self, run: TrainingRun) -> FittedScorer:
         settings = self.settings
         if isinstance(run.log, PartitionedLog):
-            events: Events = PartedEvents.of_log(run.log, settings)
+            events: Events = PartitionedEvents.of_log(run.log, settings)
         else:
             events = Events.of(run.log, settings)
         added = popularity(events, settings)

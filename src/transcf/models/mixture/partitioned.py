@@ -15,7 +15,7 @@ from transcf.models.partitioned import StoredShard
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartedEvents(Events):
+class PartitionedEvents(Events):
     """The length of each user's history; `histories` has no items.
 
     Attributes:
@@ -25,7 +25,7 @@ class PartedEvents(Events):
     log: PartitionedLog
 
     @classmethod
-    def of_log(cls, log: PartitionedLog, settings: MixtureSettings) -> PartedEvents:
+    def of_log(cls, log: PartitionedLog, settings: MixtureSettings) -> PartitionedEvents:
         """Take the counts of a log.
 
         Raises:

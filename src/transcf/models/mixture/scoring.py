@@ -23,9 +23,9 @@ from transcf.kernels.mixture_scores import (
     UserQueries,
     read_only,
     score_pairs,
-    score_people,
+    score_users,
 )
-from transcf.kernels.mixture_search import CROWDED, Neighbors, find_candidates
+from transcf.kernels.mixture_search import CROWDED, NearestItems, find_candidates
 from transcf.kernels.mixture_table import STRIP, Items, Past, Taken, add_log_sums
 from transcf.kernels.rows import padded
 from transcf.parallel import one_blas_thread, parallel_for
@@ -35,7 +35,7 @@ from transcf.retrieval.topk import ROUNDING, not_finite
 from transcf.retrieval.views import FormView
 
 if TYPE_CHECKING:
-    from transcf.models.mixture.learned import Mixture
+    from transcf.models.mixture.fitted import Mixture
 
 #: Fewest and most neighbours of a past item, and neighbours of all past items in between.
 _NEIGHBORS, _TABLE_SIZE = (64, 512), 2**22
@@ -62,23 +62,23 @@ class NeighborTable:
     """
 
     def __init__(
-        self, history: Array, items: Array, tau: float, stored: Neighbors | None = None
+        self, history: Array, items: Array, tau: float, stored: NearestItems | None = None
     ) -> None:
         everything = np.ones(len(items), dtype=bool)
         self._scorer = FormView("nearness", everything, vector_form("distance", history, items))
         self._tau, self._lock, shape = tau, threading.Lock(), _table_shape(len(items))
-        self._arrays = stored or Neighbors(
+        self._arrays = stored or NearestItems(
             np.zeros(shape, np.int32), np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
         )
         self._is_missing = self._arrays.rest == 0
 
-    def with_rows(self, rows: Rows) -> Neighbors:
+    def with_rows(self, rows: Rows) -> NearestItems:
         """Return the table, of which at least these rows are computed."""
         with self._lock:
             missing = np.unique(rows[self._is_missing[rows]]).astype(np.int32)
             for first in range(0, len(missing), _ROWS):
                 self._compute(missing[first : first + _ROWS])
-        return Neighbors(*map(read_only, self._arrays))
+        return NearestItems(*map(read_only, self._arrays))
 
     def _compute(self, rows: Rows) -> None:
         items, excess, rest = self._arrays
@@ -88,7 +88,7 @@ class NeighborTable:
         excess[rows], rest[rows] = terms - terms[:, -1:], terms[:, -1]
         self._is_missing[rows] = False
 
-    def whole(self) -> Neighbors | None:
+    def whole(self) -> NearestItems | None:
         """Return the table if all of its rows are computed."""
         return None if self._is_missing.any() else self._arrays
 
@@ -135,7 +135,7 @@ class UserScorer(Scorer):
         )
 
     def _score_block(self, users: Rows) -> Scores:
-        return score_people(self.points(users), self.learned.item_points, self.learned.heights)
+        return score_users(self.points(users), self.learned.item_points, self.learned.item_offsets)
 
     @cached_property
     def _params(self) -> ScoreParams:
@@ -282,10 +282,10 @@ class PairTermTable:
         b = learned.items[items]
         room, lengths = (0, -len(items) % STRIP), squares(b)
         points = np.pad(padded(b).reshape(len(b), -1), (room, (0, 0)))
-        heights = np.pad(learned.bias[items] - beta * lengths, room).astype(np.float32)
+        item_offsets = np.pad(learned.bias[items] - beta * lengths, room).astype(np.float32)
         offsets = np.pad(-tau * lengths, room).astype(np.float32)
         np.matmul(self._homes, points[: len(items)].T, out=tile)
-        add_log_sums(self._taken, self._past, Items(points, offsets, heights), tile)
+        add_log_sums(self._taken, self._past, Items(points, offsets, item_offsets), tile)
 
     def pairs(self, rows: Rows, items: Rows) -> Scores:
         """Score pairs by the direct formula: (n,)."""

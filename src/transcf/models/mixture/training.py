@@ -1,8 +1,8 @@
 """Epochs of the mixture: softmax over a target and shared negatives, by lazy Adam.
 
-Every event of a history is a target of the others once an epoch. What is dealt and drawn depends on
-seed and epoch alone, and sums are made in a fixed order, so that the same seed gives the same bits
-for any number of threads.
+Every event of a history is a target of the others once an epoch. Batches and negatives depend
+only on seed and epoch, and sums have a fixed order, so that the same seed gives the same bits for
+any number of threads.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.adam import AdamState, step_sizes
-from transcf.kernels.mixture import Points, ScoreConfig
+from transcf.kernels.mixture import MixtureParams, ScoreConfig
 from transcf.kernels.mixture_batches import SHARDS
-from transcf.kernels.mixture_epochs import Epoch, Rules, run_batches
+from transcf.kernels.mixture_epochs import MixtureEpoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.communicator import Communicator
 from transcf.models.mixture.batches import TINY, BatchSampler, Events, Shards
@@ -25,20 +25,20 @@ from transcf.models.training import EpochStats
 from transcf.models.vectors import NORM_POWERS, first_vectors
 from transcf.parallel import one_blas_thread
 
-#: Batches before Python is asked whether somebody wants to stop.
+#: Batches between checks for an interrupt.
 _AT_ONCE = 100
-#: What Adam keeps of each array beside it, as parts of names.
+#: Suffixes of the names of an array and of the moments that Adam keeps of it.
 _PARTS = ("", ".means", ".squares")
 
 
 class MixtureTraining:
-    """The points, and what an epoch does to them.
+    """The trained vectors of the mixture; a `Trainable`.
 
     Args:
-        events: What to learn from.
+        events: The training events.
         settings: The model's.
-        outline: Shards and batches, where a process has some of the users only.
-        crew: Who trains, then.
+        layout: Shards and batches, if a process has some of the users only.
+        comm: The communicator, in that case.
     """
 
     def __init__(
@@ -46,17 +46,16 @@ class MixtureTraining:
         events: Events,
         settings: MixtureSettings,
         *,
-        outline: Shards | None = None,
-        crew: Communicator | None = None,
+        layout: Shards | None = None,
+        comm: Communicator | None = None,
     ) -> None:
-        """Draw the first vectors, unless a crew is going to be given some."""
-        self._crew = crew or Communicator()
+        self._comm = comm or Communicator()
         self._settings, self._width = settings, padded_width(settings.dim)
-        self._shards = outline or self.outline(events, settings)
-        self._dealer = BatchSampler(
+        self._shards = layout or self.layout(events, settings)
+        self._sampler = BatchSampler(
             events, self._shards, settings.shared_negatives, settings.negative_power
         )
-        n_drawn, bound = self._dealer.n_drawn, NORM_POWERS[settings.norm_constraint]
+        n_drawn, bound = self._sampler.n_drawn, NORM_POWERS[settings.norm_constraint]
         self._rules = Rules(
             n_drawn,
             settings.tie_item_vectors,
@@ -69,34 +68,36 @@ class MixtureTraining:
         self._kernel = kernel_of(settings, events.timed, longest)
         self._memory = Buffers.of(0, n_drawn, histories.n_items, self._width)
         self._whole = self._memory  # of all processes; this one may be alone
-        if crew is None:  # else somebody has vectors for all
+        if comm is None:  # else the coordinator sends the vectors
             self.load_tensors(_first_tensors(events, settings))
 
     @classmethod
-    def outline(cls, events: Events, settings: MixtureSettings) -> Shards:
+    def layout(cls, events: Events, settings: MixtureSettings) -> Shards:
         """Lay out shards and batches for all users."""
         return Shards.of(events, settings.batch_events)
 
     def run_epoch(self, number: int) -> EpochStats:
         """Let every event be a target once."""
-        dealt = self._dealer.deal(self._settings.random_state, number)
+        plan = self._sampler.deal(self._settings.random_state, number)
         batches = self._shards.n_batches
         rates = [self._settings.rate_at(number + place / batches) for place in range(batches)]
         sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
-        epoch = Epoch(self._kernel, self._rules, self._dealer.log, dealt, sizes, self._points)
+        epoch = MixtureEpoch(
+            self._kernel, self._rules, self._sampler.log, plan, sizes, self._points
+        )
         losses = np.zeros((batches, SHARDS))
-        counts = np.stack(self._crew.all_gather(self._dealer.events_of(dealt)))
-        self._memory = self._memory.for_events(int(counts[self._crew.rank].max()))
+        counts = np.stack(self._comm.all_gather(self._sampler.events_of(plan)))
+        self._memory = self._memory.for_events(int(counts[self._comm.rank].max()))
         with one_blas_thread():
-            if self._crew.world_size == 1:
+            if self._comm.world_size == 1:
                 for first in range(0, batches, _AT_ONCE):
                     run_batches(epoch, *self._memory, losses, first, min(first + _AT_ONCE, batches))
             else:
                 self._whole = self._whole.for_events(int(counts.sum(axis=0).max()))
-                run_together(self._crew, epoch, self._memory, self._whole, counts, losses)
+                run_together(self._comm, epoch, self._memory, self._whole, counts, losses)
         self._steps += batches
         # Each is that of one process, and nothing is what the others add.
-        return self._stats(float(np.sum(self._crew.all_gather(losses), axis=0).sum()))
+        return self._stats(float(np.sum(self._comm.all_gather(losses), axis=0).sum()))
 
     def _stats(self, loss: float) -> EpochStats:
         return EpochStats(loss / max(self._shards.weight, TINY), self._shards.samples)
@@ -114,7 +115,7 @@ class MixtureTraining:
             for part, values in zip(_PARTS, moving, strict=True):
                 found[name + part] = values[:, : self._settings.dim]
         # A worker's are in Ray's store before they are changed: copies of all would take room.
-        keep = np.copy if self._crew.world_size == 1 else np.ascontiguousarray
+        keep = np.copy if self._comm.world_size == 1 else np.ascontiguousarray
         return {name: keep(array) for name, array in found.items()}
 
     def load_tensors(self, tensors: Arrays) -> None:
@@ -127,7 +128,7 @@ class MixtureTraining:
         users, items = moving("user_vectors"), moving("item_vectors")
         history = items if self._settings.tie_item_vectors else moving("history_vectors")
         bias = AdamState(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
-        self._points = Points(users, items, history, bias)
+        self._points = MixtureParams(users, items, history, bias)
         self._steps = tensors["steps"].copy()
 
 

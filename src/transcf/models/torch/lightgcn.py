@@ -87,9 +87,9 @@ class LightGCN(Recommender[LightGCNSettings]):
     ) -> FittedScorer:
         users, items = stored_factors(arrays, known, settings.dim)
         messages = checked(arrays, "item_messages", np.float32, items.shape)
-        guests = HistoryMap(known, users, messages, power=0.5)
+        history_map = HistoryMap(known, users, messages, power=0.5)
         extras = {"item_messages": messages}
-        return Factors(known, self.name, users, items, guests, extras=extras)
+        return Factors(known, self.name, users, items, history_map, extras=extras)
 
 
 def normalized(by_user: Csr) -> sp.csr_array:

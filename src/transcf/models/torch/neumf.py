@@ -189,8 +189,8 @@ class GMF(Factors):
         self, known: TrainingData, name: str, users: Scores, items: Scores, weights: Arrays
     ) -> None:
         weighted, bias = items * weights["gmf_head"], np.repeat(weights["gmf_bias"], len(items))
-        guests = HistoryMap(known, users, weighted)
-        super().__init__(known, name, users, weighted, guests, bias=bias)
+        history_map = HistoryMap(known, users, weighted)
+        super().__init__(known, name, users, weighted, history_map, bias=bias)
         self._stored = {"user_vectors": users, "item_vectors": items, **weights}
 
     def arrays(self) -> Arrays:

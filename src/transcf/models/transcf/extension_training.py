@@ -35,7 +35,7 @@ Near: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 _MASKED = -1e30
 
 
-class Parameters(NamedTuple):
+class TorchParameters(NamedTuple):
     """What is trained: users (n_users, dim), items (n_items, dim), bias (n_items,), weights."""
 
     users: torch.Tensor
@@ -44,7 +44,9 @@ class Parameters(NamedTuple):
     weights: dict[str, torch.Tensor]
 
 
-def mean_neighborhoods(means: NeighborMeans, own: Parameters, users: Array, items: Array) -> Near:
+def mean_neighborhoods(
+    means: NeighborMeans, own: TorchParameters, users: Array, items: Array
+) -> Near:
     """Return the neighbourhoods of users (T,) and of items (T, C) as weighted means."""
     q = _weighted_sums(means.user_items, users, own.items)
     flat = items.ravel()
@@ -79,7 +81,6 @@ class SampledNeighbors:
     """At most `limit` neighbours of each row of a CSR matrix: a random window of a random order."""
 
     def __init__(self, indptr: Array, indices: Array, limit: int, rng: np.random.Generator) -> None:
-        """Shuffle the neighbours of every row."""
         counts = np.diff(indptr)
         order = np.lexsort((rng.random(len(indices)), np.repeat(np.arange(len(counts)), counts)))
         self._indptr, self._indices, self._limit = indptr, indices[order].astype(np.int64), limit
@@ -96,7 +97,7 @@ class SampledNeighbors:
 
 
 def attended_neighborhoods(
-    own: Parameters, users: torch.Tensor, items: torch.Tensor,
+    own: TorchParameters, users: torch.Tensor, items: torch.Tensor,
     history: tuple[torch.Tensor, torch.Tensor], owners: tuple[torch.Tensor, torch.Tensor],
 ) -> Near:  # fmt: skip
     """Return neighbourhoods weighted by attention; a pair's own item and user are left out.
@@ -109,15 +110,15 @@ def attended_neighborhoods(
         owners: Users of the items, and which do not exist, (T, C, S) each.
     """
     scales = own.weights["temperatures"].exp()
-    past, people = _rows(own.items, history[0]), _rows(own.users, owners[0])
+    past, owner_vectors = _rows(own.items, history[0]), _rows(own.users, owners[0])
     a, b = _rows(own.users, users), _rows(own.items, items)
     logits = (b * own.weights["item_attention"] * scales[0]) @ past.transpose(1, 2)
     absent = history[1][:, None] | (history[0][:, None] == items[:, :, None])
     q = _shares(logits, absent) @ past
     query = a * own.weights["user_attention"] * scales[1]
-    logits = (people * query[:, None, None]).sum(-1)
+    logits = (owner_vectors * query[:, None, None]).sum(-1)
     absent = owners[1] | (owners[0] == users[:, None, None])
-    n = (_shares(logits, absent)[..., None] * people).sum(2)
+    n = (_shares(logits, absent)[..., None] * owner_vectors).sum(2)
     return q, n
 
 
@@ -127,7 +128,7 @@ def _shares(logits: torch.Tensor, absent: torch.Tensor) -> torch.Tensor:
 
 
 def pair_costs(
-    settings: ExtensionSettings, own: Parameters, near: Near,
+    settings: ExtensionSettings, own: TorchParameters, near: Near,
     users: torch.Tensor, items: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
     """Return minus the scores of pairs without bias, (T, C)."""
@@ -142,7 +143,7 @@ def pair_costs(
 
 
 def triple_losses(
-    settings: ExtensionSettings, own: Parameters, near: Near,
+    settings: ExtensionSettings, own: TorchParameters, near: Near,
     users: torch.Tensor, items: torch.Tensor, hinge_weights: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
     """Return the loss of triples, (T,).
@@ -177,7 +178,6 @@ class ExtensionTraining:
     def __init__(
         self, problem: Problem, settings: ExtensionSettings, means: NeighborMeans, device: Any
     ) -> None:
-        """Draw the first values."""
         self._problem, self._settings, self._means, self._device = problem, settings, means, device
         self._unseen = UnseenItems(Csr(problem.user_indptr, problem.user_indices, problem.n_items))
         ranks = rank_weights(settings.negatives, len(problem.active_items))
@@ -271,4 +271,4 @@ class ExtensionTraining:
                     for part in ("step", "exp_avg", "exp_avg_sq")
                 }
         users, items, bias = (self._named[name] for name in names[:3])
-        self._own = Parameters(users, items, bias, {n: self._named[n] for n in names[3:]})
+        self._own = TorchParameters(users, items, bias, {n: self._named[n] for n in names[3:]})

@@ -184,7 +184,6 @@ class NeighborMeans:
         self, by_user: sp.csr_array, friends: sp.csr_array | None = None,
         categories: sp.csr_array | None = None, share: float = 0.0,
     ) -> None:  # fmt: skip
-        """Compute the weights of neighbours."""
         by_item = sp.csr_array(by_user.T)
         self.user_users = self.item_categories = self.members = self.own = None
         kept_users, kept_items = np.ones(by_user.shape[0]), np.ones(by_user.shape[1])
@@ -253,7 +252,6 @@ class Extended(FittedScorer):
     """The fitted vectors, neighbourhoods and weights, and how they score."""
 
     def __init__(self, known: TrainingData, settings: ExtensionSettings, arrays: Arrays) -> None:
-        """Keep the arrays."""
         super().__init__(known, _name(settings))
         self.settings, self._arrays = settings, arrays
 

@@ -173,15 +173,15 @@ class Translated(FittedScorer):
             a, q = (vectors[user].astype(np.float64) for vectors in rows)
         return a, q * self._score_means[1][item]
 
-    def stand(self, user: int | None, history: Rows) -> Array:
+    def position(self, user: int | None, history: Rows) -> Array:
         """Return a of a user or of a new user (None), (dim,)."""
-        people = Histories.of([history], len(self.known.items))
+        histories = Histories.of([history], len(self.known.items))
         place: Array = (
-            self.fold_in_vectors(people)[0][0] if user is None else self.parameters.users[user]
+            self.fold_in_vectors(histories)[0][0] if user is None else self.parameters.users[user]
         )
         return place
 
-    def moved(self, user: int | None, history: Rows, items: Rows) -> Array | None:
+    def translated_position(self, user: int | None, history: Rows, items: Rows) -> Array | None:
         """Return a + r for some items, (n, dim), where the form translates."""
         if not (self.form.has_neighborhoods and self.form.is_distance):
             return None

@@ -239,6 +239,6 @@ class _Growing:
         if len(lost):
             raise DataError(
                 f"user {self.known.users.ids(lost[:1]).item()!r} ({counted(len(lost), 'user')} in "
-                "all) shares no item with anybody the model knows, not even through others: leave "
+                "all) shares no item with a user of the model, not even through others: leave "
                 "them out, or fit again with all interactions."
             )

@@ -28,14 +28,14 @@ import scipy.sparse as sp
 from transcf.errors import UnsupportedError
 from transcf.kernels import Array
 from transcf.kernels.lanes import zeros
-from transcf.kernels.translation import Rates, register_form
+from transcf.kernels.translation import TransCFRates, register_form
 from transcf.retrieval.forms import LinearForm, cosine_form, nearness_form
 
 #: Keeps quotients finite where a sum of squares is zero.
 TINY = 1e-12
 
 
-class Averages(Protocol):
+class AveragingOperator(Protocol):
     """Computes averages of rows, (n, dim) = averages @ (n_rows, dim); mostly a sparse matrix."""
 
     def __matmul__(self, rows: Array, /) -> Any:
@@ -53,7 +53,7 @@ class ScoreFunction(ABC):
     #: Name of the model in tables.
     title: ClassVar[str]
     #: Type that kernels are compiled for.
-    rates: ClassVar[type[Rates]]
+    rates: ClassVar[type[TransCFRates]]
     #: Whether the score depends on q and n.
     has_neighborhoods: ClassVar[bool] = True
     #: Whether the cost is a squared distance.
@@ -67,7 +67,7 @@ class ScoreFunction(ABC):
         if not {"cost", "slope"}.isdisjoint(vars(cls)):
             # Kernels cached on disk find the class by its qualified name.
             place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.rates"}
-            cls.rates = type(f"{cls.__name__}Rates", (Rates,), place)
+            cls.rates = type(f"{cls.__name__}TransCFRates", (TransCFRates,), place)
             register_form(cls.rates, cls.cost, cls.slope)
 
     @staticmethod
@@ -110,7 +110,9 @@ class ScoreFunction(ABC):
 
     # -- fold-in: vectors that minimise the squared error of the known pairs ----------------------
 
-    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
+    def place_users(
+        self, even: AveragingOperator, weighted: AveragingOperator, b: Array, n: Array
+    ) -> Array:
         """Return vectors of users, given their items: a, (n_new, dim).
 
         Args:
@@ -161,7 +163,9 @@ class Translation(ScoreFunction):
         short = bias - (b * b).sum(axis=1, keepdims=True)
         return np.hstack([short, n * n, n, b, n * b])
 
-    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
+    def place_users(
+        self, even: AveragingOperator, weighted: AveragingOperator, b: Array, n: Array
+    ) -> Array:
         """The weighted mean of b - q * n."""
         return np.asarray(weighted @ b - (even @ b) * (weighted @ n))
 
@@ -197,7 +201,9 @@ class Dot(Translation):
         """Y of 2 dim + 1 numbers."""
         return np.hstack([bias, b, n * b])
 
-    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
+    def place_users(
+        self, even: AveragingOperator, weighted: AveragingOperator, b: Array, n: Array
+    ) -> Array:
         """Return the weighted mean of b: a direction, since inner products have no least error."""
         return np.asarray(weighted @ b)
 
@@ -233,7 +239,9 @@ class Alternative(ScoreFunction):
         """Y of 2 dim + 1 numbers."""
         return np.hstack([bias, b, b * b])
 
-    def place_users(self, even: Averages, weighted: Averages, b: Array, n: Array) -> Array:
+    def place_users(
+        self, even: AveragingOperator, weighted: AveragingOperator, b: Array, n: Array
+    ) -> Array:
         """Least squares in every dimension."""
         return np.asarray((weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, TINY))
 

@@ -54,7 +54,7 @@ def _averaging(indptr: Array, indices: Array, n_columns: int) -> sp.csr_array:
 
 
 @dataclass(frozen=True)
-class Batch:
+class TripleBatch:
     """A batch at one point of the parameters; vectors are (T, dim), numbers (T,).
 
     Each user's hardest negative is j; `gap` is margin - s(u, i) + s(u, j).
@@ -80,7 +80,7 @@ def look_up(
     triples: Triples,
     settings: TransCFSettings,
     n_active: int,
-) -> Batch:
+) -> TripleBatch:
     """Gather what loss and gradient have in common."""
     form = SCORE_FUNCTIONS[settings.variant]
     users, items, bias = parameters.users, parameters.items, parameters.item_bias
@@ -92,7 +92,7 @@ def look_up(
     far = form.pair_cost(a[:, None], q[:, None], items[others], n_others) - bias[others]
     gaps = (settings.margin + near - bias[triples.positives])[:, None] - far
     hardest = np.arange(len(near)), gaps.argmax(axis=1)
-    return Batch(
+    return TripleBatch(
         parameters=parameters,
         triples=triples,
         hardest=others[hardest],
@@ -108,7 +108,7 @@ def look_up(
     )
 
 
-def losses(batch: Batch, settings: TransCFSettings) -> Array:
+def losses(batch: TripleBatch, settings: TransCFSettings) -> Array:
     """Return the loss of every triple, (T,)."""
     x = batch
     spread = ((x.a - x.q) ** 2).sum(1) + ((x.b_i - x.n_i) ** 2).sum(1)
@@ -119,7 +119,7 @@ def losses(batch: Batch, settings: TransCFSettings) -> Array:
     return np.asarray(loss)
 
 
-def gradient(batch: Batch, averages: Averages, settings: TransCFSettings) -> Parameters:
+def gradient(batch: TripleBatch, averages: Averages, settings: TransCFSettings) -> Parameters:
     """Return the gradient of the summed loss through all neighbours; rank weights are constants."""
     x, triples = batch, batch.triples
     form, pull = SCORE_FUNCTIONS[settings.variant], x.weight + settings.reg_distance

@@ -13,10 +13,10 @@ from itertools import pairwise
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.neighborhood import Dealt, average_items, push_to_users
+from transcf.kernels.neighborhood import ItemPlacement, average_items, push_to_users
 from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import copy_rows, padded_width
-from transcf.kernels.translation import Rates, TranslationExtra
+from transcf.kernels.translation import TransCFRates, TranslationExtra
 from transcf.models.communicator import Communicator, sums_of
 from transcf.models.training import EpochStats
 from transcf.models.transcf.parameters import (
@@ -27,7 +27,7 @@ from transcf.models.transcf.parameters import (
     stats_of,
 )
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.triples import BLOCK_BYTES, Dealer, Outline, Problem
+from transcf.models.triples import BLOCK_BYTES, Problem, StratumBuilder, StratumLayout
 from transcf.models.vectors import NORM_POWERS, constrain_norms
 
 #: Items that are copied out at once.
@@ -37,7 +37,7 @@ _ROWS = 4096
 class FastSolver(Solver):
     """Trains TransCF and its ablations; epochs share its memory.
 
-    `outline` and `crew` are given where a process has a part of the users.
+    `layout` and `comm` are given if a process has some of the users only.
     """
 
     def __init__(
@@ -45,24 +45,24 @@ class FastSolver(Solver):
         problem: Problem,
         settings: TransCFSettings,
         *,
-        outline: Outline | None = None,
-        crew: Communicator | None = None,
+        layout: StratumLayout | None = None,
+        comm: Communicator | None = None,
     ) -> None:
-        super().__init__(problem, settings, drawn=crew is None)
+        super().__init__(problem, settings, drawn=comm is None)
         self._dim = padded_width(settings.dim)
-        self._outline = outline or self.outline(problem, settings)
-        self._crew = crew or Communicator()
-        self._dealer = Dealer(problem, self._outline)
-        self._strata = self._dealer.strata
+        self._layout = layout or self.layout(problem, settings)
+        self._comm = comm or Communicator()
+        self._builder = StratumBuilder(problem, self._layout)
+        self._strata = self._builder.strata
         self._rows: PackedRows[TranslationExtra] | None = None
 
     @classmethod
-    def outline(
+    def layout(
         cls, problem: Problem, settings: TransCFSettings, block_bytes: int = BLOCK_BYTES
-    ) -> Outline:
+    ) -> StratumLayout:
         """Lay out groups and blocks for all users."""
         samples = problem.samples_of_users(settings.samples_per_user)
-        return Outline.of(problem, 3 * padded_width(settings.dim), samples, block_bytes)
+        return StratumLayout.of(problem, 3 * padded_width(settings.dim), samples, block_bytes)
 
     @property
     def _renewals(self) -> int:
@@ -71,13 +71,13 @@ class FastSolver(Solver):
         An update costs about as much as reading two candidates per interaction, and should not take
         longer than the training between two updates.
         """
-        triples, nnz = self._outline.triples, self._outline.interactions
+        triples, nnz = self._layout.triples, self._layout.interactions
         affordable = triples * (1 + self.settings.negatives) / (2 * max(1, nnz))
         return min(self.settings.neighborhood_updates, max(1, int(affordable)))
 
     def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
         """Train one epoch in strata."""
-        order = self._dealer.deal(self.settings.random_state, number)
+        order = self._builder.deal(self.settings.random_state, number)
         places = np.zeros(self.problem.n_items, np.int32)
         places[order] = np.arange(len(order), dtype=np.int32)
         rows = self._pack(parameters, order)
@@ -85,7 +85,7 @@ class FastSolver(Solver):
         return self._unpack(rows, parameters, order, totals)
 
     def _pack(self, parameters: Parameters, order: Array) -> PackedRows[TranslationExtra]:
-        """Copy the parameters into packed rows, items in dealt order."""
+        """Copy the parameters into packed rows, items in block order."""
         dtype, dim = parameters.users.dtype, self.settings.dim
         if self._rows is None or self._rows.users.dtype != dtype:
             n_groups = len(self._strata.groups) - 1
@@ -115,14 +115,14 @@ class FastSolver(Solver):
     ) -> Array:
         """Run all rounds with updates of the neighbourhoods in between; returns all totals."""
         problem, settings, dim, strata = self.problem, self.settings, self._dim, self._strata
-        items = Dealt(problem.user_indptr, problem.user_indices, places)
+        items = ItemPlacement(problem.user_indptr, problem.user_indices, places)
         dtype = rows.users.dtype
         rates = self._rates(dtype, number)
         user_share, item_share = (
             (1 / np.maximum(1, np.diff(indptr))).astype(dtype)
             for indptr in (problem.user_indptr, problem.item_indptr)
         )
-        user_samples = (self._outline.samples * user_share).astype(np.float32)
+        user_samples = (self._layout.samples * user_share).astype(np.float32)
         item_share = item_share[order]
         n_blocks = len(strata.starts) - 1
         totals = np.zeros((len(strata.visits) - 1, 3))
@@ -133,13 +133,13 @@ class FastSolver(Solver):
 
         for begin, end in pairwise(cuts.tolist()):
             average_items(rows.users, rows.items, dim, items, user_share)
-            self._crew.average_users(rows, dim, strata, item_share)
-            rounds = Rounds(settings.random_state, number, begin, end, self._outline.first_group)
-            self._crew.run_rounds(run, rows, strata, rounds)
+            self._comm.average_users(rows, dim, strata, item_share)
+            rounds = Rounds(settings.random_state, number, begin, end, self._layout.first_group)
+            self._comm.run_rounds(run, rows, strata, rounds)
             push_to_users(rows.users, rows.items, dim, items, item_share, rates.bound)
-        return self._crew.all_of(totals)[0]
+        return self._comm.all_of(totals)[0]
 
-    def _rates(self, dtype: np.dtype[np.floating], epoch: int) -> Rates:
+    def _rates(self, dtype: np.dtype[np.floating], epoch: int) -> TransCFRates:
         settings, number = self.settings, dtype.type
         rate = settings.rate_at(epoch)
         tie = 2 * rate * settings.reg_neighborhood

@@ -17,7 +17,7 @@ from transcf.distributed.training import is_of_users, shard_of, share_out
 from transcf.errors import ParameterError, UnsupportedError
 from transcf.kernels import Array
 from transcf.models import eals, ials
-from transcf.models.alternation import Pairs
+from transcf.models.alternation import ALSProblem
 from transcf.models.aobpr import AdaptiveSolver
 from transcf.models.bpr import LogisticSolver
 from transcf.models.cml import HingeSolver
@@ -29,7 +29,7 @@ from transcf.models.mixture.batches import Events
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training import FitOptions
 from transcf.models.transcf.solver_fast import FastSolver
-from transcf.models.triples import Outline, Problem
+from transcf.models.triples import Problem, StratumLayout
 from transcf.parallel import use_threads
 
 SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -53,15 +53,15 @@ def log() -> Interactions:
     return synthesize(users=400, items=1100, interactions=8000, seed=3)
 
 
-def few_in_a_block(solver: Any, problem: Problem, settings: Any) -> Outline:
+def few_in_a_block(solver: Any, problem: Problem, settings: Any) -> StratumLayout:
     """Blocks of about fifty items: there are more of them than groups."""
     width = 48 if solver is FastSolver else 16
-    outline: Outline = solver.outline(problem, settings, 50 * width * 4)
-    assert outline.n_blocks > outline.n_groups
-    return outline
+    layout: StratumLayout = solver.layout(problem, settings, 50 * width * 4)
+    assert layout.n_blocks > layout.n_groups
+    return layout
 
 
-def pairs_of(log: Interactions, settings: Any) -> Pairs:
+def pairs_of(log: Interactions, settings: Any) -> ALSProblem:
     """All pairs; events weigh alike or not, as settings say."""
     events = InteractionWeights.of(log, settings.event_weights)
     if isinstance(settings, IALSSettings):
@@ -69,34 +69,34 @@ def pairs_of(log: Interactions, settings: Any) -> Pairs:
     else:
         weights = eals.weights_of_items(settings, log.by_item.counts)
         goal = eals.objective(settings.regularization, weights, log.by_user.counts)
-    return Pairs(log.by_user, log.by_item, goal, (events.overall, events.of_item_entries))
+    return ALSProblem(log.by_user, log.by_item, goal, (events.overall, events.of_item_entries))
 
 
 def task_of(name: str, log: Interactions) -> tuple[Any, Any, Any, Any]:
-    """Solver, problem, settings and outline of a model."""
+    """Solver, problem, settings and layout of a model."""
     solver, params = SOLVERS[name]
     settings = create(name, dim=16, **params).settings
     if hasattr(settings, "for_log"):
         settings = settings.for_log(LogSizes.of(log))
     if solver in (MixtureTraining, IALSTraining, EALSTraining):
         problem = Events.of(log, settings) if solver is MixtureTraining else pairs_of(log, settings)
-        return solver, problem, settings, solver.outline(problem, settings)
+        return solver, problem, settings, solver.layout(problem, settings)
     problem = Problem.of(log, settings.event_weights)
     return solver, problem, settings, few_in_a_block(solver, problem, settings)
 
 
 def train(name: str, log: Interactions, workers: int) -> dict[str, Array]:
     """Train with workers in threads."""
-    solver, problem, settings, outline = task_of(name, log)
-    first = solver(problem, settings, outline=outline).tensors()
-    shares = share_out(np.diff(problem.user_indptr), outline.groups, workers)
+    solver, problem, settings, layout = task_of(name, log)
+    first = solver(problem, settings, layout=layout).tensors()
+    shares = share_out(np.diff(problem.user_indptr), layout.groups, workers)
     store = import_gloo().HashStore()
 
     def work(w: int) -> dict[str, Array]:
-        part, groups = shard_of(problem, outline, shares, w)
-        crew = RayCommunicator(join_group(store, w, workers, "127.0.0.1"), shares)
-        own = solver(part, settings, outline=groups, crew=crew)
-        users = slice(int(outline.groups[shares[w]]), int(outline.groups[shares[w + 1]]))
+        part, groups = shard_of(problem, layout, shares, w)
+        comm = RayCommunicator(join_group(store, w, workers, "127.0.0.1"), shares)
+        own = solver(part, settings, layout=groups, comm=comm)
+        users = slice(int(layout.groups[shares[w]]), int(layout.groups[shares[w + 1]]))
         own.load_tensors({n: t[users] if is_of_users(n) else t for n, t in first.items()})
         stats = [own.run_epoch(number) for number in EPOCHS]
         return own.tensors() | {"losses": np.array([one.loss for one in stats])}
@@ -121,8 +121,8 @@ def test_the_bits_do_not_depend_on_who_has_which_users(
 
 def check_same_bits(name: str, log: Interactions, numbers: Sequence[int]) -> None:
     """Compare what these numbers of workers learn with what one process does."""
-    solver, problem, settings, outline = task_of(name, log)
-    alone = solver(problem, settings, outline=outline)
+    solver, problem, settings, layout = task_of(name, log)
+    alone = solver(problem, settings, layout=layout)
     losses = [alone.run_epoch(number).loss for number in EPOCHS]
     expected = alone.tensors() | {"losses": np.array(losses)}
     with use_threads(1):
@@ -133,16 +133,16 @@ def check_same_bits(name: str, log: Interactions, numbers: Sequence[int]) -> Non
 
 
 def test_a_worker_for_every_group_learns_the_same(log: Interactions) -> None:
-    *_, outline = task_of("bpr", log)
-    check_same_bits("bpr", log, [outline.n_groups])
+    *_, layout = task_of("bpr", log)
+    check_same_bits("bpr", log, [layout.n_groups])
 
 
 def test_a_worker_may_have_nobody() -> None:
     users = ["long"] * 60 + ["short"] * 2
     rows = {"user": users, "item": [*range(60), 3, 5], "timestamp": range(62)}
     log = read_interactions(pl.DataFrame(rows))
-    *_, outline = task_of("transcf-mixture", log)
-    assert (np.diff(outline.groups) == 0).any()
+    *_, layout = task_of("transcf-mixture", log)
+    assert (np.diff(layout.groups) == 0).any()
     check_same_bits("transcf-mixture", log, [4])
 
 

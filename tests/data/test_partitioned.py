@@ -136,7 +136,7 @@ def test_damage_is_found(prepared: PartitionedLog, name: str) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 255
     path.write_bytes(content)
-    with pytest.raises(DataError, match=f"{name} is missing or damaged: prepare .* anew"):
+    with pytest.raises(DataError, match=f"{name} is missing or damaged: prepare .* again"):
         open_parts(prepared.folder).read()
 
 

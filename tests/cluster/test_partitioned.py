@@ -19,7 +19,7 @@ from transcf.errors import DataError, EvaluationError, UnsupportedError
 from transcf.evaluation.validation import Validation, as_validation, validation_in_parts
 from transcf.models.bpr import LogisticSolver
 from transcf.models.mixture.batches import Events, Shards
-from transcf.models.mixture.partitioned import PartedEvents
+from transcf.models.mixture.partitioned import PartitionedEvents
 from transcf.models.partitioned import PartitionedProblem, PartitionedTrainingData
 from transcf.models.training import FitOptions
 from transcf.models.triples import Problem
@@ -107,10 +107,10 @@ def test_shares_on_disk_are_those_in_memory(
         Problem.of(split.train, settings.event_weights),
         PartitionedProblem.of_log(parted.train, settings),
     )
-    outline = LogisticSolver.outline(whole, settings)
-    other = LogisticSolver.outline(counted, settings)
-    assert np.array_equal(outline.groups, other.groups)
-    assert (outline.triples, outline.interactions) == (other.triples, other.interactions)
+    layout = LogisticSolver.layout(whole, settings)
+    other = LogisticSolver.layout(counted, settings)
+    assert np.array_equal(layout.groups, other.groups)
+    assert (layout.triples, layout.interactions) == (other.triples, other.interactions)
     cuts = share_out(np.diff(counted.user_indptr), range(counted.n_users + 1), 3)
     for first, end in pairwise(cuts):
         found, expected = counted.part(first, end).read(), whole.part(first, end)
@@ -120,7 +120,10 @@ def test_shares_on_disk_are_those_in_memory(
 
 def test_histories_on_disk_are_those_in_memory(parted: PartitionedLog, split: Split) -> None:
     settings = create("transcf-mixture").settings
-    whole, counted = Events.of(split.train, settings), PartedEvents.of_log(parted.train, settings)
+    whole, counted = (
+        Events.of(split.train, settings),
+        PartitionedEvents.of_log(parted.train, settings),
+    )
     shards, other = Shards.of(whole), Shards.of(counted)
     assert np.array_equal(shards.groups, other.groups)
     sizes = [(one.n_batches, one.samples, one.weight) for one in (shards, other)]
@@ -133,7 +136,7 @@ def test_histories_on_disk_are_those_in_memory(parted: PartitionedLog, split: Sp
         assert np.array_equal(found.weights, expected.weights)
         assert np.array_equal(found.item_counts, expected.item_counts)
     with pytest.raises(UnsupportedError, match="recency weighs events by the mean of all"):
-        PartedEvents.of_log(parted.train, create("transcf-mixture", recency=1.0).settings)
+        PartitionedEvents.of_log(parted.train, create("transcf-mixture", recency=1.0).settings)
 
 
 def test_weights_that_differ_nowhere_are_none(tmp_path: Path) -> None:

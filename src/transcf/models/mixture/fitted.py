@@ -15,7 +15,7 @@ from transcf.data.interactions import Interactions, Mask
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.kernels.mixture_scores import read_only
-from transcf.kernels.mixture_search import Catalogue, Neighbors
+from transcf.kernels.mixture_search import Catalogue, NearestItems
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
@@ -64,11 +64,10 @@ class Mixture(FittedScorer):
         history: Array,
         bias: Array,
     ) -> None:
-        """Keep them."""
         super().__init__(known, "TransCF-mixture")
         self.settings = settings
         self.users, self.items, self.history, self.bias = users, items, history, bias
-        self._stored: Neighbors | None = None
+        self._stored: NearestItems | None = None
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
@@ -87,10 +86,11 @@ class Mixture(FittedScorer):
         return made
 
     def _with_lonely_placed(self) -> Mixture:
-        """Return the same with a place for users of one event, who are no one's targets.
+        """Return a copy in which users with one event have a position.
 
-        They stand where somebody new with their item would, and items that nobody else has count
-        in a history as they are recommended: else both would stay where they were drawn.
+        Such users have no training targets. They are folded in like new users, and the history
+        vectors of items that no other user has are set to their item vectors: otherwise both would
+        keep their initial values.
         """
         histories = self.known.histories
         lonely = histories.counts == 1
@@ -143,16 +143,16 @@ class Mixture(FittedScorer):
         return longest, float(np.abs(self.bias).max(initial=0))
 
     @cached_property
-    def heights(self) -> Array:
-        """H of each item, (n_items,) float32: what products with moved people need besides."""
-        return self._heights(self.settings.tau + self.settings.beta)
+    def item_offsets(self) -> Array:
+        """H of each item, (n_items,) float32: added to products with translated positions."""
+        return self._offsets(self.settings.tau + self.settings.beta)
 
     @cached_property
-    def _own_heights(self) -> Array:
-        """The same for where people stand, c - beta |b|^2: (n_items,) float32."""
-        return self._heights(self.settings.beta)
+    def _own_offsets(self) -> Array:
+        """The same for positions that are not translated, c - beta |b|^2: (n_items,) float32."""
+        return self._offsets(self.settings.beta)
 
-    def _heights(self, steepness: float) -> Array:
+    def _offsets(self, steepness: float) -> Array:
         return (self.bias - steepness * squares(self.items)).astype(np.float32)
 
     @cached_property
@@ -206,10 +206,13 @@ class Mixture(FittedScorer):
             past: Rows of past items of users.
             allowed: (n_items,) items to choose from.
         """
-        own_heights: Scores = np.where(allowed, self._own_heights, np.float32(-np.inf))
+        own_offsets: Scores = np.where(allowed, self._own_offsets, np.float32(-np.inf))
         neighbors = self.neighbors.with_rows(past)
         return Catalogue(
-            read_only(self.item_points.reshape(-1)), read_only(self.heights), own_heights, neighbors
+            read_only(self.item_points.reshape(-1)),
+            read_only(self.item_offsets),
+            own_offsets,
+            neighbors,
         )
 
     def _score_block(self, users: Rows) -> Scores:
@@ -239,18 +242,20 @@ class Mixture(FittedScorer):
 
         def of_users(users: Rows) -> Queries:
             histories = self.known.histories.take(users)
-            people = self._users.points(users)
-            one = np.ones((len(people.points), 1), np.float32)
-            vectors = np.hstack([one, people.points[:, :dim]])
-            return Queries(histories.indptr, histories.items, vectors, people.offsets)
+            points = self._users.points(users)
+            one = np.ones((len(points.points), 1), np.float32)
+            vectors = np.hstack([one, points.points[:, :dim]])
+            return Queries(histories.indptr, histories.items, vectors, points.offsets)
 
-        return SumForm(np.hstack([self.heights[:, None], self.items]), of_users, len(self.users))
+        return SumForm(
+            np.hstack([self.item_offsets[:, None], self.items]), of_users, len(self.users)
+        )
 
     def _near(self, histories: Histories, items: Array) -> Array:
         """Logarithms of what each item of a history adds to the score of one item.
 
         Args:
-            histories: Of the people.
+            histories: Of the users.
             items: The scored item of each, (n, dim) float64.
 
         Returns:
@@ -264,10 +269,10 @@ class Mixture(FittedScorer):
     def shares(self, histories: Histories, items: Rows) -> Array:
         """Shares of each history's items in the score of one item: they add up to one each.
 
-        Where somebody stands does not matter: it is the same factor for all items of a history.
+        The position of the user does not matter: it is the same factor for all items of a history.
 
         Args:
-            histories: Of the people.
+            histories: Of the users.
             items: The scored item of each, (n,) rows.
         """
         logs = self._near(histories, self.items[items].astype(np.float64))
@@ -275,7 +280,7 @@ class Mixture(FittedScorer):
         return shares
 
     def translations(self, users: Rows, items: Rows) -> Scores:
-        """Return where users are moved for items, by pairs of rows: (n, dim).
+        """Return the translation vectors of pairs of user and item rows, (n, dim).
 
         The mean of the translations r_uk = g (p_k - a_u), g = tau / (tau + beta), by their shares.
         """
@@ -288,41 +293,41 @@ class Mixture(FittedScorer):
         return moved
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Move people, who stand in the middle of their items, and score all items for them."""
+        """Return a scorer of new users, positioned at the mean of their items."""
         return UserScorer(self, histories, self.place(histories))
 
     def place(self, histories: Histories) -> Array:
-        """Place people by their items: a, (n, dim) float32."""
+        """Return the positions of new users by their items: a, (n, dim) float32."""
         weights = np.exp(self.log_weights(histories))
         return _averages(histories, weights, self.items).astype(np.float32)
 
-    def stand(self, user: int | None, history: Rows) -> Array:
-        """Return a of a user or of somebody new, (dim,)."""
-        people = Histories.of([history], len(self.known.items))
-        place: Array = self.place(people)[0] if user is None else self.users[user]
+    def position(self, user: int | None, history: Rows) -> Array:
+        """Return a of a user or of a new user, (dim,)."""
+        histories = Histories.of([history], len(self.known.items))
+        place: Array = self.place(histories)[0] if user is None else self.users[user]
         return place
 
-    def moved(self, user: int | None, history: Rows, items: Rows) -> Array:
-        """Return where somebody is moved to for some items, see `translations`: (n, dim)."""
+    def translated_position(self, user: int | None, history: Rows, items: Rows) -> Array:
+        """Return the translated positions for some items, (n, dim); see `translations`."""
         ways = [self.ways(user, history, item) for item in items.tolist()]
         return np.array([shares @ points for points, shares in ways]).reshape(len(items), -1)
 
     def ways(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
         """Return the points a + r_uk, (n, dim), and their shares in an item's score, (n,)."""
-        own, tau, beta = self.stand(user, history), self.settings.tau, self.settings.beta
+        own, tau, beta = self.position(user, history), self.settings.tau, self.settings.beta
         points: Array = own + tau / max(tau + beta, TINY) * (self.history[history] - own)
-        people = Histories.of([history], len(self.known.items))
-        return points, self.shares(people, np.array([item], np.int32))
+        histories = Histories.of([history], len(self.known.items))
+        return points, self.shares(histories, np.array([item], np.int32))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the shares of a history's items in the score of another: they add up to one."""
-        people = Histories.of([history], len(self.known.items))
-        return Contributions(history, self.shares(people, np.array([item], np.int32)), SHARE)
+        histories = Histories.of([history], len(self.known.items))
+        return Contributions(history, self.shares(histories, np.array([item], np.int32)), SHARE)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
-        """Say how far somebody and the nearest of their items are from the item."""
-        people = Histories.of([history], len(self.known.items))
-        a = self.place(people)[0] if user is None else self.users[user]
+        """Return the distances of the user and of their nearest item from the item."""
+        histories = Histories.of([history], len(self.known.items))
+        a = self.place(histories)[0] if user is None else self.users[user]
         b = self.items[item].astype(np.float64)
         own = float(np.square(a - b).sum())
         nearest = float(np.square(self.history[history] - b).sum(axis=1).min())
@@ -338,7 +343,7 @@ class Mixture(FittedScorer):
         """Return the same with interactions added: trained points stay, new ones are placed.
 
         Items are placed in the middle of their users, as in TransCF without translation (see
-        `grow`), and users as somebody new with their history is.
+        `grow`), and users are folded in from their history.
         """
         shape: dict[str, Any] = {"dim": self.settings.dim, "item_bias": self.settings.item_bias}
         settings = TransCFSettings(**shape, variant="none")
@@ -372,7 +377,7 @@ class Mixture(FittedScorer):
         return FormView(self.name, self.known.active, nearness_form(self.users))
 
 
-def _stored_neighbors(arrays: Arrays, n_items: int) -> Neighbors | None:
+def _stored_neighbors(arrays: Arrays, n_items: int) -> NearestItems | None:
     """Return the nearest items of all items, if a file has them.
 
     Raises:
@@ -381,7 +386,7 @@ def _stored_neighbors(arrays: Arrays, n_items: int) -> Neighbors | None:
     if _NEIGHBORS[0] not in arrays:
         return None
     shape = (n_items, arrays[_NEIGHBORS[0]].shape[-1])
-    stored = Neighbors(
+    stored = NearestItems(
         checked(arrays, _NEIGHBORS[0], np.int32, shape),
         checked(arrays, _NEIGHBORS[1], np.float32, shape),
         checked(arrays, _NEIGHBORS[2], np.float32, shape[:1]),
