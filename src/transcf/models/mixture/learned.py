@@ -109,7 +109,7 @@ class Mixture(FittedScorer):
         own = {"users": self.users, "items": self.items, "history": self.history, "bias": self.bias}
         return Mixture(self.known, self.settings, **(own | arrays))
 
-    def attributes(self) -> dict[str, Any]:
+    def arrays(self) -> Arrays:
         """Return the points, and biases where items have them."""
         arrays = {"user_vectors": self.users, "item_vectors": self.items}
         if not self.settings.tie_item_vectors:
@@ -117,11 +117,12 @@ class Mixture(FittedScorer):
         arrays |= {"item_bias": self.bias} if self.settings.item_bias else {}
         return arrays
 
-    def arrays(self) -> Arrays:
-        """Return the same, and the nearest items of all items once they are computed."""
-        whole = self.neighbors.whole()
-        near = {} if whole is None else dict(zip(_NEIGHBORS, whole, strict=True))
-        return self.attributes() | near
+    def stored_arrays(self) -> Arrays:
+        """Return the same, and the nearest items of all items unless there are too many items."""
+        if len(self.items) > _MOST_ITEMS or not self.is_finite:
+            return self.arrays()
+        near = self.neighbors.with_rows(np.arange(len(self.items), dtype=np.int32))
+        return self.arrays() | dict(zip(_NEIGHBORS, near, strict=True))
 
     # -- scores ------------------------------------------------------------------------------
 
@@ -194,11 +195,6 @@ class Mixture(FittedScorer):
     def neighbors(self) -> NeighborTable:
         """The nearest items of past items."""
         return NeighborTable(self.history, self.items, self.settings.tau, self._stored)
-
-    def compute_neighbors(self) -> None:
-        """Compute the nearest items of all items, unless there are too many of them."""
-        if len(self.items) <= _MOST_ITEMS and self.is_finite:
-            self.neighbors.with_rows(np.arange(len(self.items), dtype=np.int32))
 
     def catalogue(self, past: Rows, allowed: Mask) -> Catalogue:
         """Return the items as `find_candidates` needs them.

@@ -88,10 +88,6 @@ class NeighborTable:
         excess[rows], rest[rows] = terms - terms[:, -1:], terms[:, -1]
         self._is_missing[rows] = False
 
-    def whole(self) -> Neighbors | None:
-        """Return the table if all of its rows are computed."""
-        return None if self._is_missing.any() else self._arrays
-
 
 def _table_shape(n_items: int) -> tuple[int, int]:
     """Return the number of past items and of neighbours of each: more in small catalogues."""
