@@ -401,8 +401,9 @@ def _log_sums(histories: Histories, logs: Array) -> Array:
 
 def _averages(histories: Histories, weights: Array, values: Array) -> Array:
     """Weighted means of items' values over histories: (n, dim) float64; 0 where one is empty."""
-    shape = (len(histories), len(values))
-    matrix = sp.csr_array((weights, histories.items, histories.indptr), shape=shape)
+    items, places = np.unique(histories.items, return_inverse=True)
+    shape = (len(histories), len(items))
+    matrix = sp.csr_array((weights, places, histories.indptr), shape=shape)
     totals = np.asarray(matrix.sum(axis=1))[:, None]
-    means: Array = matrix @ values.astype(np.float64) / np.where(totals > 0, totals, 1.0)
+    means: Array = matrix @ values[items].astype(np.float64) / np.where(totals > 0, totals, 1.0)
     return means
