@@ -5,8 +5,7 @@
 BPR and iALS meet `implicit`, eALS the exact solver of its own objective, NeuMF and CDAE RecBole,
 which needs an environment of its own: see `_recbole_peer.py`, or let `make bench-baselines` set it
 up. A ratio above 1 means that we are faster. Epochs are those of the models as they are shipped:
-RecBole's CDAE has a loss over all items, ours one over drawn items as in its publication, and
-RecBole's Adam moves all rows of a table at every step, ours the rows of the batch.
+RecBole's CDAE has a loss over all items, ours one over drawn items as in its publication.
 """
 
 from __future__ import annotations

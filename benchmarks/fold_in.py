@@ -25,7 +25,7 @@ from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks
 from transcf.evaluation.metrics import compute
 from transcf.models.registry import create
-from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.fitted import Translated
 
 FIFTHS, TENTHS, BAR, METRIC = 5, 10, 0.9, "N@10"
 

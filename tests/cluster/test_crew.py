@@ -28,7 +28,7 @@ from transcf.models.ials import IALSSettings, IALSTraining
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training import FitOptions
-from transcf.models.transcf.fast import FastSolver
+from transcf.models.transcf.solver_fast import FastSolver
 from transcf.models.triples import Outline, Problem
 from transcf.parallel import use_threads
 
@@ -81,7 +81,7 @@ def task_of(name: str, log: Interactions) -> tuple[Any, Any, Any, Any]:
     if solver in (MixtureTraining, IALSTraining, EALSTraining):
         problem = Events.of(log, settings) if solver is MixtureTraining else pairs_of(log, settings)
         return solver, problem, settings, solver.outline(problem, settings)
-    problem = Problem.of(log, settings)
+    problem = Problem.of(log, settings.event_weights)
     return solver, problem, settings, few_in_a_block(solver, problem, settings)
 
 

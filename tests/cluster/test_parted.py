@@ -104,7 +104,7 @@ def test_shares_on_disk_are_those_in_memory(
 ) -> None:
     settings = create("bpr", recency=recency).settings
     whole, counted = (
-        Problem.of(split.train, settings),
+        Problem.of(split.train, settings.event_weights),
         PartitionedProblem.of_log(parted.train, settings),
     )
     outline = LogisticSolver.outline(whole, settings)
@@ -142,7 +142,7 @@ def test_weights_that_differ_nowhere_are_none(tmp_path: Path) -> None:
     log = prepare_parts(tmp_path / "log.parquet", tmp_path / "parts", partitions=2)
     settings = create("bpr", recency=3.0).settings
     assert PartitionedProblem.of_log(log, settings).recency == 0
-    assert not len(Problem.of(log.read(), settings).weights)
+    assert not len(Problem.of(log.read(), settings.event_weights).weights)
 
 
 @pytest.mark.parametrize("users", [20, None])

@@ -153,7 +153,7 @@ def settings_read() -> set[str]:
     """What the sources read of anything that is called settings, or settings of themselves."""
     read: set[str] = set()
     for path in SOURCE.rglob("*.py"):
-        if "serving" in path.parts:  # a service has settings of its own
+        if "serving" in path.parts or path.name == "serve.py":  # a service has its own settings
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         read |= attributes_of(tree, "settings")

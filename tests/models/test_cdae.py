@@ -99,12 +99,12 @@ def test_an_epoch_shows_every_interaction_and_drops_some_of_the_input(log: Inter
 
 @pytest.mark.parametrize("loss", ["logistic", "square"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_losses_and_squares_are_those_of_the_formula(
+def test_losses_and_penalties_are_those_of_the_formula(
     log: Interactions, loss: str, weighted: bool
 ) -> None:
     table = np.random.default_rng(4).gamma(1.0, 1.0, (log.n_users, log.n_items))
     weights = table[log.user_rows, log.item_rows].astype(np.float32)[: len(log) * weighted]
-    network = CDAENetwork(log.by_user, weights, made(loss=loss)).double()
+    network = CDAENetwork(log.by_user, weights, made(loss=loss, regularization=0.3)).double()
     batch = next(network.batches(2))
     tensors = [torch.from_numpy(part) for part in batch]
     tensors = [part.double() if part.is_floating_point() else part.long() for part in tensors]
@@ -137,7 +137,7 @@ def test_losses_and_squares_are_those_of_the_formula(
         errors += each.sum()
         parts = nodes[user], inputs[seen], outputs[shown], biases[shown]
         squares += sum((part**2).sum() for part in parts)
-    assert found == pytest.approx([errors, squares], rel=1e-6)
+    assert found == pytest.approx([errors, 0.3 * squares], rel=1e-6)
 
 
 def test_divergence_names_the_cure(log: Interactions) -> None:

@@ -69,8 +69,8 @@ def test_gradients_are_those_of_the_dense_loss(log: Interactions, weighted: bool
     (expected,) = torch.autograd.grad(likelihood + 0.05 * squares, e)
     losses, found = network(u, torch.stack([i, j], dim=1), counts.float())
     assert losses.item() == pytest.approx(likelihood.item(), rel=1e-5)
-    assert found.item() == pytest.approx(squares.item(), rel=1e-5)
-    (losses + 0.05 * found).backward()
+    assert found.item() == pytest.approx(0.05 * squares.item(), rel=1e-5)
+    (losses + found).backward()
     torch.testing.assert_close(network.vectors.weight.grad.double(), expected, atol=1e-4, rtol=1e-4)
 
 

@@ -84,12 +84,12 @@ def test_guests_with_the_history_of_a_user_get_scores_like_theirs(
 
 
 @pytest.mark.parametrize(("form", "pretrain"), [(form, 0) for form in FORMS] + [("neumf", 1)])
-def test_losses_and_squares_are_those_of_the_formula(
+def test_losses_and_penalties_are_those_of_the_formula(
     log: Interactions, form: str, pretrain: int
 ) -> None:
     table = np.random.default_rng(4).gamma(1.0, 1.0, (log.n_users, log.n_items))
     weights = table[log.user_rows, log.item_rows].astype(np.float32)
-    settings = made(form=form, pretrain=pretrain)
+    settings = made(form=form, pretrain=pretrain, regularization=0.3)
     network = NeuMFNetwork(log.by_user, weights, settings).double()
     users, items, counts = next(network.batches(2))
     found = network(
@@ -108,7 +108,7 @@ def test_losses_and_squares_are_those_of_the_formula(
         likelihood = np.repeat(counts, 3) * truth * np.log(p)
         expected -= np.sum(likelihood + (1 - truth) * np.log(1 - p))
     assert found[0].item() == pytest.approx(expected)
-    assert found[1].item() == pytest.approx((x**2).sum() + (y**2).sum())
+    assert found[1].item() == pytest.approx(0.3 * ((x**2).sum() + (y**2).sum()))
 
 
 def test_joining_averages_the_logits_of_both_parts(log: Interactions) -> None:

@@ -22,9 +22,9 @@ from transcf.evaluation import evaluate
 from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.registry import available_presets, create, load, preset
 from transcf.models.training import Epoch, FitOptions
-from transcf.models.transcf import TransCF, exact
-from transcf.models.transcf.fast import FastSolver
+from transcf.models.transcf import TransCF, solver_exact
 from transcf.models.transcf.parameters import Parameters
+from transcf.models.transcf.solver_fast import FastSolver
 from transcf.models.triples import Problem
 
 VARIANTS = ["translation", "dot", "alt", "none", "emb"]
@@ -214,7 +214,7 @@ def test_the_exact_solver_learns_what_the_fast_one_learns() -> None:
 
 def test_the_losses_of_both_solvers_fall_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """With small batches, since the fast solver takes a step after every triple."""
-    monkeypatch.setattr(exact, "BATCH", 100)
+    monkeypatch.setattr(solver_exact, "BATCH", 100)
     split = leave_one_out(synthesize(users=120, items=60, interactions=2500, seed=1))
     curves = {
         solver: np.mean(

@@ -14,7 +14,7 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError
 from transcf.models.registry import load
 from transcf.models.transcf import TransCF, TransCFSettings
-from transcf.models.transcf.folding import (
+from transcf.models.transcf.fold_in import (
     ItemSide,
     Neighbors,
     by_count,

@@ -163,11 +163,11 @@ def test_wishes_of_one_batch_are_kept_apart(trained: Path, tmp_path: Path, model
     best = model.recommend("u005", k=4)["item_id"].to_list()
     wishes = [
         RecommendOptions(k=2),
-        RecommendOptions(k=2, exclude=(best[0],)),
-        RecommendOptions(k=2, exclude=(best[1],)),
+        RecommendOptions(k=2, exclude=[best[0]]),
+        RecommendOptions(k=2, exclude=[best[1]]),
         RecommendOptions(k=1),
     ]
-    wishes += [RecommendOptions(k=2, exclude_seen=False), RecommendOptions(k=2, items=(best[3],))]
+    wishes += [RecommendOptions(k=2, exclude_seen=False), RecommendOptions(k=2, items=[best[3]])]
     people = resolve_users(served, recent, ["u005"] * len(wishes))
     lists = [served.items.ids(r.items).to_list() for r in rank(served, people, wishes)]
     seen = model.recommend("u005", k=2, exclude_seen=False)["item_id"].to_list()

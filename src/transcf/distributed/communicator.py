@@ -93,7 +93,7 @@ class RayCommunicator(Communicator):
         import torch
 
         self._group, self._tensor = group, torch.from_numpy
-        self.shares, self.number, self.size = shares, group.rank(), group.size()
+        self.shares, self.rank, self.world_size = shares, group.rank(), group.size()
         self._sends: list[Any] = []
 
     def average_users(
@@ -103,8 +103,8 @@ class RayCommunicator(Communicator):
 
         Sums are made in the order of the groups, so that they do not depend on the workers.
         """
-        n_blocks, last = len(strata.starts) - 1, self.size - 1
-        cuts = np.linspace(0, n_blocks, min(n_blocks, _CHUNKS * self.size) + 1).astype(int)
+        n_blocks, last = len(strata.starts) - 1, self.world_size - 1
+        cuts = np.linspace(0, n_blocks, min(n_blocks, _CHUNKS * self.world_size) + 1).astype(int)
         means = rows.items.reshape(-1, 3, dim)[:, 1]
         chunks = [
             (range(first, end), slice(strata.starts[first], strata.starts[end]))
@@ -112,14 +112,14 @@ class RayCommunicator(Communicator):
         ]
         for blocks, items in chunks:
             sums = np.zeros_like(means[items])
-            if self.number:
-                self._wait(self._receive(self.number - 1, sums))
+            if self.rank:
+                self._wait(self._receive(self.rank - 1, sums))
             means[items] = sums
             average_users(rows.users, rows.items, dim, strata, item_share, blocks)
             sums = np.ascontiguousarray(means[items])
-            for to in [self.number + 1] if self.number < last else range(last):
+            for to in [self.rank + 1] if self.rank < last else range(last):
                 self._send(to, sums)
-        if self.number < last:
+        if self.rank < last:
             for _, items in chunks:
                 found = np.empty_like(means[items])
                 self._wait(self._receive(last, found))
@@ -137,8 +137,8 @@ class RayCommunicator(Communicator):
         round: neighbours may be half a round apart before one waits for the other.
         """
         n_blocks, n_groups = len(strata.starts) - 1, self.shares[-1]
-        first, last = self.shares[self.number], self.shares[self.number + 1] - 1
-        before, after = (self.number - 1) % self.size, (self.number + 1) % self.size
+        first, last = self.shares[self.rank], self.shares[self.rank + 1] - 1
+        before, after = (self.rank - 1) % self.world_size, (self.rank + 1) % self.world_size
         around = 1 + n_blocks - n_groups  # rounds from the first group to the last
         middle = (len(strata.groups) - 1) // 2
         width = len(rows.items) // max(1, len(rows.bias))
@@ -149,12 +149,12 @@ class RayCommunicator(Communicator):
 
         def send(r: int) -> None:
             due = r + (1 if first else around)
-            if self.size > 1 and due < rounds.end:
+            if self.world_size > 1 and due < rounds.end:
                 self._send(before, *block(first + r))
 
         def receive(r: int) -> list[Any]:
             sent = r - (around if last == n_groups - 1 else 1)
-            is_sent = self.size > 1 and sent >= rounds.begin and r < rounds.end
+            is_sent = self.world_size > 1 and sent >= rounds.begin and r < rounds.end
             return self._receive(after, *block(last + r)) if is_sent else []
 
         arriving = receive(rounds.begin)
@@ -173,18 +173,18 @@ class RayCommunicator(Communicator):
         self._share(
             [
                 [a for b in range(n_blocks) if holders[b] == w for a in block(b)]
-                for w in range(self.size)
+                for w in range(self.world_size)
             ]
         )
 
     def all_gather(self, own: Array) -> list[Array]:
         """Return the arrays of all workers, which differ at most in their number of rows."""
         own = np.ascontiguousarray(own)
-        rows = np.zeros((self.size, 1), np.int64)
-        rows[self.number] = len(own)
+        rows = np.zeros((self.world_size, 1), np.int64)
+        rows[self.rank] = len(own)
         self._share([[row] for row in rows])
         parts = [
-            own if w == self.number else np.empty((n, *own.shape[1:]), own.dtype)
+            own if w == self.rank else np.empty((n, *own.shape[1:]), own.dtype)
             for w, n in enumerate(rows[:, 0].tolist())
         ]
         self._share([[part] for part in parts])
@@ -194,13 +194,13 @@ class RayCommunicator(Communicator):
         """Send the own arrays to all workers as one message, and fill in theirs."""
         whole = [
             np.concatenate([a.reshape(-1) for a in arrays])
-            if w == self.number
+            if w == self.rank
             else np.empty(sum(a.size for a in arrays), arrays[0].dtype)
             for w, arrays in enumerate(parts)
         ]
         self._share([[one] for one in whole])
         for w, arrays in enumerate(parts):
-            if w != self.number:
+            if w != self.rank:
                 cuts = np.cumsum([a.size for a in arrays])[:-1]
                 for array, values in zip(arrays, np.split(whole[w], cuts), strict=True):
                     array[...] = values.reshape(array.shape)
@@ -209,10 +209,10 @@ class RayCommunicator(Communicator):
 
     def _share(self, parts: Sequence[Sequence[Array]]) -> None:
         """Send the own arrays to all workers, the next one first, and receive theirs in place."""
-        others = [(self.number + step) % self.size for step in range(1, self.size)]
+        others = [(self.rank + step) % self.world_size for step in range(1, self.world_size)]
         arriving = [work for w in others for work in self._receive(w, *parts[w])]
         for w in others:
-            self._send(w, *parts[self.number])
+            self._send(w, *parts[self.rank])
         self._wait(arriving)
         self._finish()
 

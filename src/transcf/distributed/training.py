@@ -122,7 +122,7 @@ class Worker:
         crew = self._crew
         started, waited, sent = time.perf_counter(), crew.waited, crew.sent_bytes
         stats = self._solver.run_epoch(number)
-        users, shared = own_part(self._solver.tensors(), slice(None), crew.number, crew.size)
+        users, shared = own_part(self._solver.tensors(), slice(None), crew.rank, crew.world_size)
         is_finite = all(np.isfinite(tensor).all() for tensor in (users | shared).values())
         report = EpochReport(
             loss=stats.loss if is_finite else math.nan,

@@ -8,8 +8,7 @@ import numpy as np
 from transcf.parallel import one_blas_thread, parallel_for
 
 from . import Array, compiled, inner
-from .exponentials import exp_lanes, log_lanes, max_lanes
-from .lanes import LANES, fill, load, store, zeros
+from .lanes import LANES, exp_lanes, fill, load, log_lanes, max_lanes, store, zeros
 
 #: Items that are scored together, and rows of histories: what fits into a cache.
 _ITEMS, _ROWS = 496, 128

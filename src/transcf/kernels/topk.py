@@ -20,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 from numba.core import types
-from numba.core.cgutils import gep
 from numba.extending import intrinsic
 
 from transcf.kernels import compiled, inlined, inner
 from transcf.kernels.kth import TOGETHER, kth_largest, larger
-from transcf.kernels.lanes import LANES, fill, load, store
+from transcf.kernels.lanes import LANES, element_address, fill, load, store
 from transcf.kernels.products import pair_score, prefetch
 
 Floats = npt.NDArray[np.float32]
@@ -138,8 +137,7 @@ def reaching(typing: Any, line: Any, start: Any, threshold: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         vector = ir.VectorType(ir.FloatType(), CHUNK)
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.bitcast(gep(builder, data, args[1]), ir.PointerType(vector))
+        address = element_address(context, builder, signature.args[0], *args[:2])
         scores = builder.load(address, align=4, typ=vector)
         blank = ir.Constant(vector, ir.Undefined)
         first = builder.insert_element(blank, args[2], ir.Constant(ir.IntType(32), 0))

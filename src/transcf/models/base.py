@@ -40,7 +40,6 @@ from transcf.models.params import (
     params_of,
     rules_of,
 )
-from transcf.models.partitioned import PartitionedTrainingData
 from transcf.models.queries import Answers
 from transcf.models.registry import preset
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
@@ -298,7 +297,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             known = TrainingData.of(train)
             trend = Trend.of(train, self.settings)
         else:
-            from transcf.models.partitioned import check_weights
+            from transcf.models.partitioned import PartitionedTrainingData, check_weights
 
             check_weights(train, self.settings)
             known = PartitionedTrainingData(train)

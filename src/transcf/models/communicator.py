@@ -1,8 +1,8 @@
 """Communication between the processes that train one model.
 
-Solvers use a communicator for everything that needs users of other processes. `Communicator` is the
-single-process one, whose collectives return their input; `transcf.distributed` has one for Ray.
-Results are the same to the last bit.
+A solver uses a communicator for everything that needs users of other processes. `Communicator` is
+that of a single process, whose collectives return their input; `transcf.distributed` has one for a
+cluster. Results are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
 from transcf.models.training import Trainable
 
-#: Runs some rounds with the groups that a process has.
+#: Runs some rounds with the groups of users that a process has.
 RunRounds: TypeAlias = Callable[[Rounds], None]
 
 
@@ -30,19 +30,19 @@ class Shardable(Protocol):
         """Where the events of users start, (n_users + 1,)."""
 
     def part(self, first: int, end: int) -> Shardable | LazyShard:
-        """Keep the users first..end-1, who are counted from 0 then."""
+        """Return the users first..end-1, numbered from 0."""
 
 
 @runtime_checkable
 class LazyShard(Protocol):
-    """Some users of a problem, for a process that reads their events by itself."""
+    """Some users of a problem, for a process that reads their events itself."""
 
     def read(self) -> Shardable:
         """Return them with their events."""
 
 
 class ShardLayout(Protocol):
-    """Which users stay together, whatever processes there are."""
+    """Groups of users that stay together, whatever the number of processes."""
 
     @property
     def groups(self) -> Array:
@@ -50,18 +50,18 @@ class ShardLayout(Protocol):
 
     @property
     def n_groups(self) -> int:
-        """How many there are: no more processes can be of use."""
+        """Number of groups, and so the largest useful number of processes."""
 
     def part(self, first: int, end: int) -> Self:
-        """Keep the groups first..end-1, whose users are counted from 0 then."""
+        """Return the groups first..end-1, with their users numbered from 0."""
 
 
 class DistributedSolver(Protocol):
     """A class of solvers of which several processes can each train some groups of users.
 
     Tensors whose names begin with `user_vectors` have a row for each user of the process; all
-    others are the same everywhere. With a crew, a solver is given vectors by `load_tensors` before
-    it trains, and may change what `tensors` has returned in its next epoch.
+    others are the same in all processes. A solver with a communicator gets its vectors by
+    `load_tensors` before it trains, and its next epoch may change what `tensors` has returned.
     """
 
     def __call__(
@@ -73,20 +73,14 @@ class DistributedSolver(Protocol):
         outline: Any = None,
         crew: Communicator | None = None,
     ) -> Trainable:
-        """Make a solver for all users, or for some groups of them with a crew."""
+        """Return a solver for all users, or for some groups of them with a communicator."""
 
     def outline(self, problem: Any, settings: Any, /) -> ShardLayout:
-        """Say which users stay together."""
+        """Return the groups of users."""
 
 
 class Progress(NamedTuple):
-    """How far an epoch is.
-
-    Attributes:
-        done: Steps that are done.
-        steps: Steps of the epoch.
-        unit: What they are, in the plural.
-    """
+    """Steps of an epoch that are done, all steps, and what they are, in the plural."""
 
     done: int = 0
     steps: int = 0
@@ -94,18 +88,19 @@ class Progress(NamedTuple):
 
 
 class Communicator:
-    """One process, which has all groups of users.
+    """A single process, which has all groups of users.
 
     Attributes:
-        number: Of this process, from 0.
-        size: How many processes there are.
-        shares: Where the groups of each begin, and where those of the last one end, (size + 1,).
+        rank: Number of this process, from 0.
+        world_size: Number of processes.
+        shares: Where the groups of each process begin, and where those of the last one end,
+            (world_size + 1,).
         progress: Progress of the epoch.
         sent_bytes: Bytes of all arrays sent, counted for each receiver.
         waited: Seconds spent waiting for other processes.
     """
 
-    number, size = 0, 1
+    rank, world_size = 0, 1
     sent_bytes, waited = 0, 0.0
     shares: Sequence[int] = ()
     progress = Progress()
@@ -120,41 +115,34 @@ class Communicator:
     def run_rounds(
         self, run: RunRounds, rows: PackedRows[Any], strata: Strata, rounds: Rounds
     ) -> None:
-        """Run rounds, after which all item rows are those that everybody left behind.
+        """Run rounds, after which the item rows are the same in all processes.
 
         Args:
-            run: Runs some of them with the own groups, and changes the rows.
-            rows: What it changes.
-            strata: Whose blocks are in the rows.
-            rounds: Which ones.
+            run: Runs some rounds with the own groups, and changes the rows.
+            rows: Rows of users and items.
+            strata: Blocks of items in the rows.
+            rounds: The rounds.
         """
         run(rounds)
 
     def all_gather(self, own: Array) -> list[Array]:
-        """Return what every process has, in the order of their groups; what it has is sent."""
+        """Return the arrays of all processes by rank; they may differ in their number of rows."""
         return [own]
 
     def gather(self, parts: Sequence[Sequence[Array]]) -> None:
-        """Let every process have the parts of all.
+        """Exchange the parts of all processes.
 
         Args:
-            parts: For each process arrays of one type, contiguous: those of this one are sent,
-                those of others filled in.
+            parts: For each process contiguous arrays of one type. Those of this process are sent,
+                and those of the others filled in.
         """
 
     def all_of(self, own: Array) -> tuple[Array, slice]:
-        """Put together what every process has, in the order of their groups.
-
-        Args:
-            own: What this process has, (rows, ...).
-
-        Returns:
-            All of it, and where the own rows are in it.
-        """
-        if self.size == 1:
+        """Return the rows of all processes by rank, and where the own rows (rows, ...) are."""
+        if self.world_size == 1:
             return own, slice(0, len(own))
         parts = self.all_gather(own)
-        begin = sum(map(len, parts[: self.number]))
+        begin = sum(map(len, parts[: self.rank]))
         whole = aligned_zeros((sum(map(len, parts)), *own.shape[1:]), own.dtype)
         np.concatenate(parts, out=whole)
         return whole, slice(begin, begin + len(own))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from transcf.data.interactions import Interactions
 from transcf.errors import shown
 from transcf.kernels import Array
 from transcf.models.event_weights import WeightSettings
@@ -16,6 +15,7 @@ from transcf.models.fit_checks import MemoryEstimate, vectors
 from transcf.models.params import setting, settings
 
 if TYPE_CHECKING:
+    from transcf.data.interactions import Interactions
     from transcf.data.partitioned.log import PartitionedLog
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
@@ -142,8 +142,6 @@ class LogSizes:
     @classmethod
     def of(cls, log: Interactions | PartitionedLog) -> LogSizes:
         """Count the events of a log."""
-        if isinstance(log, Interactions):
-            return cls.of_counts(log.by_user.counts, log.by_item.counts)
         return cls.of_counts(log.user_counts, log.item_counts)
 
     @classmethod

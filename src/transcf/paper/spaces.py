@@ -21,7 +21,7 @@ from transcf.models.base import Recommender
 from transcf.models.factors import Factors
 from transcf.models.mixture.learned import Mixture
 from transcf.models.training_data import TrainingData
-from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.fitted import Translated
 from transcf.models.trend import WithItemOffsets
 
 #: Returns the translations of pairs of rows, (n, dim).

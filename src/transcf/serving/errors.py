@@ -63,7 +63,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
     """Name the first invalid field; the value is not repeated."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    # Of a union, pydantic names the validator, too.
+    names = [str(part) for part in first["loc"] if not str(part).startswith("function-")]
+    where = ".".join(names[1:]) or names[0]
     return error_response(422, "invalid", brief(f"{where[:200]}: {first['msg']}."))
 
 

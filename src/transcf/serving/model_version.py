@@ -87,7 +87,7 @@ class ModelVersion:
             self.model.explain(users[0], items[0], include_seen=True)
         if self.can["similar_items"]:
             self.model.similar_items(items, k=1)
-        _ = self.popular, self.description
+        _ = self.popular, self.description, self.item_metadata
 
     @property
     def scorer(self) -> FittedScorer:
@@ -123,9 +123,14 @@ class ModelVersion:
         return order[: np.count_nonzero(self.scorer.rankable)]
 
     @cached_property
+    def item_ids(self) -> list[Id]:
+        """Item ids by row."""
+        return self.items.series.to_list()
+
+    @cached_property
     def item_metadata(self) -> list[ItemMetadata]:
-        """Metadata of each item row."""
-        return [self.metadata.get(str(item), NO_METADATA) for item in self.items.series.to_list()]
+        """Metadata by item row."""
+        return [self.metadata.get(str(item), NO_METADATA) for item in self.item_ids]
 
     @cached_property
     def items_by_category(self) -> dict[str, Rows]:
@@ -136,16 +141,14 @@ class ModelVersion:
                 found.setdefault(name, []).append(row)
         return {name: np.array(found[name], np.int32) for name in sorted(found)}
 
-    @cached_property
-    def _item_fields(self) -> list[Item | None]:
-        return [None] * len(self.items)
-
     def item_fields(self, row: int) -> Item:
-        """Return id, title and categories of an item row for answers; cached."""
-        fields = self._item_fields[row]
-        if fields is None:
-            fields = self._item_fields[row] = self.describe_item(self.items.series[row])
-        return fields
+        """Return id, title and categories of an item row for answers.
+
+        They are not cached: garbage collection of a dictionary for each item costs more.
+        """
+        metadata = self.item_metadata[row]
+        categories = list(metadata.categories)
+        return {"item": self.item_ids[row], "title": metadata.title, "categories": categories}
 
     def describe_item(self, item: Id) -> Item:
         """Return id, title and categories of any item, also of one unknown to the model."""

@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from transcf.data.ids import Id
@@ -45,40 +36,37 @@ def _check_text(text: str) -> str:
     return text
 
 
-Text: TypeAlias = Annotated[StrictStr, AfterValidator(_check_text)]
-#: An id in JSON.
-JsonId: TypeAlias = (
-    Annotated[Text, Field(min_length=1, max_length=MAX_ID_LENGTH)]
-    | Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
-)
-Ids: TypeAlias = Annotated[list[JsonId], Field(max_length=MAX_ITEMS)]
+Text: TypeAlias = Annotated[str, AfterValidator(_check_text)]
 #: An id in a path or a query string.
-TextId: TypeAlias = Annotated[
-    str, AfterValidator(_check_text), Field(min_length=1, max_length=MAX_ID_LENGTH)
-]
+TextId: TypeAlias = Annotated[Text, Field(min_length=1, max_length=MAX_ID_LENGTH)]
 TextIds: TypeAlias = Annotated[list[TextId], Field(max_length=MAX_ITEMS)]
+#: An id in JSON.
+JsonId: TypeAlias = TextId | Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+Ids: TypeAlias = Annotated[list[JsonId], Field(max_length=MAX_ITEMS)]
 Length: TypeAlias = Annotated[int, Field(ge=0, le=MAX_ITEMS)]
-Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e15, le=1e15)]
+Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False, ge=-1e15, le=1e15)]
 
 
 # -- requests ------------------------------------------------------------------------------------
 
 
 class Body(BaseModel):
-    """Base of JSON bodies; unknown fields are refused."""
+    """Base of JSON bodies; unknown fields and other types are refused."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class RecommendOptions(Body):
     """Options of recommendations."""
 
-    k: Annotated[StrictInt, Field(ge=0, le=MAX_ITEMS, description="Longest list.")] = 10
-    exclude_seen: Annotated[StrictBool, Field(description="Leave out the user's own items.")] = True
-    categories: Annotated[list[Text], Field(max_length=MAX_ITEMS)] | None = None
-    exclude: Ids | None = None
-    items: Ids | None = None
-    explain: StrictBool = False
+    k: Annotated[Length, Field(description="Longest list.")] = 10
+    exclude_seen: Annotated[bool, Field(description="Leave out the user's own items.")] = True
+    categories: Annotated[
+        list[Text] | None, Field(max_length=MAX_ITEMS, description="Only items of these.")
+    ] = None
+    exclude: Annotated[Ids | None, Field(description="Items to leave out.")] = None
+    items: Annotated[Ids | None, Field(description="The only items to choose from.")] = None
+    explain: Annotated[bool, Field(description="Explain each item.")] = False
 
     @model_validator(mode="after")
     def _check_explained(self) -> RecommendOptions:
@@ -90,17 +78,12 @@ class RecommendOptions(Body):
 class UserRequest(RecommendOptions):
     """Recommendations for one user, from a path and a query string."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", strict=False)
 
     user: Annotated[TextId, Field(description="User id, percent-encoded.")]
-    k: Annotated[Length, Field(description="Longest list.")] = 10
-    exclude_seen: Annotated[bool, Field(description="Leave out the user's own items.")] = True
     categories: Annotated[
         TextIds | None, Field(alias="category", description="Only items of these categories.")
     ] = None
-    exclude: Annotated[TextIds | None, Field(description="Items to leave out.")] = None  # type: ignore[assignment]
-    items: Annotated[TextIds | None, Field(description="The only items to choose from.")] = None  # type: ignore[assignment]
-    explain: Annotated[bool, Field(description="Explain each item.")] = False
 
 
 class UsersRequest(RecommendOptions):
@@ -128,7 +111,7 @@ class ExplainRequest(Body):
 
     session: Annotated[list[JsonId], Field(min_length=1, max_length=MAX_ITEMS)]
     item: JsonId
-    top: Annotated[StrictInt, Field(ge=1, le=MAX_EXPLAINED)] = 5
+    top: Annotated[int, Field(ge=1, le=MAX_EXPLAINED)] = 5
 
 
 class Pair(Body):

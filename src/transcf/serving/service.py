@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,13 +76,17 @@ class Service:
         self.metrics = Metrics()
         self._recommendations = Batcher(self._recommend, _MAX_LISTS, "recommendations")
         self._posts = Batcher(self._store.add, _MAX_POSTS, "events")
-        self._queries: Batcher[Callable[[], Any], Any] = Batcher(_run_each, 1, "queries")
+        self._queries: Batcher[Callable[[], Any], Any] = Batcher(_run, 1, "queries")
         self._watcher: asyncio.Task[None] | None = None
 
     async def recommend(self, request: RecommendRequest) -> bytes:
         """Answer a request for recommendations, together with concurrent ones."""
         if request.explain:  # slow
-            return await self.query(lambda version, _: self._recommend_one(version, request))
+
+            def explain(version: ModelVersion, events: EventCache) -> bytes:
+                return recommend(version, events, [request])[0]
+
+            return await self.query(explain)
         return await self._recommendations.submit(request)
 
     async def query(self, query: Callable[[ModelVersion, EventCache], T]) -> T:
@@ -123,14 +126,18 @@ class Service:
     def _recommend(self, requests: Sequence[RecommendRequest]) -> list[bytes | Exception]:
         self.metrics.batches.observe(len(requests))
         self.events.update()
-        version = self.versions.current
+        return self._answer(self.versions.current, requests)
+
+    def _answer(
+        self, version: ModelVersion, requests: Sequence[RecommendRequest]
+    ) -> list[bytes | Exception]:
+        """Answer requests together; if one fails, each on its own."""
         try:
             return [*recommend(version, self.events, requests)]
-        except Exception:  # one request failed: answer each on its own
-            return _run_each([partial(self._recommend_one, version, each) for each in requests])
-
-    def _recommend_one(self, version: ModelVersion, request: RecommendRequest) -> bytes:
-        return recommend(version, self.events, [request])[0]
+        except Exception as error:
+            if len(requests) == 1:
+                return [error]
+            return [answer for one in requests for answer in self._answer(version, [one])]
 
     async def start(self) -> None:
         """Begin to check for new versions."""
@@ -164,12 +171,5 @@ class Service:
         self.events.store.close()
 
 
-def _run_each(queries: Sequence[Callable[[], T]]) -> list[T | Exception]:
-    """Run functions one after the other; an exception is the answer of its function."""
-    answers: list[T | Exception] = []
-    for query in queries:
-        try:
-            answers.append(query())
-        except Exception as error:
-            answers.append(error)
-    return answers
+def _run(queries: Sequence[Callable[[], T]]) -> list[T]:
+    return [query() for query in queries]

@@ -168,6 +168,7 @@ def prepare_parts(
             for number, (first, end) in enumerate(pairwise(bounds))
         ]
         sums = np.sum(list(run("merging repeats", _merge, merging)), axis=0)
+        shutil.rmtree(scratch / "partitions")
         events = _scan(scratch / "merged")
         left = _with_enough(events, 1, 1)
         missing = {"without_rating": sum(unrated)} if any(unrated) else {}
@@ -345,7 +346,7 @@ def _merge(
     Returns:
         Number of events, repeats, dropped events, and dropped ones without a rating.
     """
-    source = scratch / "partitions" / f"partition={number}"
+    source = scratch / "partitions" / f"partition={number}"  # kept: a task may be repeated
     frame = _scan(source).sort("position").collect()
     ratings, times = _array(frame, "rating"), _array(frame, "timestamp")
     users = _array(frame, "user") - np.int32(first)
@@ -357,7 +358,6 @@ def _merge(
         low, unrated = int((~kept).sum()), int(np.isnan(ordered.ratings[~kept]).sum())
         merged = merged.filter(pl.Series(kept))
     merged.write_parquet(_merged_file(scratch, number))
-    shutil.rmtree(source)
     return len(frame), len(frame) - len(ordered.positions), low, unrated
 
 
@@ -365,29 +365,18 @@ def _write(
     scratch: Path, number: int, users: Counts, first: int, items: Counts, target: Path,
     order: Order, seed: int, ranks: Counts,
 ) -> str:  # fmt: skip
-    """Hold out two events of each user of a partition, and write it.
+    """Hold out two events of each user of a partition, write it, and return its SHA-256.
 
-    Args:
-        scratch: Folder of the merged events.
-        number: Number of the partition.
-        users: Old rows of its users that are left; the new row of the first is `first`.
-        first: See `users`.
-        items: Old rows of all items that are left.
-        target: Folder for the partition.
-        order: What is held out, as in `leave_one_out`; `seed` is that of the random order, and
-            `ranks` are the places of items in the order of the paper.
-        seed: See `order`.
-        ranks: See `order`.
-
-    Returns:
-        SHA-256 of the file.
+    `users` and `items` are the old rows of those that are left; the new row of the first user is
+    `first`. `order`, `seed` and `ranks` (the places of items in the order of the paper) say which
+    events are held out, as in `leave_one_out`.
     """
     from transcf.kernels.splitting import event_keys, last_two
 
     frame = pl.read_parquet(_merged_file(scratch, number), glob=False)
     for name, rows, start in (("user", users, first), ("item", items, 0)):
         new = np.arange(start, start + len(rows), dtype=np.int32)
-        numbers = pl.DataFrame({name: rows, "new": new}, {name: pl.Int32, "new": pl.Int32})
+        numbers = pl.DataFrame({name: rows, "new": new})
         frame = frame.join(numbers, on=name, maintain_order="left")
         frame = frame.with_columns(pl.col("new").alias(name)).drop("new")
     indptr = offsets(np.bincount(_array(frame, "user") - first, minlength=len(users)))

@@ -16,10 +16,10 @@ from transcf.models.communicator import Communicator, Progress
 from transcf.models.mixture.buffers import Buffers
 
 
-def _said(memory: Buffers, events: slice, shards: slice) -> list[Array]:
-    """Look at what some shards of a batch say of items, all as float32.
+def _item_gradients(memory: Buffers, events: slice, shards: slice) -> list[Array]:
+    """Return views of the gradients of items by some shards of a batch, all as float32.
 
-    Numbers of items travel as they are in memory.
+    Item numbers are sent as the bytes that they are in memory.
     """
     batch, work = memory.batch, memory.work
     by_event = work.known, work.sums, work.target_slopes, work.moved_slopes
@@ -34,22 +34,25 @@ def run_together(
     """Take a step on each batch of an epoch, together with other processes.
 
     Args:
-        crew: Who works together.
-        epoch: The batches, those of other processes' shards empty.
-        own: Buffers for what this process works out.
-        whole: Buffers for what everybody does.
+        crew: Connects the processes.
+        epoch: The batches; the shards of other processes are empty.
+        own: Buffers for the results of this process.
+        whole: Buffers for the results of all processes.
         counts: Events of each process in each batch, (n_processes, n_batches).
-        losses: Out: those of the own shards, (n_batches, SHARDS) float64.
+        losses: Out: losses of the own shards, (n_batches, SHARDS) float64.
     """
     places, shares = len(own.negatives.heights), crew.shares
-    shards = [slice(*shares[w : w + 2]) for w in range(crew.size)]
+    shards = [slice(*shares[w : w + 2]) for w in range(crew.world_size)]
     n_batches = counts.shape[1]
     for number in range(n_batches):
         run_shards(epoch, *own, losses, number)
         ends = [0, *np.cumsum(counts[:, number]).tolist()]
-        parts = [_said(whole, slice(*ends[w : w + 2]), shards[w]) for w in range(crew.size)]
-        found = _said(own, slice(0, int(counts[crew.number, number])), shards[crew.number])
-        for into, array in zip(parts[crew.number], found, strict=True):
+        parts = [
+            _item_gradients(whole, slice(*ends[w : w + 2]), shards[w])
+            for w in range(crew.world_size)
+        ]
+        found = _item_gradients(own, slice(0, int(counts[crew.rank, number])), shards[crew.rank])
+        for into, array in zip(parts[crew.rank], found, strict=True):
             into[:] = array
         crew.gather(parts)
         join(own.batch, whole.batch, ends[-1], places)

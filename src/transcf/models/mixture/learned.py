@@ -23,10 +23,9 @@ from transcf.models.mixture.batches import TINY
 from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.training_data import TrainingData
-from transcf.models.transcf.growing import grow
-from transcf.models.transcf.learned import Translated
-from transcf.models.transcf.parameters import Parameters
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.transcf.fitted import Translated
+from transcf.models.transcf.fold_in import grow
+from transcf.models.transcf.parameters import Parameters, TransCFSettings
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores, Source
 from transcf.retrieval.sums import Queries, SumForm

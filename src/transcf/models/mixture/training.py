@@ -86,9 +86,9 @@ class MixtureTraining:
         epoch = Epoch(self._kernel, self._rules, self._dealer.log, dealt, sizes, self._points)
         losses = np.zeros((batches, SHARDS))
         counts = np.stack(self._crew.all_gather(self._dealer.events_of(dealt)))
-        self._memory = self._memory.for_events(int(counts[self._crew.number].max()))
+        self._memory = self._memory.for_events(int(counts[self._crew.rank].max()))
         with one_blas_thread():
-            if self._crew.size == 1:
+            if self._crew.world_size == 1:
                 for first in range(0, batches, _AT_ONCE):
                     run_batches(epoch, *self._memory, losses, first, min(first + _AT_ONCE, batches))
             else:
@@ -114,7 +114,7 @@ class MixtureTraining:
             for part, values in zip(_PARTS, moving, strict=True):
                 found[name + part] = values[:, : self._settings.dim]
         # A worker's are in Ray's store before they are changed: copies of all would take room.
-        keep = np.copy if self._crew.size == 1 else np.ascontiguousarray
+        keep = np.copy if self._crew.world_size == 1 else np.ascontiguousarray
         return {name: keep(array) for name, array in found.items()}
 
     def load_tensors(self, tensors: Arrays) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scores
 
+Loss: TypeAlias = Literal["logistic", "square"]
+
 
 @settings(learning_rate=0.01)
 class CDAESettings(NeuralSettings):
@@ -31,7 +33,7 @@ class CDAESettings(NeuralSettings):
     dropout: float = setting(
         0.5, "Share of a user's items that the input lacks, the corruption ratio.", low=0, high=0.99
     )
-    loss: Literal["logistic", "square"] = setting("logistic", "Which of the two losses above.")
+    loss: Loss = setting("logistic", "Which of the two losses above.")
     negatives: int = setting(
         5, "Items drawn in every epoch for each interaction.", low=1, high=1000
     )

@@ -1,7 +1,6 @@
 """The networks of CDAE, NeuMF and LightGCN, and their training by Adam.
 
-A network draws its own minibatches and maps each to two sums: the losses, and the squares that
-`regularization` multiplies.
+A network draws its own minibatches and maps each to the sum of its losses and an L2 penalty.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from transcf.models.torch.lightgcn import LightGCNSettings, normalized
 from transcf.models.torch.neumf import NeuMFSettings
 from transcf.models.training import EpochStats
 
-Sums: TypeAlias = tuple[Tensor, Tensor]
+Sums: TypeAlias = tuple[Tensor, Tensor | float]
 
 
 class Network(nn.Module):
@@ -41,6 +40,7 @@ class Network(nn.Module):
     def __init__(self, by_user: Csr, weights: Array, settings: Any) -> None:
         super().__init__()
         self.by_user, self.settings, self.unseen = by_user, settings, UnseenItems(by_user)
+        self.event_users = by_user.entry_rows
         self.weights = weights if len(weights) else np.ones(len(by_user.indices), np.float32)
         self.batch_size, self.negatives = settings.batch_size, getattr(settings, "negatives", 1)
 
@@ -55,20 +55,23 @@ class Network(nn.Module):
 
         An epoch has every interaction once, in random order, without users who have every item.
         """
-        users, seed = self.by_user.entry_rows, self.settings.random_state
+        users, seed = self.event_users, self.settings.random_state
         useful = np.flatnonzero(self.unseen.lacking[users] > 0)
-        order, rng = (
-            generator(seed, epoch, ORDER).permutation(useful),
-            generator(seed, epoch, NEGATIVES),
-        )
+        order = generator(seed, epoch, ORDER).permutation(useful)
+        rng = generator(seed, epoch, NEGATIVES)
         for start in range(0, len(order), self.batch_size):
             some = order[start : start + self.batch_size]
             yield users[some], self.with_negatives(some, rng), self.weights[some]
 
     def with_negatives(self, events: Array, rng: np.random.Generator) -> Array:
         """Return the items of interactions followed by negative samples, (n, 1 + negatives)."""
-        drawn = self.unseen.draw(self.by_user.entry_rows[events], self.negatives, rng)
+        drawn = self.unseen.draw(self.event_users[events], self.negatives, rng)
         return np.hstack([self.by_user.indices[events, None], drawn])
+
+    def penalty(self, *tensors: Tensor) -> Tensor | float:
+        """Return `regularization` times the squares of all numbers."""
+        weight = self.settings.regularization
+        return weight * sum(tensor.square().sum() for tensor in tensors) if weight else 0.0
 
 
 def cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
@@ -76,11 +79,6 @@ def cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
     target, each = torch.zeros_like(logits), torch.ones_like(logits)
     target[:, 0], each[:, 0] = 1, weights
     return binary_cross_entropy_with_logits(logits, target, each, reduction="sum")
-
-
-def squared(*tensors: Tensor) -> Tensor:
-    """Return the sum of the squares of all numbers."""
-    return torch.stack([tensor.square().sum() for tensor in tensors]).sum()
 
 
 class CDAENetwork(Network):
@@ -129,8 +127,9 @@ class CDAENetwork(Network):
         if self.settings.loss == "logistic":
             losses = cross_entropy(scores, weights)
         else:
-            losses = torch.dot(weights, (scores[:, 0] - 1).square()) + squared(scores[:, 1:])
-        return losses, squared(own, inputs, outputs, bias)
+            losses = torch.dot(weights, (scores[:, 0] - 1).square())
+            losses = losses + scores[:, 1:].square().sum()
+        return losses, self.penalty(own, inputs, outputs, bias)
 
 
 class NeuMFNetwork(Network):
@@ -160,7 +159,7 @@ class NeuMFNetwork(Network):
         if self.joined:
             logits = [torch.stack(logits).sum(dim=0)]
         losses = torch.stack([cross_entropy(part, weights) for part in logits]).sum()
-        return losses, squared(user) * items.shape[1] + squared(item)
+        return losses, items.shape[1] * self.penalty(user) + self.penalty(item)
 
     def logits(self, user: Tensor, item: Tensor) -> list[Tensor]:
         """Return the logits of the parts that the model has, GMF before MLP."""
@@ -225,7 +224,7 @@ class LightGCNNetwork(Network):
         chosen = smoothed.index_select(0, rows.flatten()).view(*rows.shape, -1)
         user, own, other = chosen.unbind(dim=1)
         losses = torch.dot(softplus((user * (other - own)).sum(dim=1)), weights)
-        return losses, squared(self.vectors(rows))
+        return losses, self.penalty(self.vectors(rows))
 
     def smoothed(self) -> Tensor:
         """Return the means over the layers of all vectors."""
@@ -275,16 +274,16 @@ class AdamTraining:
 
     def run_epoch(self, number: int) -> EpochStats:
         """Train on the minibatches of an epoch; the loss is the mean over interactions."""
-        network, regularization = self.network, self._settings.regularization
+        network = self.network
         if isinstance(network, NeuMFNetwork) and network.is_due_to_join(number):
             network.join()
             self._adam = self._new_adam()
         total, samples = torch.zeros((), device=self._device), 0
         with one_thread():
             for batch in network.batches(number):
-                losses, squares = network(*map(self._put, batch))
+                losses, penalty = network(*map(self._put, batch))
                 self._adam.zero_grad()
-                (losses + regularization * squares if regularization else losses).backward()
+                (losses + penalty).backward()
                 self._adam.step()
                 total += losses.detach()
                 samples += len(batch[-1])

@@ -1,6 +1,6 @@
-"""TransCF: its settings, its two solvers, what it learns, and the model itself."""
+"""TransCF as published, its ablations and its extensions."""
 
 from transcf.models.transcf.model import TransCF
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.transcf.parameters import TransCFSettings
 
 __all__ = ["TransCF", "TransCFSettings"]

@@ -22,9 +22,9 @@ from transcf.models.torch.common import (
     one_thread,
 )
 from transcf.models.training import EpochStats
-from transcf.models.transcf.exact import sample_positives
 from transcf.models.transcf.extensions import ExtensionSettings, NeighborMeans
-from transcf.models.transcf.settings import BIAS_DECAY, BIAS_RATE
+from transcf.models.transcf.parameters import BIAS_DECAY, BIAS_RATE
+from transcf.models.transcf.solver_exact import sample_positives
 from transcf.models.triples import Problem, rank_weights
 from transcf.models.vectors import first_vectors
 

@@ -38,7 +38,7 @@ from transcf.models.params import setting, settings
 from transcf.models.torch.common import find_device
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
-from transcf.models.transcf.settings import ObjectiveSettings
+from transcf.models.transcf.parameters import ObjectiveSettings
 from transcf.retrieval.forms import nearness_form
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView, FormView

@@ -15,12 +15,12 @@ from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.fitted import FittedScorer
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
-from transcf.models.transcf.exact import ExactSolver
-from transcf.models.transcf.fast import FastSolver
-from transcf.models.transcf.growing import grow
-from transcf.models.transcf.learned import Translated
+from transcf.models.transcf.fitted import Translated
+from transcf.models.transcf.fold_in import grow
+from transcf.models.transcf.parameters import TransCFSettings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.settings import TransCFSettings
+from transcf.models.transcf.solver_exact import ExactSolver
+from transcf.models.transcf.solver_fast import FastSolver
 
 
 class TransCF(Recommender[TransCFSettings]):

@@ -1,4 +1,4 @@
-"""What TransCF has learned: vectors, their neighbourhoods, and how they score."""
+"""`Translated`: the fitted vectors and neighbourhoods of TransCF, their scores and explanations."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.models.event_weights import weights_in_order
-from transcf.models.explain import Contributions, Remarks
+from transcf.models.explain import REPLACED, Contributions, Remarks
 from transcf.models.factors import in_pieces
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
-from transcf.models.transcf import explaining
-from transcf.models.transcf.folding import (
+from transcf.models.transcf.fold_in import (
     ItemSide,
     Neighbors,
     fold_users,
     refine_user,
     relative_length,
 )
-from transcf.models.transcf.parameters import Parameters, neighborhoods
+from transcf.models.transcf.parameters import Parameters, TransCFSettings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.settings import TransCFSettings
 from transcf.retrieval.forms import LinearForm
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView, FormView
 
+#: Items that an explanation compares an item with where the score is not an inner product.
+_COMPARED = 64
+
 
 class Translated(FittedScorer):
-    """Points of users and items, and the neighbourhoods that translate between them.
+    """Vectors of users and items, and the neighbourhoods that translate between them.
 
     Args:
         known: What the model keeps of its training data.
-        settings: The model's.
+        settings: Hyper-parameters.
         parameters: a, b and the biases.
-        means: q and n, (n_users, dim) and (n_items, dim); None works them out when needed.
+        means: q and n, (n_users, dim) and (n_items, dim); None computes them when needed.
     """
 
     def __init__(
@@ -49,7 +50,6 @@ class Translated(FittedScorer):
         parameters: Parameters,
         means: tuple[Array, Array] | None = None,
     ) -> None:
-        """Keep them."""
         self.form, self.settings = SCORE_FUNCTIONS[settings.variant], settings
         super().__init__(known, settings.title)
         self.parameters, self._means = parameters, means
@@ -58,7 +58,7 @@ class Translated(FittedScorer):
     def from_arrays(
         cls, arrays: Arrays, known: TrainingData, settings: TransCFSettings
     ) -> Translated:
-        """Check the arrays of a file or of a solver, and put them together."""
+        """Check the arrays of a file or of a solver."""
         users, items = (len(known.users), settings.dim), (len(known.items), settings.dim)
         form = SCORE_FUNCTIONS[settings.variant]
         bias: Array = np.zeros(len(known.items), np.float32)
@@ -90,7 +90,7 @@ class Translated(FittedScorer):
     def _neighborhoods(self) -> tuple[Array, Array]:
         if self._means is not None:
             return self._means
-        return neighborhoods(self.known.seen, self.known.by_item, self.parameters)
+        return self.parameters.neighborhoods(self.known.seen, self.known.by_item)
 
     @property
     def q(self) -> Array:
@@ -104,7 +104,7 @@ class Translated(FittedScorer):
 
     @property
     def _score_means(self) -> tuple[Array, Array]:
-        """What the score takes as q and n; where it looks at neither, anything of their shape."""
+        """Q and n; arrays of their shape where the score does not depend on them."""
         is_seen = self.form.has_neighborhoods
         return (self.q, self.n) if is_seen else (self.parameters.users, self.parameters.items)
 
@@ -145,7 +145,7 @@ class Translated(FittedScorer):
         return in_pieces(score, users, items)
 
     def with_bias(self, offset: Array) -> Translated | None:
-        """Return the same with a number added to each item's bias; None where it has none."""
+        """Return a copy with a number added to each item's bias; None without biases."""
         if not self.settings.item_bias:
             return None
         own = replace(self.parameters, item_bias=self.parameters.item_bias + offset)
@@ -159,10 +159,10 @@ class Translated(FittedScorer):
         )
 
     def toward(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
-        """Return where somebody is, and what moves them toward an item: a and r, (dim,) float64.
+        """Return a of a user and the translation r toward an item, (dim,) float64 each.
 
         Args:
-            user: Row of the user; None for somebody known by a history alone.
+            user: Row of the user; None for a new user.
             history: Item rows of the user, in order.
             item: Row of the item.
         """
@@ -174,7 +174,7 @@ class Translated(FittedScorer):
         return a, q * self._score_means[1][item]
 
     def stand(self, user: int | None, history: Rows) -> Array:
-        """Return a of a user or of somebody new, (dim,)."""
+        """Return a of a user or of a new user (None), (dim,)."""
         people = Histories.of([history], len(self.known.items))
         place: Array = (
             self.fold_in_vectors(people)[0][0] if user is None else self.parameters.users[user]
@@ -188,11 +188,11 @@ class Translated(FittedScorer):
         pairs = [self.toward(user, history, item) for item in items.tolist()]
         return np.array([a + r for a, r in pairs]).reshape(len(items), -1)
 
-    # -- people and things beyond the training data ----------------------------------------------
+    # -- new users, explanations, similar users and items ----------------------------------------
 
     @property
     def recency(self) -> float:
-        """How much later items of a history count: as in training, where times were known."""
+        """Recency of training, if the log had times."""
         return self.settings.event_weights.recency if self.known.timed else 0.0
 
     @property
@@ -201,11 +201,11 @@ class Translated(FittedScorer):
         return ItemSide(self.parameters.items, self._score_means[1], self.parameters.item_bias)
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Place people by their items, and score all items for them."""
+        """Score all items for new users."""
         return self.fold_in_with_sgd(histories, 0)
 
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
-        """Do the same, with gradient steps on the training loss after the closed form."""
+        """Score all items for new users, after gradient steps on the training loss."""
         a, q = self.fold_in_vectors(histories, steps)
         if not self.form.is_linear:
             return BlockView(self.name, self.rankable, lambda rows: self._direct(a[rows], q[rows]))
@@ -213,11 +213,11 @@ class Translated(FittedScorer):
         return FormView(self.name, self.rankable, self._linear.for_users(x, constants))
 
     def fold_in_vectors(self, histories: Histories, steps: int = 0) -> tuple[Array, Array]:
-        """Place people by their items: a and q, (n, dim) float64.
+        """Return a and q of new users, (n, dim) float64.
 
         Args:
-            histories: What they have, in order.
-            steps: Gradient steps on the training loss, items fixed, after the closed form.
+            histories: Their items, in order.
+            steps: Gradient steps on the training loss with fixed items, after the closed form.
         """
         weights, items = weights_in_order(histories, self.recency), self.item_side
         neighbors = Neighbors(histories.indptr, histories.items, weights, histories.n_items)
@@ -234,29 +234,72 @@ class Translated(FittedScorer):
 
     @cached_property
     def user_length(self) -> float:
-        """How long user vectors are against their neighbourhoods; only products need it."""
+        """Length of user vectors relative to their neighbourhoods; used for inner products."""
         if self.form.is_distance:
             return 1.0
         active = self.known.active
         return relative_length(self.parameters.users[active], self.q[active])
 
     def contributions(self, history: Rows, item: int) -> Contributions:
-        """Return what the items of a history do to where somebody with them is placed."""
-        return explaining.contributions(self, history, item)
+        """Return the effects of the items of a history on the score of an item for a new user."""
+        form, known, side = self.form, self.known, self.item_side
+        b, n = (
+            np.vstack([vectors[history], average]).astype(np.float64)
+            for vectors, average in zip((side.b, side.n), self._average_item, strict=True)
+        )
+        even = Replacing(np.ones(len(history)))
+        order = Histories.of([history], len(known.items))
+        weighted = Replacing(weights_in_order(order, self.recency))
+        a, q = form.place_users(even, weighted, b, n) * self.user_length, even @ b
+        linear = self.linear_form()
+        if linear is not None:
+            lead = linear.item_vectors[item].astype(np.float64) - self._average_side
+            return Contributions.of_leads(history, form.linear_users(a, q)[0] @ lead, REPLACED)
+        compared = np.concatenate([[item], known.typical_items(_COMPARED)])
+        others = side.b[compared].astype(np.float64), side.n[compared].astype(np.float64)
+        pairs = zip(a, q, strict=True)
+        scores = side.bias[compared] - np.array([form.pair_cost(*pair, *others) for pair in pairs])
+        leads = scores[:, 0] - scores[:, 1:].mean(axis=1)
+        return Contributions.of_leads(history, leads, REPLACED)
 
     @cached_property
-    def average_item(self) -> tuple[Array, Array]:
-        """Vector and neighbourhood of the item of an interaction, on average: (dim,) each."""
+    def _average_item(self) -> tuple[Array, Array]:
+        """Mean b and n of the items of all interactions, (dim,) each."""
         return self.known.average_item(self.item_side.b), self.known.average_item(self.item_side.n)
 
     @cached_property
-    def average_side(self) -> Array:
-        """The same of what the linear form has of items, (width,)."""
+    def _average_side(self) -> Array:
+        """Mean item vector of the linear form over all interactions, (width,)."""
         return self.known.average_item(self._linear.item_vectors)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
-        """Say how far the translation brings them, and who else has the item."""
-        return explaining.remarks(self, user, history, item, top)
+        """Describe the effect of the translation, and the nearest users who have the item."""
+        own, known, form = self.parameters, self.known, self.form
+        if not form.is_distance:
+            return Remarks()
+        (a, r), b = self.toward(user, history, item), own.items[item].astype(np.float64)
+        before, after = float(((a - b) ** 2).sum()), float(form.moved_cost(a, r, b))
+        bias = float(own.item_bias[item])
+        entries = np.flatnonzero(known.seen.indices == item)
+        owners = np.searchsorted(known.seen.indptr, entries, side="right") - 1
+        rows, distances = nearest_users(a, owners[owners != user], own.users, top)
+        nearest = dict(zip(known.users.ids(rows).to_list(), distances.tolist(), strict=True))
+        words = [f"The score is the item's bias {bias:.4f} minus the squared distance {after:.4f}."]
+        if form.has_neighborhoods:
+            closer = "nearer" if after <= before else "farther"
+            words.append(
+                f"Translation brings them {closer}: the distance was {before:.4f} before it."
+            )
+        if nearest:
+            listed = ", ".join(f"{who} ({distance:.4f})" for who, distance in nearest.items())
+            words.append(f"Nearest users who have it, by squared distance: {listed}.")
+        facts = {
+            "bias": bias,
+            "distance_before": before,
+            "distance_after": after,
+            "neighbors": [{"user_id": who, "distance": far} for who, far in nearest.items()],
+        }
+        return Remarks(tuple(words), facts)
 
     def item_similarity(self) -> Scorer:
         """Return how near items are to items."""
@@ -265,3 +308,28 @@ class Translated(FittedScorer):
     def user_similarity(self) -> Scorer:
         """Return how near users are to users."""
         return FormView(self.name, self.known.active, self.form.likeness(self.parameters.users))
+
+
+class Replacing:
+    """Averages of a history as it is, and with an average item in the place of each one.
+
+    `Replacing(weights) @ values` maps values (n + 1, dim), those of the n items of the history
+    and, last, those of the average item, to the averages (n + 1, dim). The weights (n,) belong to
+    the positions of the history.
+    """
+
+    def __init__(self, weights: Array) -> None:
+        self._shares = weights / weights.sum()
+
+    def __matmul__(self, values: Array) -> Array:
+        """Return the averages."""
+        own, average = values[:-1], values[-1]
+        mean: Array = self._shares @ own
+        return np.vstack([mean, mean + self._shares[:, None] * (average - own)])
+
+
+def nearest_users(a: Array, rows: Array, users: Array, top: int) -> tuple[Array, Array]:
+    """Return the rows of `users` nearest to a, and their squared distances, (top,) each."""
+    distances = ((users[rows].astype(np.float64) - a.astype(np.float64)) ** 2).sum(axis=1)
+    order = np.argsort(distances, kind="stable")[:top]
+    return rows[order], distances[order]

@@ -1,6 +1,6 @@
-"""The exact solver: the paper to the letter, in plain numpy; the oracle of every other path.
+"""The exact solver: the training of the paper in plain numpy, the reference for the fast solver.
 
-Mini-batches of 1,000 triples, gradients through all neighbours, sums over the batch.
+Mini-batches of 1,000 triples, gradients through all neighbours, summed over the batch.
 """
 
 from dataclasses import dataclass
@@ -11,9 +11,14 @@ import scipy.sparse as sp
 from transcf.kernels import Array
 from transcf.kernels.translation import MAX_NORM
 from transcf.models.training import EpochStats
-from transcf.models.transcf.parameters import Parameters, Solver, stats_of
+from transcf.models.transcf.parameters import (
+    BIAS_RATE,
+    Parameters,
+    Solver,
+    TransCFSettings,
+    stats_of,
+)
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.settings import BIAS_RATE, TransCFSettings
 from transcf.models.triples import Problem
 from transcf.models.vectors import constrain_norms
 
@@ -29,7 +34,7 @@ class Triples:
     negatives: Array
 
     def __getitem__(self, which: slice | Array) -> "Triples":
-        """Some of the triples."""
+        """Return some of the triples."""
         return Triples(self.users[which], self.positives[which], self.negatives[which])
 
 
@@ -37,7 +42,6 @@ class Averages:
     """The neighbourhoods: Q = by_user @ items and N = by_item @ users."""
 
     def __init__(self, problem: Problem) -> None:
-        """Build the averaging matrices."""
         self.by_user = _averaging(problem.user_indptr, problem.user_indices, problem.n_items)
         self.by_item = _averaging(problem.item_indptr, problem.item_indices, problem.n_users)
 
@@ -77,7 +81,7 @@ def look_up(
     settings: TransCFSettings,
     n_active: int,
 ) -> Batch:
-    """Look everything up that loss and gradient have in common."""
+    """Gather what loss and gradient have in common."""
     form = SCORE_FUNCTIONS[settings.variant]
     users, items, bias = parameters.users, parameters.items, parameters.item_bias
     a, q = users[triples.users], averages.by_user[triples.users] @ items
@@ -105,7 +109,7 @@ def look_up(
 
 
 def losses(batch: Batch, settings: TransCFSettings) -> Array:
-    """The loss of every triple, (T,)."""
+    """Return the loss of every triple, (T,)."""
     x = batch
     spread = ((x.a - x.q) ** 2).sum(1) + ((x.b_i - x.n_i) ** 2).sum(1)
     loss = x.weight * x.gap + settings.reg_distance * x.near + settings.reg_neighborhood * spread
@@ -116,15 +120,11 @@ def losses(batch: Batch, settings: TransCFSettings) -> Array:
 
 
 def gradient(batch: Batch, averages: Averages, settings: TransCFSettings) -> Parameters:
-    """The gradient of the summed loss, through all neighbours; rank weights count as constants."""
+    """Return the gradient of the summed loss through all neighbours; rank weights are constants."""
     x, triples = batch, batch.triples
-    form, pull, push = (
-        SCORE_FUNCTIONS[settings.variant],
-        x.weight + settings.reg_distance,
-        -x.weight,
-    )
+    form, pull = SCORE_FUNCTIONS[settings.variant], x.weight + settings.reg_distance
     da_i, dq_i, db_i, dn_i = form.pair_slope(pull, x.a, x.q, x.b_i, x.n_i)
-    da_j, dq_j, db_j, dn_j = form.pair_slope(push, x.a, x.q, x.b_j, x.n_j)
+    da_j, dq_j, db_j, dn_j = form.pair_slope(-x.weight, x.a, x.q, x.b_j, x.n_j)
     apart = 2 * settings.reg_neighborhood * (x.a - x.q)
     off = 2 * settings.reg_neighborhood * (x.b_i - x.n_i)
     back = 1.0 if settings.tie_neighbors else 0.0
@@ -146,7 +146,7 @@ def gradient(batch: Batch, averages: Averages, settings: TransCFSettings) -> Par
 def sample_triples(
     problem: Problem, settings: TransCFSettings, generator: np.random.Generator
 ) -> Triples:
-    """The triples of every user that has a positive and a negative, shuffled."""
+    """Draw the triples of an epoch, shuffled, for users with a positive and a negative."""
     users, positives = sample_positives(problem, settings.samples_per_user, generator)
     sizes, active = np.diff(problem.user_indptr), problem.active_items
     known = np.repeat(np.arange(problem.n_users), sizes) * problem.n_items + problem.user_indices
@@ -159,7 +159,7 @@ def sample_triples(
 def sample_positives(
     problem: Problem, samples_per_user: int | None, generator: np.random.Generator
 ) -> tuple[Array, Array]:
-    """The users (T,) of an epoch's triples, shuffled, and one item of each (T,)."""
+    """Draw the users (T,) of an epoch's triples, shuffled, and one item of each (T,)."""
     sizes, active = np.diff(problem.user_indptr), problem.active_items
     eligible = np.flatnonzero((sizes > 0) & (sizes < len(active)))
     samples = problem.samples_of_users(samples_per_user)[eligible]
@@ -169,7 +169,7 @@ def sample_positives(
 
 
 def _draw_interactions(problem: Problem, users: Array, generator: np.random.Generator) -> Array:
-    """One interaction of each user by its weight, as a place in `user_indices`."""
+    """Draw an interaction of each user by its weight, as an index into `user_indices`."""
     starts, sizes = problem.user_indptr[:-1], np.diff(problem.user_indptr)
     if not len(problem.weights):
         return starts[users] + generator.integers(sizes[users])
@@ -180,16 +180,15 @@ def _draw_interactions(problem: Problem, users: Array, generator: np.random.Gene
 
 
 def _bound(parameters: Parameters, settings: TransCFSettings, beyond: float = 1.0) -> bool:
-    """Bring vectors longer than `beyond` into the ball; tells whether all are finite."""
+    """Project vectors longer than `beyond` into the ball; return whether all are finite."""
     users = constrain_norms(parameters.users, settings.norm_constraint, beyond)
     return constrain_norms(parameters.items, settings.norm_constraint, beyond) and users
 
 
 class ExactSolver(Solver):
-    """Trains TransCF and its ablations with exact gradients; slow, simple, certain."""
+    """Trains TransCF and its ablations with exact gradients."""
 
     def __init__(self, problem: Problem, settings: TransCFSettings) -> None:
-        """Prepare the neighbourhoods."""
         super().__init__(problem, settings)
         self._averages = Averages(problem)
 
@@ -198,14 +197,19 @@ class ExactSolver(Solver):
         settings, n_active = self.settings, len(self.problem.active_items)
         generator = np.random.default_rng([settings.random_state, number])
         triples = sample_triples(self.problem, settings, generator)
-        result, loss, finite = parameters.copy(), 0.0, True
+        users, items, bias = (
+            values.copy() for values in (parameters.users, parameters.items, parameters.item_bias)
+        )
+        result, loss, finite = Parameters(users, items, bias), 0.0, True
         for begin in range(0, len(triples.users), BATCH):
             some = triples[begin : begin + BATCH]
             batch = look_up(result, self._averages, some, settings, n_active)
             loss += float(losses(batch, settings).sum())
             rate, slopes = settings.rate_at(number), gradient(batch, self._averages, settings)
-            result.descend(rate, BIAS_RATE * rate, slopes)
-            # Steps of a batch add up: popular items may overshoot, further with every batch.
+            users -= rate * slopes.users
+            items -= rate * slopes.items
+            bias -= BIAS_RATE * rate * slopes.item_bias
+            # Steps of a batch add up, so vectors of popular items can become very long.
             finite &= _bound(result, settings, beyond=MAX_NORM)
         finite &= _bound(result, settings)
         return result, stats_of(loss, len(triples.users), finite)

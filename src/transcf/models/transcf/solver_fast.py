@@ -1,12 +1,11 @@
 """The fast solver: cache-sized strata, stochastic neighbour gradients, O(dim) per triple.
 
-An epoch is a function of (parameters, seed, epoch number): what is dealt, drawn and summed
-depends neither on earlier epochs nor on the number of threads.
+An epoch is a function of (parameters, seed, epoch number) and does not depend on the number of
+threads.
 
-On average an epoch moves the vectors as the exact gradient does, with one exception: the step of a
-user's mean goes to an item in the block of the sample, so that with several blocks it meets the
-sample's own items a little too often. Tests hold the error of the mean step of items below a tenth
-of its length; steps of users show no bias.
+The expected step equals the exact gradient with one exception: the step of a user's mean goes to an
+item in the block of the sample, so with several blocks it meets the sample's own items too often.
+Tests bound the error of the mean step of items by a tenth of its length; steps of users have none.
 """
 
 from itertools import pairwise
@@ -20,9 +19,14 @@ from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import Rates, TranslationExtra
 from transcf.models.communicator import Communicator, sums_of
 from transcf.models.training import EpochStats
-from transcf.models.transcf.parameters import Parameters, Solver, stats_of
+from transcf.models.transcf.parameters import (
+    BIAS_RATE,
+    Parameters,
+    Solver,
+    TransCFSettings,
+    stats_of,
+)
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.settings import BIAS_RATE, TransCFSettings
 from transcf.models.triples import BLOCK_BYTES, Dealer, Outline, Problem
 from transcf.models.vectors import NORM_POWERS, constrain_norms
 
@@ -31,7 +35,10 @@ _ROWS = 4096
 
 
 class FastSolver(Solver):
-    """Trains TransCF and its ablations in epochs; holds the memory that epochs share."""
+    """Trains TransCF and its ablations; epochs share its memory.
+
+    `outline` and `crew` are given where a process has a part of the users.
+    """
 
     def __init__(
         self,
@@ -41,7 +48,6 @@ class FastSolver(Solver):
         outline: Outline | None = None,
         crew: Communicator | None = None,
     ) -> None:
-        """Make room; `outline` and `crew` are given where a process has some of the users only."""
         super().__init__(problem, settings, drawn=crew is None)
         self._dim = padded_width(settings.dim)
         self._outline = outline or self.outline(problem, settings)
@@ -60,10 +66,10 @@ class FastSolver(Solver):
 
     @property
     def _renewals(self) -> int:
-        """How often neighbourhoods are renewed in an epoch.
+        """Updates of the neighbourhood means per epoch.
 
-        Renewing reads every interaction about as often as two candidates of a triple are read: it
-        is not to take longer than the training in between.
+        An update costs about as much as reading two candidates per interaction, and should not take
+        longer than the training between two updates.
         """
         triples, nnz = self._outline.triples, self._outline.interactions
         affordable = triples * (1 + self.settings.negatives) / (2 * max(1, nnz))
@@ -107,7 +113,7 @@ class FastSolver(Solver):
         places: Array,
         number: int,
     ) -> Array:
-        """Run all rounds, renewing the neighbourhoods in between; returns everybody's totals."""
+        """Run all rounds with updates of the neighbourhoods in between; returns all totals."""
         problem, settings, dim, strata = self.problem, self.settings, self._dim, self._strata
         items = Dealt(problem.user_indptr, problem.user_indices, places)
         dtype = rows.users.dtype
@@ -154,7 +160,7 @@ class FastSolver(Solver):
     def _unpack(
         self, rows: PackedRows[TranslationExtra], before: Parameters, order: Array, totals: Array
     ) -> tuple[Parameters, EpochStats]:
-        """Copy the vectors out, bounded to the ball; items never dealt stay as they were."""
+        """Copy the vectors out within the norm constraint; items never dealt do not change."""
         dim = self.settings.dim
         users = np.empty_like(before.users)
         copy_rows(users, rows.users.reshape(-1, 2, self._dim)[:, 0, :dim])
@@ -163,7 +169,7 @@ class FastSolver(Solver):
         )
         items, bias = before.items.copy(), before.item_bias.copy()
         trained = rows.items.reshape(-1, 3, self._dim)[:, 0, :dim]
-        for first in range(0, len(order), _ROWS):  # a copy of all would take room
+        for first in range(0, len(order), _ROWS):  # in chunks, to save memory
             some = trained[first : first + _ROWS].copy()
             finite &= constrain_norms(some, self.settings.norm_constraint)
             items[order[first : first + _ROWS]] = some

@@ -1,0 +1,244 @@
+"""Vectors of users and items that were not trained, from the vectors of their neighbours.
+
+The closed forms minimise the squared error |a + q * n - b|^2 of the known pairs (for "alt" that of
+its own error). With the translation r, a user is placed at the mean of b_i - r_ui over the user's
+items, later ones weighing more, and an item at the mean of a_u + r_ui over its users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcf.data.interactions import Interactions
+from transcf.data.report import counted
+from transcf.errors import DataError
+from transcf.kernels import Array
+from transcf.models.training_data import Growth
+from transcf.models.transcf.parameters import Parameters, TransCFSettings
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, TINY, ScoreFunction
+
+if TYPE_CHECKING:
+    from transcf.models.transcf.fitted import Translated
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """The trained neighbours of rows to be placed, compressed by row; no row is empty.
+
+    `indptr` (n + 1,), `indices` (nnz,) rows of `n_columns` trained vectors, `weights` (nnz,).
+    """
+
+    indptr: Array
+    indices: Array
+    weights: Array
+    n_columns: int
+
+    @property
+    def even(self) -> sp.csr_array:
+        """The matrix that averages the neighbours with equal weights."""
+        return self._averaging(np.ones(len(self.indices)))
+
+    @property
+    def weighted(self) -> sp.csr_array:
+        """The matrix that averages by weight."""
+        return self._averaging(self.weights.astype(np.float64))
+
+    def _averaging(self, weights: Array) -> sp.csr_array:
+        counts = np.diff(self.indptr)
+        shares = weights / np.repeat(np.add.reduceat(weights, self.indptr[:-1]), counts)
+        shape = (len(counts), self.n_columns)
+        return sp.csr_array((shares, self.indices, self.indptr), shape=shape)
+
+
+@dataclass(frozen=True)
+class ItemSide:
+    """Trained items: b (n_items, dim), n (n_items, dim), bias (n_items,)."""
+
+    b: Array
+    n: Array
+    bias: Array
+
+
+def fold_users(
+    form: ScoreFunction, neighbors: Neighbors, items: ItemSide, length: float
+) -> tuple[Array, Array]:
+    """Return a and q of new users, (n, dim) float64 each.
+
+    Args:
+        form: Score function.
+        neighbors: Items of each user.
+        items: Vectors of the items.
+        length: Length of trained a_u relative to q_u; needed for inner products, whose error has
+            no minimum.
+    """
+    even, b, n = neighbors.even, items.b.astype(np.float64), items.n.astype(np.float64)
+    a = form.place_users(even, neighbors.weighted, b, n)
+    return (a if form.is_distance else length * a), even @ b
+
+
+def fold_items(
+    form: ScoreFunction, neighbors: Neighbors, a: Array, q: Array
+) -> tuple[Array, Array]:
+    """Return b and n of new items, (n, dim) float64 each; see `fold_users`.
+
+    Means are shorter than trained vectors, which training pushes away from users without the item.
+    """
+    even, a = neighbors.even, a.astype(np.float64)
+    return form.place_items(even, a, q.astype(np.float64)), even @ a
+
+
+def relative_length(vectors: Array, neighborhoods: Array) -> float:
+    """Return the mean length of vectors relative to that of their neighbourhoods."""
+    lengths = [np.linalg.norm(rows, axis=1).mean() for rows in (vectors, neighborhoods)]
+    return float(lengths[0] / max(lengths[1], TINY))
+
+
+def by_count(values: Array, counts: Array, new_counts: Array) -> Array:
+    """Predict a value of items from their popularity, by linear regression on the log count.
+
+    Args:
+        values: Values of the trained items, (n,).
+        counts: Interactions of the trained items, (n,).
+        new_counts: Interactions of the other items, (m,).
+
+    Returns:
+        (m,), within the range of the trained values.
+    """
+    centered = np.log(counts) - np.log(counts).mean()
+    slope = (centered @ values) / max(centered @ centered, TINY)
+    predicted = values.mean() + slope * (np.log(new_counts) - np.log(counts).mean())
+    bounded: Array = np.clip(predicted, values.min(), values.max())
+    return bounded
+
+
+def refine_user(
+    settings: TransCFSettings, a: Array, q: Array, history: Array, weights: Array, items: ItemSide,
+    pool: Array, steps: int,
+) -> Array:  # fmt: skip
+    """Return a of a user after gradient steps on the training loss with fixed items, (dim,).
+
+    Args:
+        settings: Hyper-parameters.
+        a: Where to start, (dim,).
+        q: Mean of the user's items, (dim,).
+        history: Item rows of the user.
+        weights: Weights of these items.
+        items: Vectors of all items.
+        pool: Item rows to draw negatives from, without the user's own.
+        steps: Number of steps; each draws new negatives for every item of the history.
+    """
+    generator = np.random.default_rng([settings.random_state, len(history)])
+    form, share = SCORE_FUNCTIONS[settings.variant], weights / weights.sum()
+    rank_weights = settings.rank_weights(len(pool) + len(history))
+    b_i, n_i, bias_i = items.b[history], items.n[history], items.bias[history]
+    for _ in range(steps if len(pool) else 0):
+        drawn = generator.choice(pool, (len(history), settings.negatives))
+        near = form.pair_cost(a, q, b_i, n_i) - bias_i
+        far = form.pair_cost(a, q, items.b[drawn], items.n[drawn]) - items.bias[drawn]
+        gaps = settings.margin + near[:, None] - far
+        hardest = drawn[np.arange(len(drawn)), gaps.argmax(axis=1)]
+        weight = rank_weights[(gaps > 0).sum(axis=1)]
+        pull = form.pair_slope(weight + settings.reg_distance, a, q, b_i, n_i)[0]
+        push = form.pair_slope(-weight, a, q, items.b[hardest], items.n[hardest])[0]
+        slope = share @ (pull + push) + 2 * settings.reg_neighborhood * (a - q)
+        a = a - settings.learning_rate * slope
+    return a
+
+
+def grow(learned: Translated, log: Interactions, weights: Array) -> Translated:
+    """Return a fitted model with additional interactions.
+
+    Trained vectors do not change. New users and items are placed by their neighbours, and all
+    neighbourhood means are updated.
+
+    Args:
+        learned: The fitted model.
+        log: Additional interactions; known ones have no effect.
+        weights: Weight of each among those of its user, (n_events,).
+
+    Raises:
+        DataError: A user shares no item with the known users, not even through others.
+    """
+    growing = _Growing(learned, log, weights)
+    while growing.place_users() or growing.place_items():
+        pass
+    growing.check_all_placed()
+    return growing.grown()
+
+
+class _Growing:
+    """The arrays of the larger model while new rows are placed."""
+
+    def __init__(self, learned: Translated, log: Interactions, weights: Array) -> None:
+        self._learned, self._weights = learned, weights
+        growth = Growth.of(learned.known, log)
+        self.known, self._growth = growth.known, growth
+        self._event_users, self._event_items = growth.event_users, growth.event_items
+        trained, rankable = learned.parameters, learned.known.item_counts > 0
+        self.a, self._q = (growth.of_users(matrix) for matrix in (trained.users, learned.q))
+        self.b, self._n = (growth.of_items(matrix) for matrix in (trained.items, learned.n))
+        self.bias = growth.of_items(trained.item_bias)
+        self._has_user = growth.of_users(learned.known.active)
+        self._has_item = growth.of_items(rankable)
+        self._trained_counts = learned.known.item_counts[rankable]
+        self._trained_bias = trained.item_bias[rankable].astype(np.float64)
+        self._trained_lengths = np.linalg.norm(trained.items[rankable].astype(float), axis=1)
+
+    def place_users(self) -> bool:
+        """Place users who have an item with a vector; return whether there were any."""
+        usable = ~self._has_user[self._event_users] & self._has_item[self._event_items]
+        rows, neighbors = self._neighbors(
+            usable, self._event_users, self._event_items, len(self.known.items)
+        )
+        if len(rows):
+            side = ItemSide(self.b, self._n, self.bias)
+            placed = fold_users(self._learned.form, neighbors, side, self._learned.user_length)
+            self.a[rows], self._q[rows] = placed
+            self._has_user[rows] = True
+        return len(rows) > 0
+
+    def place_items(self) -> bool:
+        """Place items that have a user with a vector; return whether there were any."""
+        usable = ~self._has_item[self._event_items] & self._has_user[self._event_users]
+        rows, neighbors = self._neighbors(
+            usable, self._event_items, self._event_users, len(self.known.users)
+        )
+        if len(rows):
+            b, self._n[rows] = fold_items(self._learned.form, neighbors, self.a, self._q)
+            counts = self.known.item_counts[rows]
+            lengths = by_count(self._trained_lengths, self._trained_counts, counts)
+            present = np.maximum(np.linalg.norm(b, axis=1), np.finfo(np.float32).tiny)
+            self.b[rows] = b * (lengths / present)[:, None]
+            if self._learned.settings.item_bias:
+                self.bias[rows] = by_count(self._trained_bias, self._trained_counts, counts)
+            self._has_item[rows] = True
+        return len(rows) > 0
+
+    def grown(self) -> Translated:
+        """Return the larger model."""
+        parameters = Parameters(self.a, self.b, self.bias)
+        return type(self._learned)(self.known, self._learned.settings, parameters)
+
+    def _neighbors(
+        self, usable: Array, owners: Array, others: Array, n_columns: int
+    ) -> tuple[Array, Neighbors]:
+        """Return the rows to be placed, and the usable events of each."""
+        order = np.flatnonzero(usable)
+        order = order[np.argsort(owners[order], kind="stable")]
+        rows, counts = np.unique(owners[order], return_counts=True)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        return rows, Neighbors(indptr, others[order], self._weights[order], n_columns)
+
+    def check_all_placed(self) -> None:
+        """Raise a `DataError` if users are not connected to a trained vector."""
+        lost = np.unique(self._event_users[~self._has_user[self._event_users]])
+        if len(lost):
+            raise DataError(
+                f"user {self.known.users.ids(lost[:1]).item()!r} ({counted(len(lost), 'user')} in "
+                "all) shares no item with anybody the model knows, not even through others: leave "
+                "them out, or fit again with all interactions."
+            )
