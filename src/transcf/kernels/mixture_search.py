@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from . import Array, compiled, inlined, inner
-from .exponentials import exp_lanes, log_lanes
 from .kth import TOGETHER, kth_largest, larger, largest_lane
-from .lanes import LANES, fill, load, store, sum_lanes, zeros
+from .lanes import LANES, exp_lanes, fill, load, log_lanes, store, sum_lanes, zeros
 from .mixture_scores import ScoreParams
 from .topk import CHUNK, lowest_bit, reaching
 

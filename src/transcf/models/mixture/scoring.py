@@ -188,7 +188,8 @@ class UserScorer(Scorer):
         counts = np.empty(len(users), np.int64)
         found = np.empty((len(users), k + _SPARE), np.int32)
         hidden, errors = (seen.indptr, seen.indices), self._error(users, histories)
-        given = (self._params, catalogue, *hidden, users, k, errors, counts, found)
+        rows = read_only(np.ascontiguousarray(users, np.int32))
+        given = (self._params, catalogue, *hidden, rows, k, errors, counts, found)
         with one_blas_thread():
             parallel_for(len(users), partial(find_candidates, *given))
         is_candidate = np.arange(found.shape[1]) < counts[:, None]
