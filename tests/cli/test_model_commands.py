@@ -220,7 +220,10 @@ WRONG = {
     "bad value": (("--model", "ease", "--set", "regularization=-1"), "regularization=-1"),
     "no value": (("--model", "ease", "--set", "regularization"), "NAME=VALUE"),
     "bad protocol": (("--model", "ease", "--protocol", "odd"), "--protocol odd"),
-    "misspelled protocol": (("--model", "ease", "--protocol", "strickt"), "mean 'leave-last-out'"),
+    "misspelled protocol": (
+        ("--model", "ease", "--protocol", "leave-last-outt"),
+        "mean 'leave-last-out'",
+    ),
     "bad ties": (("--model", "ease", "--ties", "odd"), "--ties odd"),
     "bad part": (("--model", "ease", "--part", "odd"), "--part odd"),
     "bad length": (("--model", "ease", "--at", "0"), "--at 0"),
