@@ -18,12 +18,12 @@ import typer
 from typer.core import TyperCommand
 
 from transcf.errors import ParameterError, did_you_mean
-from transcf.protocols import PROTOCOLS, help_on_protocols
+from transcf.protocols import help_on_protocols, protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
     from transcf.distributed import Cluster
-    from transcf.evaluation.protocols import Part as EvaluationPart
+    from transcf.evaluation.evaluator import Subset
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.run import EvalConfig
     from transcf.experiments.store import Store
@@ -278,27 +278,26 @@ class EvalOptions:
 
     def config(self) -> EvalConfig:
         """Check the options before anything is fitted."""
-        from transcf.evaluation import protocols, ranks
+        from transcf.evaluation import evaluator, ranks
         from transcf.experiments.run import EvalConfig
 
         for option, word, allowed in (
-            ("protocol", self.protocol, (None, *PROTOCOLS)),
             ("ties", self.ties, get_args(ranks.Ties)),
-            ("subset", self.subset, get_args(protocols.Part)),
+            ("subset", self.subset, get_args(evaluator.Subset)),
         ):
             if word not in allowed:
                 raise ParameterError(
-                    f"--{option} {word} is not understood: use {', '.join(filter(None, allowed))}."
-                    f"{did_you_mean(word, filter(None, allowed))}"
+                    f"--{option} {word} is not understood: use {', '.join(allowed)}."
+                    f"{did_you_mean(word, allowed)}"
                 )
         lengths = [length.strip() for length in self.lengths.split(",")]
         if not all(length.isdecimal() and int(length) for length in lengths):
             raise ParameterError(f"-k {self.lengths} is not understood: write numbers as in 10,20.")
         return EvalConfig(
-            protocol=self.protocol,
+            protocol=self.protocol and protocol_named(self.protocol).name,
             ties=cast("EvaluationTies", self.ties),
-            part=cast("EvaluationPart", self.subset),
-            at=tuple(map(int, lengths)),
+            subset=cast("Subset", self.subset),
+            k=tuple(map(int, lengths)),
             beyond=self.beyond,
         )
 

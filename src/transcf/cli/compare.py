@@ -70,7 +70,7 @@ def compare(
     ] = "random",
     metric: Annotated[
         str | None,
-        typer.Option(help="Metric of the paired tests; N@10, or N at the first of other -k."),
+        typer.Option(help="Metric of the paired tests; NDCG at 10, or at the first of other -k."),
     ] = None,
     *,
     evaluation: EvalOptions,
@@ -107,7 +107,7 @@ def compare(
     eval_config.check_metric(metric)
     allowed = {"trials": budget, "sampler": sampler}
     candidates = _candidates(models, settings, config or [], allowed)
-    split = open_split(data, evaluation.protocol, seed=seed, **reading.keywords())
+    split = open_split(data, eval_config.protocol, seed=seed, **reading.keywords())
     note_reading(split.train)
     candidates = suited_to(split, candidates, allowed)
     numbers, store = range(seed, seed + seeds), run.open_store()

@@ -26,11 +26,12 @@ from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
-from transcf.retrieval.scorer import LinearForm, Scorer, Scores, block_length
+from transcf.retrieval.scorer import Scorer, Scores, Source, block_length
 
 if TYPE_CHECKING:
+    from transcf.retrieval.forms import LinearForm
     from transcf.retrieval.sums import SumForm
-    from transcf.retrieval.views import ShiftedView
+    from transcf.retrieval.views import SumView
 
 #: Added to an item's recent events, so that those without any have a logarithm.
 _FLOOR = 0.1
@@ -99,7 +100,7 @@ def typical_spread(learned: FittedScorer) -> float:
     step, spreads = block_length(len(learned.known.items)), []
     for first in range(0, len(users), step):
         with use_threads(1):
-            block = learned.score_block(users[first : first + step].astype(np.int32))
+            block = learned.scores(users[first : first + step].astype(np.int32))
         spreads.append(block[:, learned.rankable].std(axis=1, dtype=np.float64))
     return float(np.concatenate(spreads).mean())
 
@@ -116,13 +117,13 @@ class WithItemOffsets(FittedScorer):
         super().__init__(inner.known, inner.name)
         self.inner, self.offset = inner, offset
 
-    def _shifted(self, scorer: Scorer) -> ShiftedView:
-        from transcf.retrieval.views import ShiftedView
+    def _shifted(self, scorer: Scorer) -> SumView:
+        from transcf.retrieval.views import SumView
 
-        return ShiftedView(scorer, self.offset)
+        return SumView(scorer.name, [scorer], [1.0], self.offset)
 
     @cached_property
-    def _view(self) -> ShiftedView:
+    def _view(self) -> SumView:
         return self._shifted(self.inner)
 
     def arrays(self) -> Arrays:
@@ -142,17 +143,22 @@ class WithItemOffsets(FittedScorer):
         form = self.inner.sum_form()
         return None if form is None else form.shifted(self.offset)
 
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        return self._view.score_block(users)
+        return self._view.scores(users)
 
-    def for_many(self, users: Rows) -> Scorer:
-        """Return what scores these users fastest."""
-        return self._shifted(self.inner.for_many(users))
+    @property
+    def block_users(self) -> int | None:
+        """Most users of a block whose scores are computed in tiles."""
+        return self._view.block_users
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def open_block(self, users: Rows, items: Rows) -> Source:
+        """Return the scores of some users, to be read in tiles."""
+        return self._view.open_block(users, items)
+
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
-        return self._view.score_pairs(users, items)
+        return self._view.scores(users, items)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score new users by their items."""
