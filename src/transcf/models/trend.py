@@ -130,6 +130,10 @@ class WithItemOffsets(FittedScorer):
         """Return the arrays of the inner scorer and the offsets."""
         return self.inner.arrays() | {_OFFSETS: self.offset}
 
+    def stored_arrays(self) -> Arrays:
+        """Return the stored arrays of the inner scorer and the offsets."""
+        return self.inner.stored_arrays() | {_OFFSETS: self.offset}
+
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the inner scorer and the offsets."""
         return self.inner.attributes() | {_OFFSETS: self.offset}
