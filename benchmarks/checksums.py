@@ -84,10 +84,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 SLOW = ("transcf-attention", "transcf-map")
 #: Label: name of the protocol, and the part of the split that a model is fitted on.
 PROTOCOLS = {
-    "forward": ("forward", "before_test"),
-    "forward-no-refit": ("forward-no-refit", "train"),
-    "strict": ("strict", "before_test"),
-    "strict-no-refit": ("strict-no-refit", "train"),
+    "temporal": ("temporal", "before_test"),
+    "temporal-no-refit": ("temporal-no-refit", "train"),
+    "leave-last-out": ("leave-last-out", "before_test"),
+    "leave-last-out-no-refit": ("leave-last-out-no-refit", "train"),
     "paper": ("paper", "train"),
     "paper-as-published": ("paper-as-published", "train"),
 }
@@ -190,7 +190,8 @@ def commands(path: Path, folder: Path) -> Found:
     """Digest what commands print."""
     fitted = folder / "command"
     runs = [("bpr", protocol) for protocol in PROTOCOLS]
-    runs += [(label, "strict") for label in ("ease", "cml", "transcf", "transcf-translation")]
+    labels = ("ease", "cml", "transcf", "transcf-translation")
+    runs += [(label, "leave-last-out") for label in labels]
     for label, protocol in runs:
         words: list[object] = ["--model", MODELS[label][0], "--protocol", PROTOCOLS[protocol][0]]
         words += [] if label == "ease" else ["--set", "epochs=3", "--seeds", 2]

@@ -8,7 +8,7 @@ validation; at random where a log has no times. A model is fitted as in the READ
 `transcf compare`: `fit(split.train, split.validation)` chooses the epoch and nothing else, and
 `refit(split.before_test)` learns from both parts. Other libraries are fitted on both parts with
 their own defaults. All are judged by full ranking among the items that a user has not touched
-(protocol `strict`), on the same users. Seconds are those of both fits.
+(protocol `leave-last-out`), on the same users. Seconds are those of both fits.
 
 Each figure is stored when it is known (`docs/results/defaults.json`), and a second run computes
 what is missing; `--again` replaces what is stored. A fit that takes longer than `--limit` seconds
@@ -33,7 +33,8 @@ from transcf import available, create, evaluate, leave_one_out, open_data
 from transcf.data.atomic import atomic_write
 from transcf.data.split import Split
 from transcf.errors import TransCFError
-from transcf.retrieval.scorer import Scorer, StoredForm
+from transcf.retrieval.forms import StoredForm
+from transcf.retrieval.scorer import Scorer
 from transcf.retrieval.views import BlockView, FormView
 
 Cell = dict[str, Any]
@@ -87,11 +88,11 @@ def cell(name: str, dataset: str) -> Cell:
         except TransCFError as error:
             return {"not_run": str(error)}
     seconds = time.perf_counter() - started
-    found = evaluate(model, split, "strict", at=10)
+    found = evaluate(model, split, "leave-last-out", k=10)
     best = getattr(model, "best_epoch_", None)
     return {
-        "NDCG@10": round(found.metrics["N@10"].mean, 5),
-        "HitRate@10": round(found.metrics["H@10"].mean, 5),
+        "NDCG@10": round(found.metrics["NDCG@10"].mean, 5),
+        "HitRate@10": round(found.metrics["HitRate@10"].mean, 5),
         "seconds": round(seconds, 1),
         "users": len(found.per_user),
         **({} if best is None else {"best_epoch": best}),

@@ -2,7 +2,7 @@
 
 MovieTweetings by default (5-core, newest event of each user held out). In each of five rounds a
 fifth of the users is left out of training and then known by their training history alone; the
-figure is N@10 in full ranking over all users, each of them folded in once. "recommend_for" leaves
+figure is NDCG@10 in full ranking over all users, each folded in once. "recommend_for" leaves
 the model as it is; "partial_fit" also renews the neighbourhoods of items. Then, in as many rounds,
 a tenth of the items is left out of training and added by "partial_fit".
 
@@ -27,7 +27,7 @@ from transcf.evaluation.metrics import compute
 from transcf.models.registry import create
 from transcf.models.transcf.fitted import Translated
 
-FIFTHS, TENTHS, BAR, METRIC = 5, 10, 0.9, "N@10"
+FIFTHS, TENTHS, BAR, METRIC = 5, 10, 0.9, "NDCG@10"
 
 
 def open_split(data: str) -> Split:
@@ -48,17 +48,17 @@ class Guests:
     def linear_form(self) -> None:
         """Scores come in blocks."""
 
-    def score_block(self, users: Rows) -> np.ndarray:
+    def _score_block(self, users: Rows) -> np.ndarray:
         """Score all items: (n, n_items)."""
-        return self._scorer.score_block(self._place[users])
+        return self._scorer.scores(self._place[users])
 
-    def score_pairs(self, users: Rows, items: Rows) -> np.ndarray:
+    def _score_pairs(self, users: Rows, items: Rows) -> np.ndarray:
         """Score pairs: (n,)."""
-        return self._scorer.score_pairs(self._place[users], items)
+        return self._scorer.scores(self._place[users], items)
 
 
 def figures(scorer: object, split: Split, chosen: np.ndarray) -> np.ndarray:
-    """N@10 of the chosen users; 0 where the held-out item is unknown to the model."""
+    """NDCG@10 of the chosen users; 0 where the held-out item is unknown to the model."""
     held_out = split.test.select(chosen[split.test.user_rows])
     ranks = full_ranks(scorer, held_out, split.known_items("test"), "pessimistic").ranks
     result = np.zeros(len(chosen))

@@ -24,7 +24,7 @@ import numpy as np
 
 from transcf import Split, TransCFMixture, evaluate, open_split
 
-METRICS = ("R@20", "N@20")
+METRICS = ("Recall@20", "NDCG@20")
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--validate", action="store_true", help="judge on a tenth of train instead")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    split, rows = open_split("gowalla", "strict"), []
+    split, rows = open_split("gowalla", "leave-last-out"), []
     part: Literal["validation", "test"] = "validation" if options.validate else "test"
     if options.validate:
         split = with_a_tenth_of_everybody(split)
@@ -57,7 +57,7 @@ def main() -> None:
         started = time.perf_counter()
         model.fit(train)
         trained = time.perf_counter()
-        found = evaluate(model, split, protocol="strict", part=part, at=(20,)).metrics
+        found = evaluate(model, split, protocol="leave-last-out", subset=part, k=(20,)).metrics
         seconds = trained - started, time.perf_counter() - trained
         rows.append([*(found[name].mean for name in METRICS), *seconds])
         print(_line(f"seed {seed}", rows[-1]), file=sys.stderr, flush=True)
@@ -93,7 +93,8 @@ def with_a_tenth_of_everybody(split: Split) -> Split:
 def _line(name: str, row: list[float]) -> str:
     recall, gain, training, judging = row
     return (
-        f"{name:<8} R@20 {recall:.4f}  N@20 {gain:.4f}  fit {training:.0f} s  judge {judging:.0f} s"
+        f"{name:<8} Recall@20 {recall:.4f}  NDCG@20 {gain:.4f}  fit {training:.0f} s  "
+        f"evaluate {judging:.0f} s"
     )
 
 

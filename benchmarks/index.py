@@ -32,8 +32,8 @@ import scipy.sparse as sp
 
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.parallel import use_threads
+from transcf.retrieval.forms import LinearForm, StoredForm
 from transcf.retrieval.index import ItemIndex
-from transcf.retrieval.scorer import LinearForm, StoredForm
 from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
 

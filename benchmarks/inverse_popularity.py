@@ -1,4 +1,4 @@
-"""Why ranking the rarest items first does well by the paper's protocol: H@10 of counts alone.
+"""Why ranking the rarest items first does well by the paper's protocol: HitRate@10 of counts alone.
 
 Among the paper's candidates, the held-out item is ranked by how rarely it was taken: as counted in
 the training part, as counted in the whole log, and the other way round (popularity). Then once more
@@ -26,7 +26,7 @@ AT = 10
 
 
 def hit_rate(scores: Array, split: Split) -> float:
-    """Expected H@10 of the test part when candidates are ranked by a score of their items."""
+    """Expected HitRate@10 of the test part when candidates are ranked by a score of their items."""
     drawn, warm = split.candidates, split.train.by_item.counts > 0
     assert drawn is not None, "by the paper's protocol"
     hits = []
@@ -42,7 +42,7 @@ def hit_rate(scores: Array, split: Split) -> float:
 
 
 def measure(name: str) -> dict[str, float]:
-    """H@10 of counts on one dataset, and what the split took."""
+    """HitRate@10 of counts on one dataset, and what the split took."""
     split = open_split(name, "paper")
     log = Interactions.joined(split.train, split.validation, split.test)
     train, whole = (part.by_item.counts.astype(float) for part in (split.train, log))
@@ -71,7 +71,7 @@ def main() -> None:
         if options.json:
             continue
         if len(found) == 1:
-            print(f"{'H@10':14}" + "".join(f"{column:>20}" for column in figures))
+            print(f"{'HitRate@10':14}" + "".join(f"{column:>20}" for column in figures))
         print(f"{name:14}" + "".join(f"{value:20.4f}" for value in figures.values()), flush=True)
     if options.json:
         print(json.dumps(found, indent=2))

@@ -32,8 +32,7 @@ from transcf import TransCFMixture, leave_one_out, open_data, open_split, read_i
 from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks
 from transcf.kernels import Array, compiled
-from transcf.kernels.exponentials import exp_lanes
-from transcf.kernels.lanes import LANES, load, store
+from transcf.kernels.lanes import LANES, exp_lanes, load, store
 from transcf.kernels.rows import padded_width
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.learned import Mixture
@@ -113,7 +112,7 @@ def lists(dim: int) -> Sides:
 
 def rankings(data: str, dim: int) -> Sides:
     """Ranking all held-out items, by the mixture and by nearness to the users' own points."""
-    split = open_split(data, "strict")
+    split = open_split(data, "leave-last-out")
     known = split.before_test
     model = TransCFMixture(dim=dim, epochs=1).fit(known)
     form = vector_form("distance", model.user_vectors_, model.item_vectors_)

@@ -62,9 +62,9 @@ def main() -> None:
     races = [transcf(split, options.epochs, seed, wanted) for seed in range(options.seeds)]
     best, fast, epoch = (float(np.median(column)) for column in zip(*races, strict=True))
     found = {
-        "EASE N@10": wanted,
+        "EASE NDCG@10": wanted,
         "EASE seconds": slow,
-        "TransCFMixture N@10": best,
+        "TransCFMixture NDCG@10": best,
         "reached at epoch": epoch,
         "TransCFMixture seconds": fast,
         "share of EASE's time": fast / slow,

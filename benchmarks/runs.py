@@ -23,7 +23,7 @@ from transcf.experiments.store import Store
 
 def fill(store: Store, entries: int) -> None:
     """Store the result of one run under many keys."""
-    split, config = open_split("synthetic"), EvalConfig("forward")
+    split, config = open_split("synthetic"), EvalConfig("temporal")
     model = EASE()
     result = fit_and_evaluate(model, split, config)
     key = RunKey.evaluated(model, split, config)

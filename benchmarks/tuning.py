@@ -44,7 +44,7 @@ class Clock:
 
 def train_alone(split: Split, model: str, settings: list[dict[str, Any]]) -> None:
     """Fit and judge each setting, with nothing around it."""
-    judge = Validation.of(split, "paper", metric="H@10")
+    judge = Validation.of(split, "paper", metric="HitRate@10")
     for setting in settings:
         made = create(model, **{"random_state": 0, **SETTINGS, **setting})
         judge(made.fit(split.train, judge, FitOptions(progress=False)))

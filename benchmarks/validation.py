@@ -40,7 +40,7 @@ def shares(model: str, split: Split) -> tuple[float, float]:
 
 
 def chosen(model: str, split: Split, seed: int) -> tuple[float, float]:
-    """Test N@10 of the epoch that everybody would choose, and of the default's choice."""
+    """Test NDCG@10 of the epoch that everybody would choose, and of the default's choice."""
     everybody = Validation.of(split)
     plain = create(model, random_state=seed)
     sample = everybody.sampled(plain.settings.validation_users)
@@ -51,7 +51,9 @@ def chosen(model: str, split: Split, seed: int) -> tuple[float, float]:
 
     fitted = plain.fit(split.train, sample, FitOptions(on_epoch=keep, progress=False))
     best = max(kept, key=lambda number: (kept[number][0], -number))
-    figures = (evaluate(scorer, split).metrics["N@10"].mean for scorer in (kept[best][1], fitted))
+    figures = (
+        evaluate(scorer, split).metrics["NDCG@10"].mean for scorer in (kept[best][1], fitted)
+    )
     return next(figures), next(figures)
 
 
@@ -65,8 +67,8 @@ def measure(dataset: str, model: str, seeds: int) -> dict[str, Any]:
         "fit seconds": round(seconds, 2),
         "validation share": round(share, 3),
         "ratio": round(BAR / share, 2),
-        "N@10 by all": round(mean(full for full, _ in pairs), 4),
-        "N@10 by sample": round(mean(ours for _, ours in pairs), 4),
+        "NDCG@10 by all": round(mean(full for full, _ in pairs), 4),
+        "NDCG@10 by sample": round(mean(ours for _, ours in pairs), 4),
         "difference": round(mean(gaps), 5),
         "its error": round(stdev(gaps) / len(gaps) ** 0.5, 5) if len(gaps) > 1 else None,
     }

@@ -3,7 +3,7 @@
 `make docs-tables` runs it. A table stands between two comments, the first of which names the
 results and says what to show:
 
-    <!-- table: NAME figures=H@10,N@10 datasets=ciao models="ease:EASE,bpr:BPR" -->
+    <!-- table: NAME figures=HitRate@10,NDCG@10 datasets=ciao models="ease:EASE,bpr:BPR" -->
     <!-- end -->
 
 NAME is a file of docs/results, which `transcf study ... --results docs/results/NAME.json` writes;

@@ -40,11 +40,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_table_is_made_of_the_results_alone(tables, folder: Path) -> None:
-    spec = 'small figures=N@10 datasets=one models="transcf:TransCF,bpr:BPR" published=yes best=yes'
+    spec = (
+        'small figures=NDCG@10 datasets=one models="transcf:TransCF,bpr:BPR" published=yes best=yes'
+    )
     made = tables.renewed(page(spec), folder)
     assert made == page(
         spec,
-        "| model | paper N@10 |\n|---|--:|\n| TransCF | **.3000** |\n| as published | .3100 |\n"
+        "| model | paper NDCG@10 |\n|---|--:|\n| TransCF | **.3000** |\n| as published | .3100 |\n"
         "| BPR | .1900 |\n| as published | .2500 |\n\n(`transcf study small`; filter: none)\n",
     )
     assert tables.renewed(made, folder) == made

@@ -1,6 +1,6 @@
-"""What the names of figures mean, in one place: `--help` and the lines under tables read it.
+"""Meanings of the metric names, for `--help` and the legends of tables.
 
-Imports nothing but texts, since `transcf evaluate --help` answers at once.
+Imports only the standard library, so that `transcf evaluate --help` stays fast.
 """
 
 from __future__ import annotations
@@ -8,34 +8,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 from textwrap import wrap
 
-#: By the part of a name before the @, in the order of tables.
+#: By the part of a metric name before the @, in the order of tables.
 MEANINGS = {
-    "H": "hit rate, share of users with a held-out item in the first N of their list",
-    "N": "NDCG, 1 if the held-out items come first, less further down, 0 beyond N",
+    "HitRate": "share of users with a held-out item in the first N of their list",
+    "NDCG": "1 if the held-out items come first, less further down, 0 beyond N",
     "MRR": "1 / place of the first held-out item, 0 beyond N",
-    "R": "recall, share of a user's held-out items in the first N",
-    "P": "precision, held-out items in the first N, divided by N",
+    "Recall": "share of a user's held-out items in the first N",
+    "Precision": "held-out items in the first N, divided by N",
     "MAP": "mean average precision of the first N",
     "novelty": "mean of -log2(share of users who have the item) over the first N, in bits",
     "ILD": "intra-list diversity, mean of 1 - cosine over the pairs of the first N",
     "AUC": "share of the other candidates that come after a held-out item, equal scores half",
-    "coverage": "share of the items that is in anybody's first N",
+    "coverage": "share of the items that are in the first N of any user",
     "popularity": "mean training events of the first N",
     "gini": "0 if all items are recommended equally often, towards 1 if always the same few",
     "future": "share of the first N that did not exist yet when the held-out event happened",
 }
-#: Kinds that have no N.
+#: Metrics without an N.
 _WITHOUT_LENGTH = ("AUC",)
-#: What stands behind a figure.
+#: Meaning of the ± behind a value.
 ERROR = "± = standard error over users, what another sample of users would change"
 
 
 def legend(names: Iterable[str], *more: str) -> str:
-    """Explain the figures of a table in one line, each kind once.
+    """Explain the metrics of a table in one line, each once.
 
     Args:
-        names: Figures, such as "N@10" or "AUC".
-        more: What else is in the table.
+        names: Metrics, such as "NDCG@10" or "AUC".
+        more: Further explanations.
 
     Example:
         >>> legend(["MAP@5", "MAP@10"], "* = the best")
@@ -46,8 +46,8 @@ def legend(names: Iterable[str], *more: str) -> str:
 
 
 def help_text(*more: str) -> str:
-    """Explain all figures for `--help`, a line or two each."""
-    lines = ["\b", "What the figures mean:"]  # the first keeps the others as they are
+    """Explain all metrics for `--help`."""
+    lines = ["\b", "Metrics:"]  # the first keeps the others as they are
     for kind, meaning in MEANINGS.items():
         lines += wrap(f"{_title(kind):<13} {meaning}", 76, subsequent_indent=" " * 14)
     for text in more:

@@ -1,10 +1,11 @@
-"""The named ways of judging, in one table: whatever names or checks a protocol reads it here.
+"""The evaluation protocols by name.
 
-Imports nothing heavy, since `transcf evaluate --help` answers at once.
+Imports only the standard library, so that `transcf evaluate --help` stays fast.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 from transcf.errors import ParameterError, did_you_mean, is_word, shown
@@ -12,18 +13,19 @@ from transcf.errors import ParameterError, did_you_mean, is_word, shown
 
 @dataclass(frozen=True)
 class Protocol:
-    """One way of judging.
+    """An evaluation protocol.
 
     Attributes:
-        name: What commands, tables and results call it.
-        meaning: What it asks, in a few words.
-        cut: Whether the log is cut at one moment for all users, the newest tenth of the events for
-            test and a tenth before it for validation; else each user's newest event is held out.
-        sampled: Whether held-out items are ranked among stored candidates; else among all items
-            that the user has not touched.
-        refit: Whether the model learns anew from train and validation before the test, once
-            settings and epoch are chosen; else it has learned from train alone.
-        best_on_test: Whether each figure is the best of all epochs on the test part.
+        name: Its name in commands, tables and results.
+        meaning: A short description for `--help`.
+        cut: Whether the log is split at one moment for all users: the newest tenth of the events
+            for test, the tenth before it for validation. Otherwise each user's newest event is
+            held out.
+        sampled: Whether held-out items are ranked among stored candidates; otherwise among all
+            items that the user has not interacted with.
+        refit: Whether the model is refitted on train and validation before the test, once its
+            settings and epoch are chosen; otherwise it is fitted on train alone.
+        best_on_test: Whether each metric is the best test value over all epochs.
     """
 
     name: str
@@ -38,10 +40,10 @@ class Protocol:
 PROTOCOLS: dict[str, Protocol] = {
     entry.name: entry
     for entry in (
-        Protocol("forward", "what comes after one day, for everybody", cut=True, refit=True),
-        Protocol("forward-no-refit", "forward, validation events not learned from", cut=True),
-        Protocol("strict", "each user's newest event", refit=True),
-        Protocol("strict-no-refit", "strict, validation events not learned from"),
+        Protocol("temporal", "events after one moment, for all users", cut=True, refit=True),
+        Protocol("temporal-no-refit", "temporal, without refit", cut=True),
+        Protocol("leave-last-out", "each user's newest event", refit=True),
+        Protocol("leave-last-out-no-refit", "leave-last-out, without refit"),
         Protocol("paper", "sampled candidates", sampled=True),
         Protocol(
             "paper-as-published", "paper, best epoch on test", sampled=True, best_on_test=True
@@ -50,13 +52,31 @@ PROTOCOLS: dict[str, Protocol] = {
 }
 
 
+#: Names of version 0.1.
+_OLD_NAMES = {
+    "forward": "temporal",
+    "forward-no-refit": "temporal-no-refit",
+    "strict": "leave-last-out",
+    "strict-no-refit": "leave-last-out-no-refit",
+}
+
+
 def protocol_named(name: str) -> Protocol:
     """Return a protocol, or raise a `ParameterError`.
+
+    Names of version 0.1 are accepted with a `FutureWarning`.
 
     Example:
         >>> protocol_named("paper").sampled
         True
     """
+    if is_word(name, tuple(_OLD_NAMES)):
+        warnings.warn(
+            f"The protocol {name!r} is called {_OLD_NAMES[name]!r} now.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        name = _OLD_NAMES[name]
     if not is_word(name, tuple(PROTOCOLS)):
         allowed = ", ".join(map(repr, PROTOCOLS))
         raise ParameterError(
@@ -67,11 +87,11 @@ def protocol_named(name: str) -> Protocol:
 
 
 def full_ranking(*, cut: bool, refit: bool) -> Protocol:
-    """Return the protocol of full ranking that splits and learns in some way.
+    """Return the full-ranking protocol with a kind of split, with or without refit.
 
     Example:
         >>> full_ranking(cut=False, refit=True).name
-        'strict'
+        'leave-last-out'
     """
     return next(
         entry
@@ -81,7 +101,7 @@ def full_ranking(*, cut: bool, refit: bool) -> Protocol:
 
 
 def help_on_protocols() -> str:
-    """Name all protocols for `--help`."""
+    """Describe all protocols for `--help`."""
     listed = "; ".join(f"{entry.name} ({entry.meaning})" for entry in PROTOCOLS.values())
-    usual = "forward where the log has times and a cut leaves enough users, else strict"
+    usual = "temporal where the log has times and enough users after the cut, else leave-last-out"
     return f"{listed}. Unless given: {usual}."

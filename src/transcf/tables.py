@@ -110,9 +110,9 @@ class Table:
         """Write it for a terminal, in columns.
 
         Example:
-            >>> print(Table("Title", ["model", "N@10"], [["x", "1"]], ["A note."]).to_text())
+            >>> print(Table("Title", ["model", "NDCG@10"], [["x", "1"]], ["A note."]).to_text())
             Title
-            model  N@10
+            model  NDCG@10
             x         1
             A note.
         """

@@ -28,7 +28,7 @@ Answer = Callable[..., Any]
 Refusal = Callable[..., str]
 Command = Callable[..., Result]
 
-# An independent computation: H@10, H@20, N@10, N@20 on Delicious' test items.
+# An independent computation: HitRate@10, HitRate@20, NDCG@10, NDCG@20 on Delicious' test items.
 PUBLISHED = {
     ("popularity", "pessimistic"): (0.0422, 0.0739, 0.0204, 0.0286),
     ("inverse-popularity", "pessimistic"): (0.1755, 0.3773, 0.0568, 0.1070),
@@ -47,7 +47,10 @@ def test_known_figures(
         "evaluate", folder, "--model", model, *settings, "--protocol", "paper", "--ties", ties
     )
     assert found["users"] == 758
-    figures = [found["metrics"][name]["mean"] for name in ("H@10", "H@20", "N@10", "N@20")]
+    figures = [
+        found["metrics"][name]["mean"]
+        for name in ("HitRate@10", "HitRate@20", "NDCG@10", "NDCG@20")
+    ]
     assert [round(figure, 4) for figure in figures] == list(PUBLISHED[model, ties])
     assert sum(found["skipped"].values()) == 1050 - 758
 
@@ -56,15 +59,15 @@ def test_evaluate_has_the_promised_form(answer: Answer, log_file: Path) -> None:
     found = answer("evaluate", log_file, "--model", "random", "--seeds", 3, "--at", "5")
     assert {"model", "protocol", "users", "metrics", "seconds", "skipped", "parameters", "ties",
             "dataset"} <= set(found)  # fmt: skip
-    assert (found["model"], found["protocol"], found["runs"]) == ("random", "forward", 3)
-    assert set(found["metrics"]["H@5"]) == {"mean", "sd", "se"}
-    assert found["metrics"]["N@5"]["sd"] > 0
+    assert (found["model"], found["protocol"], found["runs"]) == ("random", "temporal", 3)
+    assert set(found["metrics"]["HitRate@5"]) == {"mean", "sd", "se"}
+    assert found["metrics"]["NDCG@5"]["sd"] > 0
     single = [
         answer("evaluate", log_file, "--model", "random", "--seed", seed, "--at", "5")
         for seed in range(3)
     ]
-    mean = sum(one["metrics"]["N@5"]["mean"] for one in single) / 3
-    assert math.isclose(found["metrics"]["N@5"]["mean"], mean, rel_tol=1e-12)
+    mean = sum(one["metrics"]["NDCG@5"]["mean"] for one in single) / 3
+    assert math.isclose(found["metrics"]["NDCG@5"]["mean"], mean, rel_tol=1e-12)
 
 
 def test_a_filter_comes_before_the_split(
@@ -73,10 +76,10 @@ def test_a_filter_comes_before_the_split(
     log = transcf.k_core(transcf.read_interactions(log_file), 12, 12)
     split = transcf.temporal_cut(log)
     expected = evaluate(transcf.ItemKNN().fit(split.train), split)
-    words = log_file, "--model", "itemknn", "--protocol", "forward-no-refit", "--filter", "12-core"
+    words = log_file, "--model", "itemknn", "--protocol", "temporal-no-refit", "--filter", "12-core"
     found = answer("evaluate", *words, "--no-store")
     assert found["users"] == expected.users
-    assert found["metrics"]["N@10"]["mean"] == pytest.approx(expected.metrics["N@10"].mean)
+    assert found["metrics"]["NDCG@10"]["mean"] == pytest.approx(expected.metrics["NDCG@10"].mean)
     saved = answer("fit", *words[:3], "--filter", "12-core", "--out", tmp_path / "model")
     assert saved["interactions"] == len(log)
     assert "12-cores" in refusal("evaluate", *words[:3], "--filter", "12-cores")
@@ -85,13 +88,15 @@ def test_a_filter_comes_before_the_split(
 def test_a_model_without_chance_runs_once(answer: Answer, log_file: Path) -> None:
     found = answer("evaluate", log_file, "--model", "ease", "--seeds", 5)
     assert found["runs"] == 1
-    assert found["metrics"]["H@10"]["sd"] == 0
+    assert found["metrics"]["HitRate@10"]["sd"] == 0
 
 
 def test_full_ranking_stands_beside_sampled_figures(answer: Answer, log_file: Path) -> None:
     sampled = answer("evaluate", log_file, "--model", "ease", "--protocol", "paper")
-    strict = answer("evaluate", log_file, "--model", "ease", "--protocol", "strict-no-refit")
-    assert sampled["full_ranking"]["N@10"]["mean"] == strict["metrics"]["N@10"]["mean"]
+    strict = answer(
+        "evaluate", log_file, "--model", "ease", "--protocol", "leave-last-out-no-refit"
+    )
+    assert sampled["full_ranking"]["NDCG@10"]["mean"] == strict["metrics"]["NDCG@10"]["mean"]
     assert "full_ranking" not in strict
     assert any("rare" in note for note in sampled["notes"])
 
@@ -126,7 +131,7 @@ def test_fit_then_evaluate_equals_evaluate(
     data.write_bytes(log_file.read_bytes())
     folder = tmp_path / "model"
     bpr = ("--model", "bpr", "--set", "dim=8", "--set", "epochs=3", "--set", "validate_every=1")
-    for protocol in ("forward", "strict", "strict-no-refit", "paper"):
+    for protocol in ("temporal", "leave-last-out", "leave-last-out-no-refit", "paper"):
         words = (*bpr, "--seed", 4, "--protocol", protocol)
         answer("fit", data, *words, "--out", folder, "--hold-out", "--overwrite")
         saved, direct = answer("evaluate", folder), answer("evaluate", data, *words)
@@ -139,10 +144,10 @@ def test_fit_then_evaluate_equals_evaluate(
     )
     assert fitted["parameters"]["regularization"] == 50
     saved = answer("evaluate", folder)
-    assert saved["protocol"] == fitted["protocol"] == "forward"
+    assert saved["protocol"] == fitted["protocol"] == "temporal"
     assert saved["metrics"] == answer("evaluate", data, *ease)["metrics"]
     assert "this split holds out the newest 10 %" in refusal(
-        "evaluate", folder, "--protocol", "strict"
+        "evaluate", folder, "--protocol", "leave-last-out"
     )
     assert "of the validation interactions" in refusal("evaluate", folder, "--part", "validation")
     assert transcf.load(folder).report_["dataset"] == str(data.resolve())
@@ -181,8 +186,8 @@ def test_compare_for_people_marks_the_best(
     found = answer(
         "compare", log_file, "--no-files", "--models", "itemknn,ease", "--protocol", "paper"
     )
-    best = max(found["models"], key=lambda entry: entry["metrics"]["N@10"]["mean"])
-    metric = best["metrics"]["N@10"]
+    best = max(found["models"], key=lambda entry: entry["metrics"]["NDCG@10"]["mean"])
+    metric = best["metrics"]["NDCG@10"]
     line = next(line for line in result.stdout.splitlines() if f" {best['model']} " in line)
     assert f"{metric['mean']:.4f} ± {metric['se']:.4f} *" in line
     assert "full ranking" in result.stdout
@@ -199,7 +204,7 @@ def test_models_lists_every_registered_one(command: Command, answer: Answer) -> 
 def test_demo_shows_a_table_and_recommendations(command: Command, answer: Answer) -> None:
     found = answer("demo")
     assert len(found["recommendations"]) == 5
-    figures = {entry["model"]: entry["metrics"]["N@10"]["mean"] for entry in found["models"]}
+    figures = {entry["model"]: entry["metrics"]["NDCG@10"]["mean"] for entry in found["models"]}
     assert figures["ease"] > figures["popularity"] > figures["random"]
     shown = command("demo").stdout
     assert "recommends to" in shown
@@ -215,7 +220,7 @@ WRONG = {
     "bad value": (("--model", "ease", "--set", "regularization=-1"), "regularization=-1"),
     "no value": (("--model", "ease", "--set", "regularization"), "NAME=VALUE"),
     "bad protocol": (("--model", "ease", "--protocol", "odd"), "--protocol odd"),
-    "misspelled protocol": (("--model", "ease", "--protocol", "strickt"), "mean 'strict'"),
+    "misspelled protocol": (("--model", "ease", "--protocol", "strickt"), "mean 'leave-last-out'"),
     "bad ties": (("--model", "ease", "--ties", "odd"), "--ties odd"),
     "bad part": (("--model", "ease", "--part", "odd"), "--part odd"),
     "bad length": (("--model", "ease", "--at", "0"), "--at 0"),
@@ -238,7 +243,7 @@ def test_a_misspelled_dataset_is_recognised(refusal: Refusal) -> None:
 def test_one_seed_has_no_spread(command: Command, log_file: Path) -> None:
     one = command("evaluate", log_file, "--model", "random", "--no-store").stdout
     two = command("evaluate", log_file, "--model", "random", "--no-store", "--seeds", 2).stdout
-    lines = [next(line for line in shown.splitlines() if "N@10" in line) for shown in (one, two)]
+    lines = [next(line for line in shown.splitlines() if "NDCG@10" in line) for shown in (one, two)]
     assert [cell.strip() for cell in lines[0].split("│")][4] == "-"
     assert float([cell.strip() for cell in lines[1].split("│")][4]) > 0
 
@@ -282,7 +287,7 @@ def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_fit")
 def test_nothing_is_fitted_in_vain(refusal: Refusal, log_file: Path, tmp_path: Path) -> None:
-    for metric in ("H@5", "odd"):
+    for metric in ("HitRate@5", "odd"):
         assert f"metric='{metric}' is not" in refusal("compare", log_file, "--metric", metric)
     file = tmp_path / "diary.txt"
     file.write_text("dear diary")
@@ -295,7 +300,7 @@ def test_a_strict_model_is_judged_by_sampled_candidates(
     answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "model"
-    old = ("--protocol", "strict-no-refit")
+    old = ("--protocol", "leave-last-out-no-refit")
     answer("fit", log_file, "--model", "ease", "--out", folder, "--seed", 4, "--hold-out", *old)
     found = answer("evaluate", folder, "--protocol", "paper")
     direct = answer("evaluate", log_file, "--model", "ease", "--protocol", "paper", "--seed", 4)
@@ -422,7 +427,7 @@ def test_compare_tries_settings_and_writes_what_it_prints(
     assert "at most 3 on validation data" in result.stdout
     content = _written(out)
     assert content["models"][-1]["tried"] == 3
-    assert f"{content['models'][-1]['metrics']['N@10']['mean']:.4f}" in result.stdout
+    assert f"{content['models'][-1]['metrics']['NDCG@10']['mean']:.4f}" in result.stdout
     again = f"transcf compare {log_file} --models ease --budget small"
     for name in ("comparison.md", "comparison.html"):
         assert again in (out / name).read_text()
@@ -440,8 +445,8 @@ def test_compare_takes_settings_of_the_floor_that_joins_by_itself(
 
 def test_compare_chooses_by_the_length_that_is_judged(command: Command, log_file: Path) -> None:
     words = ("compare", log_file, "--no-files", "--models", "ease", "--budget", "small")
-    assert "on validation data (N@5)" in command(*words, "--at", "5").stdout
-    assert "on validation data (N@10)" in command(*words, "--at", "5,10").stdout
+    assert "on validation data (NDCG@5)" in command(*words, "--at", "5").stdout
+    assert "on validation data (NDCG@10)" in command(*words, "--at", "5,10").stdout
 
 
 def test_tune_writes_settings_that_other_commands_take(
@@ -492,7 +497,7 @@ def test_an_interrupted_search_keeps_its_trials_and_goes_on(
     second = command(*words, "--json")
     assert second.exit_code == 130
     assert "2/4 trials" in second.stderr
-    assert "best N@10" in second.stderr
+    assert "best NDCG@10" in second.stderr
     assert json.loads(second.stdout)["trials"] == 2
     third = command(*words, "--json")
     assert third.exit_code == 0
@@ -533,11 +538,11 @@ STUDY = """
 title = "A small study"
 protocol = "paper"
 seeds = 2
-metrics = ["H@10"]
-paired_tests = "N@10"
+metrics = ["HitRate@10"]
+paired_tests = "NDCG@10"
 [[datasets]]
 name = "{folder}"
-published.random = {{ "H@10" = 0.1234 }}
+published.random = {{ "HitRate@10" = 0.1234 }}
 [[models]]
 name = "popularity"
 [[models]]
@@ -554,18 +559,20 @@ def test_a_study_prints_what_it_found_beside_what_was_published(
     file = tmp_path / "own.toml"
     file.write_text(STUDY.format(folder=folder))
     (found,) = answer("study", file)["datasets"]
-    assert found["published"] == {"pure chance": {"H@10": 0.1234}}
+    assert found["published"] == {"pure chance": {"HitRate@10": 0.1234}}
     chance = found["models"][1]
     direct = [
-        evaluate(Random(random_state=seed).fit(split.train), split, "paper").metrics["H@10"].mean
+        evaluate(Random(random_state=seed).fit(split.train), split, "paper")
+        .metrics["HitRate@10"]
+        .mean
         for split in [Split.load(folder)]
         for seed in (0, 1)
     ]
-    assert chance["metrics"]["H@10"]["mean"] == pytest.approx(sum(direct) / 2)
+    assert chance["metrics"]["HitRate@10"]["mean"] == pytest.approx(sum(direct) / 2)
     assert [test["model_b"] for test in found["tests"]] == ["pure chance"]
 
     table = command("study", file, "--models", "pure chance").stdout
-    assert f"{chance['metrics']['H@10']['mean']:.4f} ±" in table
+    assert f"{chance['metrics']['HitRate@10']['mean']:.4f} ±" in table
     assert "as published" in table
     assert "0.1234" in table
     assert "popularity" not in table.replace("inverse-popularity", "")

@@ -26,10 +26,10 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     study = Study.from_dict(
         {
             "title": "small",
-            "protocol": "strict",
+            "protocol": "leave-last-out",
             "seeds": 5,
-            "metrics": ["H@10"],
-            "datasets": [{"name": folder, "published": {"bpr": {"H@10": 0.5}}}],
+            "metrics": ["HitRate@10"],
+            "datasets": [{"name": folder, "published": {"bpr": {"HitRate@10": 0.5}}}],
             "models": [
                 {"name": "popularity"},
                 {"name": "bpr", "params": {"dim": 4, "epochs": 3}},

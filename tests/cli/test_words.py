@@ -67,7 +67,8 @@ def test_studies_name_the_split_and_explain_their_figures(
 ) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text(
-        'title = "x"\nprotocol = "strict"\nseeds = 1\nmetrics = ["R@5", "AUC", "ILD@5"]\n'
+        'title = "x"\nprotocol = "leave-last-out"\nseeds = 1\n'
+        'metrics = ["Recall@5", "AUC", "ILD@5"]\n'
         f'[[datasets]]\nname = "{untimed}"\n[[models]]\nname = "popularity"\n'
         '[[models]]\nname = "ease"\n'
     )
@@ -76,8 +77,8 @@ def test_studies_name_the_split_and_explain_their_figures(
     assert found["split"] == how
     split = transcf.open_split(untimed)
     fitted = transcf.EASE().fit(split.before_test)
-    expected = transcf.evaluate(fitted, split, at=5, beyond=True).metrics
-    for name in ("R@5", "AUC", "ILD@5"):
+    expected = transcf.evaluate(fitted, split, k=5, beyond=True).metrics
+    for name in ("Recall@5", "AUC", "ILD@5"):
         assert found["models"][1]["metrics"][name]["mean"] == pytest.approx(expected[name].mean)
     shown = command("study", plan).stdout
     assert f"Held out: {how}." in shown
@@ -101,7 +102,7 @@ def test_tables_explain_what_they_show(command: Command, log_file: Path) -> None
     assert all(f"{kind} = {text}" in shown.replace("@N", "") for kind, text in MEANINGS.items())
     assert "se = standard error over users" in shown
     shown = command("compare", log_file, "--no-files", "--models", "ease").stdout
-    assert f"H@N = {MEANINGS['H']}; N@N = {MEANINGS['N']}; ± = standard error" in shown
+    assert f"HitRate@N = {MEANINGS['H']}; NDCG@N = {MEANINGS['N']}; ± = standard error" in shown
     assert "MRR" not in shown
 
 
@@ -119,7 +120,7 @@ def test_help_of_studies_names_them_and_shows_a_file_that_is_one(command: Comman
 
 def test_a_study_with_something_missing_is_told_so(refusal: Refusal, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
-    plan.write_text('title = "x"\nmetrics = ["N@10"]\ndatasets = []\nmodels = []\n')
+    plan.write_text('title = "x"\nmetrics = ["NDCG@10"]\ndatasets = []\nmodels = []\n')
     said = refusal("study", plan)
     assert "The study has no protocol: add it" in said
     assert "__init__" not in said
@@ -129,11 +130,11 @@ def test_the_metric_moves_with_the_lengths(
     answer: Answer, refusal: Refusal, log_file: Path
 ) -> None:
     compared = ("compare", log_file, "--no-files", "--models", "ease")
-    for at, metric in (("5", "N@5"), ("20,10", "N@10"), ("3,7", "N@3")):
+    for at, metric in (("5", "NDCG@5"), ("20,10", "NDCG@10"), ("3,7", "NDCG@3")):
         found = answer(*compared, "--at", at)
         assert (found["metric"], found["tests"][0]["metric"]) == (metric, metric)
-    assert transcf.compare("ease", log_file, at=5).metric == "N@5"
-    assert "metric='N@10' is not among" in refusal(*compared, "--at", "5", "--metric", "N@10")
+    assert transcf.compare("ease", log_file, k=5).metric == "NDCG@5"
+    assert "metric='NDCG@10' is not among" in refusal(*compared, "--at", "5", "--metric", "NDCG@10")
     assert "--beyond" in refusal(*compared, "--metric", "AUC")
 
 

@@ -72,29 +72,29 @@ def test_workers_run_all_cells_of_a_table_by_themselves(split: Split, tmp_path: 
         Candidate.of("popularity"),
     ]
     store = Store(tmp_path / "runs")
-    experiment = Experiment(split, EvalConfig("strict"), (0, 1), store=store)
+    experiment = Experiment(split, EvalConfig("leave-last-out"), (0, 1), store=store)
     with candidate_workers(candidates, experiment, TWO):
         cells = 2 + (3 + 1) + 1  # seeds; trials, and the best one judged; no seed
         wait_for(lambda: len(store.all_keys()) == cells)
-    found = compare_models("log", candidates, experiment, "N@10")
+    found = compare_models("log", candidates, experiment, "NDCG@10")
     assert sum(run.stored for run in found.runs) == cells, "this process has run none"
     alone = replace(experiment, store=None)
-    check_same(found, compare_models("log", candidates, alone, "N@10"))
+    check_same(found, compare_models("log", candidates, alone, "NDCG@10"))
 
 
 @pytest.mark.usefixtures("session")
 def test_a_killed_worker_loses_no_run(split: Split, tmp_path: Path) -> None:
     candidates = [Candidate.of(("bpr", {**SHORT, "epochs": 150, "patience": None}))]
     store = Store(tmp_path / "runs")
-    experiment = Experiment(split, EvalConfig("strict"), range(4), store=store)
+    experiment = Experiment(split, EvalConfig("leave-last-out"), range(4), store=store)
     with candidate_workers(candidates, experiment, Cluster(workers=1, threads=1)):
         wait_for(lambda: bool(list(store.folder.glob("claims/*.lock"))))
         (worker,) = processes_called("ray::do")
         os.kill(worker, signal.SIGKILL)
         assert len(store.all_keys()) < 4, "it was at one"
-        found = compare_models("log", candidates, experiment, "N@10")
+        found = compare_models("log", candidates, experiment, "NDCG@10")
     alone = replace(experiment, store=None)
-    check_same(found, compare_models("log", candidates, alone, "N@10"))
+    check_same(found, compare_models("log", candidates, alone, "NDCG@10"))
 
 
 @pytest.mark.usefixtures("session")

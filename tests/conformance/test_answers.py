@@ -91,7 +91,7 @@ def test_lists_agree_with_the_direct_formula_in_float64(name: str) -> None:
     users, items = np.indices((len(model.users_), len(model.items_)), dtype=np.int32)
     double = in_float64(model.learned_)
     assert all(array.dtype != np.float32 for array in double.arrays().values() if array.size)
-    direct = double.score_pairs(users.ravel(), items.ravel()).reshape(users.shape)
+    direct = double.scores(users.ravel(), items.ravel()).reshape(users.shape)
     direct[log.user_rows, log.item_rows] = -np.inf
     table = model.recommend(k=10)
     rows = model.users_.rows(table["user_id"]), model.items_.rows(table["item_id"])
@@ -150,9 +150,9 @@ def test_filters_agree_with_brute_force(
         row = np.array([who], dtype=np.int32)
         form = model.linear_form()
         columns = np.arange(len(item_ids), dtype=np.int32)
-        scores = model.score_block(row)[0]
+        scores = model.scores(row)[0]
         if form is not None:
-            scores = form.score_pairs(np.repeat(row, len(columns)), columns)
+            scores = form.scores(np.repeat(row, len(columns)), columns)
         expected += [(user_ids[who], *pair) for pair in brute_force(model, scores, k, left)]
     found = table.select("user_id", "item_id", "score").rows()
     if name in ROUNDED_BY_BLOCK:

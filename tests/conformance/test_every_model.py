@@ -74,7 +74,7 @@ def make(name: str, **params: object) -> Recommender:
 
 
 def all_scores(model: Recommender) -> np.ndarray:
-    return model.score_block(np.arange(len(model.users_), dtype=np.int32))
+    return model.scores(np.arange(len(model.users_), dtype=np.int32))
 
 
 def pairs_of(log: Interactions) -> set[tuple[object, object]]:
@@ -97,15 +97,15 @@ def wrong_with_scores(learned: FittedScorer) -> str:
     kind = type(learned)
     own = {
         method
-        for method in ("linear_form", "score_block")
+        for method in ("linear_form", "_score_block")
         if getattr(kind, method) is not getattr(FittedScorer, method)
     }
     if not own:
-        return "neither linear_form nor score_block"
-    if "score_block" not in own and learned.linear_form() is None:
+        return "neither linear_form nor _score_block"
+    if "_score_block" not in own and learned.linear_form() is None:
         return "no linear form after all"
     users = np.flatnonzero(learned.known.active).astype(np.int32)
-    block = learned.score_block(users)[:, learned.rankable]
+    block = learned.scores(users)[:, learned.rankable]
     if not np.isfinite(block).all():
         return "not finite"
     return "all items are equal" if (block == block[:, :1]).all() else ""
@@ -135,7 +135,7 @@ class Flat(Mute):
 
     value = 0.0
 
-    def score_block(self, users: np.ndarray) -> np.ndarray:
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
         return np.full((len(users), len(self.known.items)), self.value, np.float32)
 
 
@@ -148,7 +148,7 @@ class Wild(Flat):
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        (Mute, "neither linear_form nor score_block"),
+        (Mute, "neither linear_form nor _score_block"),
         (Empty, "no linear form after all"),
         (Flat, "all items are equal"),
         (Wild, "not finite"),
@@ -238,9 +238,9 @@ def test_scores_of_pairs_and_blocks_agree(name: str, tastes: tuple) -> None:
     items = rng.integers(0, len(model.items_), 500).astype(np.int32)
     expected = block[users, items]
     tolerance = 1e-5 * max(1.0, float(np.abs(expected).max()))
-    np.testing.assert_allclose(model.score_pairs(users, items), expected, atol=tolerance)
+    np.testing.assert_allclose(model.scores(users, items), expected, atol=tolerance)
     some = np.array([7, 3, 7], dtype=np.int32)
-    np.testing.assert_allclose(model.score_block(some), block[some], atol=tolerance)
+    np.testing.assert_allclose(model.scores(some), block[some], atol=tolerance)
 
 
 @EVERY_MODEL

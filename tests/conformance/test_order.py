@@ -139,7 +139,7 @@ class NextAfter(FittedScorer):
     def arrays(self) -> dict[str, np.ndarray]:
         return {}
 
-    def score_block(self, users: np.ndarray) -> np.ndarray:
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
         return self._after([self.known.histories[row] for row in users])
 
     def fold_in(self, histories: Histories) -> Scorer:

@@ -43,7 +43,7 @@ def digest(model: Recommender) -> str:
 def digest_of(learned: FittedScorer) -> str:
     """All scores and all learned arrays in one string."""
     everybody = np.arange(len(learned.known.users), dtype=np.int32)
-    summed = hashlib.sha256(learned.score_block(everybody).tobytes())
+    summed = hashlib.sha256(learned.scores(everybody).tobytes())
     for name, array in sorted(learned.arrays().items()):
         summed.update(name.encode() + array.tobytes())
     return summed.hexdigest()
@@ -100,7 +100,7 @@ def test_the_test_part_is_not_there_while_settings_are_chosen(name: str, split: 
     """With nothing in the test part, what is fitted and chosen is the same."""
     choices: list[dict[str, Any]] = [{}, {"random_state": 1}] if name in ITERATIVE else [{}]
     candidate = Candidate(name, name, {**make(name).get_params(), **few_epochs(name)}, choices)
-    config = EvalConfig("strict", part="validation")
+    config = EvalConfig("leave-last-out", subset="validation")
     whole = Experiment(split, config).run(candidate)
     nothing = split.test.select(np.zeros(len(split.test), dtype=bool))
     blind = Experiment(replace(split, test=nothing), config).run(candidate)
@@ -128,10 +128,10 @@ def test_a_model_that_has_seen_one_event_after_the_cut_is_caught(name: str) -> N
     event = np.arange(len(cut.test)) == 3
     quick = {"epochs": 1} if name in ITERATIVE else {}
     model = make(name, **quick).fit(cut.before_test)
-    assert evaluate(model, cut, "forward").users
+    assert evaluate(model, cut, "temporal").users
     model.fit(Interactions.joined(cut.before_test, cut.test.select(event)))
     with pytest.raises(EvaluationError, match="fitted on 1 of the test interactions"):
-        evaluate(model, cut, "forward")
+        evaluate(model, cut, "temporal")
 
 
 class KilledError(Exception):
@@ -202,8 +202,8 @@ class _AsGuests:
         self.users_ = model.users_
         self._guests = model.learned_.fold_in(model.histories_)
 
-    def score_block(self, users: np.ndarray) -> np.ndarray:
-        return np.array(self._guests.score_block(users))
+    def scores(self, users: np.ndarray) -> np.ndarray:
+        return np.array(self._guests.scores(users))
 
 
 @pytest.mark.parametrize("name", [name for name in available() if name not in FLOOR])

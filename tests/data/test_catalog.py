@@ -119,7 +119,7 @@ def test_public_parts_of_gowalla(tmp_path):
     assert (len(split.train), len(split.validation)) == (10, 1)
     assert "public test part" in split.how
     with pytest.raises(EvaluationError, match="cut at one moment"):
-        open_split(folder, "forward")
+        open_split(folder, "temporal")
 
 
 @pytest.mark.parametrize("name", ["beauty", "bookcrossing", "movietweetings", "tradesy"])
@@ -332,7 +332,7 @@ def test_open_data_names_what_it_knows(tmp_path, monkeypatch):
 
 
 def test_open_split_draws_candidates_for_sampled_protocols_only():
-    for protocol in (None, "forward", "strict"):
+    for protocol in (None, "temporal", "leave-last-out"):
         assert open_split("synthetic", protocol).candidates is None
     split = open_split("synthetic", "paper", seed=4)
     assert split.candidates.source == "99 drawn, seed 4"

@@ -114,7 +114,7 @@ def prepared(tmp_path: Path) -> PartitionedLog:
 def test_commands_take_the_folder_as_data(prepared: PartitionedLog, tmp_path: Path) -> None:
     expected = k_core(read_interactions(tmp_path / "log"), 2, 2)
     check_same(open_data(prepared.folder), expected)
-    check_split(open_split(prepared.folder, "strict"), leave_one_out(expected))
+    check_split(open_split(prepared.folder, "leave-last-out"), leave_one_out(expected))
     assert str(prepared.train).startswith(f"PartitionedLog({prepared.folder}: train, ")
 
 

@@ -10,11 +10,12 @@ import polars as pl
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.retrieval.scorer import LinearForm
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import Scorer
 
 
 @dataclass
-class TableScorer:
+class TableScorer(Scorer):
     """Scores from a table, (n_users, n_items)."""
 
     table: np.ndarray
@@ -22,19 +23,16 @@ class TableScorer:
     name: str = "table"
     block_sizes: list[int] = field(default_factory=list)
 
-    def linear_form(self) -> None:
-        return None
-
-    def score_block(self, users: np.ndarray) -> np.ndarray:
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
         self.block_sizes.append(len(users))
         return self.table[users].astype(np.float32)
 
-    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return self.table[users, items].astype(np.float32)
 
 
 @dataclass
-class ProductScorer:
+class ProductScorer(Scorer):
     """Scores as inner products."""
 
     form: LinearForm
@@ -43,12 +41,6 @@ class ProductScorer:
 
     def linear_form(self) -> LinearForm:
         return self.form
-
-    def score_block(self, users: np.ndarray) -> np.ndarray:
-        return self.form.score_block(users)
-
-    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return self.form.score_pairs(users, items)
 
 
 def random_split(seed: int, n_users: int = 12, n_items: int = 30, density: float = 0.4) -> Split:

@@ -63,8 +63,8 @@ def best_items(scores: np.ndarray, allowed: list[int]) -> list[int]:
 def test_forward_equals_plain_python(seed: int) -> None:
     split = temporal_cut(drifting(seed))
     model = EASE(regularization=2.0).fit(split.before_test)
-    found = evaluate(model, split, at=5)
-    assert found.protocol == "forward"
+    found = evaluate(model, split, k=5)
+    assert found.protocol == "temporal"
     before, after = split.before_test.to_frame(), split.test.to_frame()
     assert before["timestamp"].max() < after["timestamp"].min()
     there = set(before["item_id"])
@@ -77,7 +77,7 @@ def test_forward_equals_plain_python(seed: int) -> None:
         targets = [item for item in events["item_id"] if item in there]
         cold += len(events) - len(targets)
         if targets:
-            scores = model.score_block(np.array([user[0]], np.int32))[0]
+            scores = model.scores(np.array([user[0]], np.int32))[0]
             ranked = best_items(scores, [item for item in range(70) if item in there - own])
             ranks = [ranked.index(item) + 1 for item in targets]
             inside = [rank for rank in ranks if rank <= 5]
@@ -87,7 +87,7 @@ def test_forward_equals_plain_python(seed: int) -> None:
                 sum(1 / math.log2(rank + 1) for rank in inside) / ideal,
                 len(inside) / len(targets),
             )
-    table = found.per_user.select("user_id", "H@5", "N@5", "R@5").sort("user_id")
+    table = found.per_user.select("user_id", "HitRate@5", "NDCG@5", "Recall@5").sort("user_id")
     rows = [[user, *figures] for user, figures in sorted(expected.items())]
     np.testing.assert_allclose(table.to_numpy(), rows)
     assert max(split.test.by_user.counts) > 1
@@ -117,7 +117,9 @@ def test_a_single_event_of_the_test_is_one_too_many(make) -> None:
             evaluate(EASE().fit(one_more(split, seed)), split)
 
 
-@pytest.mark.parametrize(("make", "name"), [(temporal_cut, "forward"), (leave_one_out, "strict")])
+@pytest.mark.parametrize(
+    ("make", "name"), [(temporal_cut, "temporal"), (leave_one_out, "leave-last-out")]
+)
 def test_what_a_model_has_learned_from_is_part_of_the_protocol(make, name) -> None:
     split = make(drifting())
     early, late = EASE().fit(split.train), EASE().fit(split.before_test)
@@ -132,24 +134,24 @@ def test_what_a_model_has_learned_from_is_part_of_the_protocol(make, name) -> No
             evaluate(model, split, asked)
     half = split.validation.select(np.arange(len(split.validation)) % 2 == 0)
     between = EASE().fit(Interactions.joined(split.train, half))
-    with pytest.raises(EvaluationError, match=r"judges models that have learned from all of them"):
+    with pytest.raises(EvaluationError, match=r"fitted on all of them"):
         evaluate(between, split)
-    assert evaluate(early, split, name, part="validation").protocol == name
+    assert evaluate(early, split, name, subset="validation").protocol == name
 
 
 def test_a_split_of_another_kind_is_refused() -> None:
     log = drifting()
     cut, newest = temporal_cut(log), leave_one_out(log)
     with pytest.raises(
-        EvaluationError, match=r"no model learns from the future.*or use the strict "
+        EvaluationError, match=r"no model learns from the future.*or use the leave-last-out "
     ):
-        evaluate(EASE().fit(newest.before_test), newest, "forward")
-    with pytest.raises(EvaluationError, match=r"newest event held out.*or use the forward "):
-        split_log(cut, "strict")
+        evaluate(EASE().fit(newest.before_test), newest, "temporal")
+    with pytest.raises(EvaluationError, match=r"newest event held out.*or use the temporal "):
+        split_log(cut, "leave-last-out")
     assert not random_ratio(log).is_cut
     assert not replace(cut, recipe={}, validation=newest.validation).is_cut
     assert replace(cut, recipe={}).is_cut  # whoever made it
-    assert usual_protocol(random_ratio(log)) == "strict"
+    assert usual_protocol(random_ratio(log)) == "leave-last-out"
 
 
 def test_the_cut_is_usual_where_somebody_can_be_judged_by_it() -> None:
@@ -160,8 +162,8 @@ def test_the_cut_is_usual_where_somebody_can_be_judged_by_it() -> None:
     for times in (pl.lit(7), pl.col("user_id")):  # one moment; each user has one of their own
         timed = table.with_columns(timestamp=times)
         assert split_log(timed).recipe["rule"] == "leave-one-out by time"
-    assert compare("ease", log).config.protocol == "forward"
-    assert compare("ease", leave_one_out(log)).config.protocol == "strict"
+    assert compare("ease", log).config.protocol == "temporal"
+    assert compare("ease", leave_one_out(log)).config.protocol == "leave-last-out"
 
 
 def share_of_the_unborn(
@@ -190,7 +192,7 @@ def test_what_did_not_exist_yet_is_counted(make, part, monkeypatch) -> None:
     learned = split.before_test if part == "test" else split.train
     table = np.random.default_rng(2).random((60, 70))
     scorer = TableScorer(table, learned.by_item.counts > 0)
-    found = evaluate(scorer, split, part=part, at=(4, 80))
+    found = evaluate(scorer, split, subset=part, k=(4, 80))
     for n in (4, 80):
         expected = share_of_the_unborn(found, scorer, split, n, part)
         assert found.catalogue[f"future@{n}"] == pytest.approx(expected)
@@ -203,19 +205,19 @@ def test_without_times_nothing_is_said_of_the_future() -> None:
     found = evaluate(EASE().fit(split.before_test), split)
     assert not [name for name in found.catalogue if name.startswith("future")]
     assert "exist yet" not in str(compare("ease", split))
-    timed = str(compare("ease", drifting(), protocol="strict"))
+    timed = str(compare("ease", drifting(), protocol="leave-last-out"))
     assert "Did not exist yet when the held-out event happened (future@10): popularity" in timed
     assert "(future@10): nothing." in str(compare("ease", drifting()))
 
 
 def test_a_protocol_is_one_entry(monkeypatch) -> None:
     mine = protocols.Protocol("mine", "as I like it", sampled=True)
-    with pytest.raises(ParameterError, match=r"'forward', .* 'paper-as-published'"):
+    with pytest.raises(ParameterError, match=r"'temporal', .* 'paper-as-published'"):
         compare("ease", drifting(), protocol="mine")
     monkeypatch.setitem(protocols.PROTOCOLS, "mine", mine)
     found = compare("ease", drifting(), protocol="mine", trivial_baselines=False)
     assert found.runs[0].evaluations[0].protocol == "mine"
-    assert found.runs[0].full_ranking.protocol == "strict-no-refit"
+    assert found.runs[0].full_ranking.protocol == "leave-last-out-no-refit"
     assert "mine (as I like it)" in protocols.help_on_protocols()
 
 

@@ -39,7 +39,7 @@ def training_matrix(split: Split) -> np.ndarray:
 def test_figures_of_lists_equal_plain_python(seed: int) -> None:
     split = random_split(seed)
     scorer = scorer_for(split, seed)
-    found = evaluate(scorer, split, "strict-no-refit", at=(1, 4, 40), beyond=True)
+    found = evaluate(scorer, split, "leave-last-out-no-refit", k=(1, 4, 40), beyond=True)
     matrix = training_matrix(split)
     n_users = int((matrix.sum(axis=1) > 0).sum())
     users = found.per_user["user_id"].to_list()

@@ -15,15 +15,15 @@ from transcf.evaluation.metrics import Ranks, compute
 
 def plain(name: str, ranks: list[float], n: int) -> float:
     within = [r for r in ranks if r < n + 1]
-    if name == "H":
+    if name == "HitRate":
         return float(bool(within))
-    if name == "R":
+    if name == "Recall":
         return len(within) / len(ranks)
-    if name == "P":
+    if name == "Precision":
         return len(within) / n
     if name == "MRR":
         return 1 / within[0] if within else 0.0
-    if name == "N":
+    if name == "NDCG":
         ideal = sum(1 / math.log2(place + 1) for place in range(1, min(n, len(ranks)) + 1))
         return sum(1 / math.log2(r + 1) for r in within) / ideal
     precisions = [(place + 1) / r for place, r in enumerate(ranks) if r < n + 1]
@@ -35,7 +35,11 @@ user_ranks = st.lists(
 )
 
 
-@given(user_ranks, st.integers(1, 30), st.sampled_from(["H", "N", "MRR", "R", "P", "MAP"]))
+@given(
+    user_ranks,
+    st.integers(1, 30),
+    st.sampled_from(["HitRate", "NDCG", "MRR", "Recall", "Precision", "MAP"]),
+)
 def test_metrics_equal_plain_python(half_ranks, n, name) -> None:
     # Halves of distinct integers: ranks as realistic ties give them.
     users = [sorted(rank / 2 for rank in ranks) for ranks in half_ranks]
@@ -45,7 +49,7 @@ def test_metrics_equal_plain_python(half_ranks, n, name) -> None:
     np.testing.assert_allclose(compute(ranks, f"{name}@{n}"), expected)
 
 
-@pytest.mark.parametrize("name", ["X@10", "N@0", "N10", "N@-1", "@10"])
+@pytest.mark.parametrize("name", ["X@10", "NDCG@0", "N10", "N@-1", "@10"])
 def test_unknown_metrics_are_refused(name: str) -> None:
     ranks = Ranks(np.array([0], np.int32), np.array([0, 1]), np.array([1.0]))
     with pytest.raises(ParameterError, match="There is no metric"):

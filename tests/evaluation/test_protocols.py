@@ -35,19 +35,19 @@ def scorer_for(split, seed: int = 0) -> TableScorer:
 
 
 def test_means_and_errors_are_those_of_the_users(split) -> None:
-    found = evaluate(scorer_for(split), split, at=(3, 5))
+    found = evaluate(scorer_for(split), split, k=(3, 5))
     assert found.users == len(found.per_user)
-    for name in ("H@3", "N@5", "MRR@3", "R@5", "P@3", "MAP@5"):
+    for name in ("HitRate@3", "NDCG@5", "MRR@3", "Recall@5", "Precision@3", "MAP@5"):
         values = found.per_user[name].to_numpy()
         assert found.metrics[name].mean == pytest.approx(values.mean())
         assert found.metrics[name].se == pytest.approx(values.std(ddof=1) / len(values) ** 0.5)
-    assert found.to_dict()["metrics"]["N@5"] == found.metrics["N@5"].__dict__
-    assert "N@5" in str(found)
+    assert found.to_dict()["metrics"]["NDCG@5"] == found.metrics["NDCG@5"].__dict__
+    assert "NDCG@5" in str(found)
 
 
 def test_coverage_and_popularity_are_those_of_the_lists(split) -> None:
     scorer = scorer_for(split)
-    found = evaluate(scorer, split, "strict-no-refit", at=(4,))
+    found = evaluate(scorer, split, "leave-last-out-no-refit", k=(4,))
     known = split.known_items("test")
     counts = np.bincount(split.train.item_rows, minlength=30)
     shown = {}
@@ -64,7 +64,7 @@ def test_nothing_is_skipped_in_silence() -> None:
     for seed in range(20):
         split = random_split(seed, density=0.1)
         rankable = np.bincount(split.train.item_rows, minlength=30) > 0
-        found = evaluate(scorer_for(split), split, "strict-no-refit")
+        found = evaluate(scorer_for(split), split, "leave-last-out-no-refit")
         trained = split.train.by_user.counts > 0
         idle = (split.test.by_user.counts > 0) & ~trained
         assert found.skipped.get(NO_HISTORY, 0) == idle.sum()
@@ -73,7 +73,7 @@ def test_nothing_is_skipped_in_silence() -> None:
         assert not {KNOWN_TARGET, NO_CANDIDATES} & set(found.skipped)
 
 
-@pytest.mark.parametrize("protocol", ["strict", "strict-no-refit", "paper"])
+@pytest.mark.parametrize("protocol", ["leave-last-out", "leave-last-out-no-refit", "paper"])
 def test_only_users_with_training_interactions_are_ranked(protocol) -> None:
     """User 3 is known by validation items alone, from which only refitted models have learned."""
     split = random_split(3)
@@ -82,8 +82,8 @@ def test_only_users_with_training_interactions_are_ranked(protocol) -> None:
     assert len(split.validation.by_user.row(3))
     assert len(split.test.by_user.row(3))
     for part in ("validation", "test"):
-        found = evaluate(scorer_for(split), split, protocol, part=part)
-        is_learned = part == "test" and protocol == "strict"
+        found = evaluate(scorer_for(split), split, protocol, subset=part)
+        is_learned = part == "test" and protocol == "leave-last-out"
         assert (3 in found.per_user["user_id"]) == is_learned
         assert found.skipped.get(NO_HISTORY, 0) == (not is_learned)
 
@@ -98,11 +98,11 @@ def test_a_model_is_not_judged_by_what_it_was_fitted_on(split) -> None:
     ):
         everything.seen_ = seen
         with pytest.raises(EvaluationError, match=f"{count} of the {part} .* fit it on {mend}"):
-            evaluate(everything, split, part=part)
+            evaluate(everything, split, subset=part)
     everything.seen_ = both  # validation data may be learned from once all is chosen
     assert evaluate(everything, split).users
     everything.seen_ = split.train.by_user
-    assert evaluate(everything, split, "paper", part="validation").users
+    assert evaluate(everything, split, "paper", subset="validation").users
 
 
 def test_held_out_pairs_that_are_in_train_are_skipped_and_counted(split) -> None:
@@ -113,12 +113,12 @@ def test_held_out_pairs_that_are_in_train_are_skipped_and_counted(split) -> None
 
 def test_validation_is_the_mean_that_evaluate_gives(split) -> None:
     scorer = scorer_for(split)
-    strict = evaluate(scorer, split, part="validation").metrics
-    paper = evaluate(scorer, split, "paper", part="validation").metrics
-    assert Validation.of(split)(scorer) == pytest.approx(strict["N@10"].mean)
-    assert Validation.of(split, "paper")(scorer) == pytest.approx(paper["H@10"].mean)
+    strict = evaluate(scorer, split, subset="validation").metrics
+    paper = evaluate(scorer, split, "paper", subset="validation").metrics
+    assert Validation.of(split)(scorer) == pytest.approx(strict["NDCG@10"].mean)
+    assert Validation.of(split, "paper")(scorer) == pytest.approx(paper["HitRate@10"].mean)
     assert as_validation(split.train, split.validation)(scorer) == Validation.of(split)(scorer)
-    judge = Validation(split.validation, known=split.train.by_user, metric="R@5")
+    judge = Validation(split.validation, known=split.train.by_user, metric="Recall@5")
     assert as_validation(split.train, judge) is judge
 
 
@@ -128,7 +128,7 @@ def test_the_fingerprint_of_a_validation_names_all_that_it_depends_on(split) -> 
     redrawn = draw_candidates(split, n=8, seed=1).candidates
     judges = [
         Validation(split.validation, known=known),
-        Validation(split.validation, known=known, metric="H@10"),
+        Validation(split.validation, known=known, metric="HitRate@10"),
         Validation(split.validation, known=known, ties="optimistic"),
         Validation(fewer, known=known),
         Validation(split.validation, known=split.known_items("test")),
@@ -140,7 +140,7 @@ def test_the_fingerprint_of_a_validation_names_all_that_it_depends_on(split) -> 
 
 
 def test_seeds_are_averaged_user_by_user(split) -> None:
-    runs = [evaluate(scorer_for(split, seed), split, at=(3,)) for seed in range(3)]
+    runs = [evaluate(scorer_for(split, seed), split, k=(3,)) for seed in range(3)]
     found = average_seeds(runs, "three")
     assert found.model == "three"
     assert found.per_user["user_id"].equals(runs[0].per_user["user_id"])
@@ -150,20 +150,20 @@ def test_seeds_are_averaged_user_by_user(split) -> None:
         assert found.metrics[name].se == pytest.approx(value["se"])
     mean = np.mean([run.catalogue["coverage@3"] for run in runs])
     assert found.catalogue["coverage@3"] == pytest.approx(mean)
-    other = evaluate(scorer_for(split), split, part="validation", at=(3,))
+    other = evaluate(scorer_for(split), split, subset="validation", k=(3,))
     with pytest.raises(EvaluationError, match="same users"):
         average_seeds([runs[0], other], "mixed")
 
 
 def test_a_recorder_keeps_the_best_test_value_of_every_metric(split) -> None:
-    recorder = EpochRecorder(split, at=(3, 5))
+    recorder = EpochRecorder(split, k=(3, 5))
     with pytest.raises(EvaluationError, match="No epoch"):
         recorder.result()
     each = []
     for epoch in range(1, 7):
         snapshot = scorer_for(split, seed=epoch)
         recorder(snapshot)
-        each.append(evaluate(snapshot, split, "paper", at=(3, 5)))
+        each.append(evaluate(snapshot, split, "paper", k=(3, 5)))
     best = recorder.result()
     assert best.protocol == "paper-as-published"
     assert "Optimistic" in str(best)
@@ -173,8 +173,8 @@ def test_a_recorder_keeps_the_best_test_value_of_every_metric(split) -> None:
 
 def test_rules_are_checked_before_anything_is_scored(split) -> None:
     scorer, known = scorer_for(split), split.train.by_user
-    with pytest.raises(ParameterError, match="part='train'"):
-        evaluate(scorer, split, part="train")
+    with pytest.raises(ParameterError, match="subset='train'"):
+        evaluate(scorer, split, subset="train")
     with pytest.raises(ParameterError, match="There is no metric"):
         Validation(split.validation, known=known, metric="AUC")
     with pytest.raises(ParameterError, match="protocol='loose'"):
@@ -194,10 +194,13 @@ def test_evaluate_splits_whatever_fit_takes(tmp_path) -> None:
     table = log.to_frame()
     path = tmp_path / "events.parquet"
     table.write_parquet(path)
-    for protocol, split in (("forward", temporal_cut(log)), ("strict", leave_one_out(log))):
+    for protocol, split in (
+        ("temporal", temporal_cut(log)),
+        ("leave-last-out", leave_one_out(log)),
+    ):
         model = EASE().fit(split.before_test)
         expected = evaluate(model, split).metrics
-        usual = None if protocol == "forward" else protocol
+        usual = None if protocol == "temporal" else protocol
         for data in (log, table, table.to_pandas(), path, str(path)):
             found = evaluate(model, data, usual)
             assert (found.metrics, found.protocol) == (expected, protocol)
@@ -207,10 +210,10 @@ def test_evaluate_splits_whatever_fit_takes(tmp_path) -> None:
     with pytest.raises(EvaluationError, match=r"fitted on 90 of the test .*temporal_cut"):
         evaluate(greedy, table)
     with pytest.raises(EvaluationError, match=r"fitted on 60 of the test .*leave_one_out"):
-        evaluate(greedy, table, "strict")
+        evaluate(greedy, table, "leave-last-out")
     untimed = evaluate(EASE().fit(leave_one_out(table.drop("timestamp")).before_test),
                        table.drop("timestamp"))  # fmt: skip
-    assert untimed.protocol == "strict"
+    assert untimed.protocol == "leave-last-out"
 
 
 def test_what_cannot_be_evaluated_gets_one_sentence(split) -> None:

@@ -22,5 +22,5 @@ def test_delicious_by_the_paper_protocol(real_data, name, params, ties, figures)
     found = evaluate(create(name, **params).fit(split.train), split, "paper", ties=ties)
     assert found.users == 758
     assert sum(found.skipped.values()) == 292
-    metrics = [found.metrics[m].mean for m in ("H@10", "H@20", "N@10", "N@20")]
+    metrics = [found.metrics[m].mean for m in ("HitRate@10", "HitRate@20", "NDCG@10", "NDCG@20")]
     assert [round(value, 4) for value in metrics] == figures

@@ -13,8 +13,13 @@ from transcf.evaluation.significance import bootstrap, holm, resampled_means
 
 
 def evaluation(name: str, values: np.ndarray, **changes: str) -> Evaluation:
-    about = {"model": name, "protocol": "strict", "ties": "pessimistic", "part": "test"} | changes
-    table = pl.DataFrame({"user_id": np.arange(len(values)), "N@10": values})
+    about = {
+        "model": name,
+        "protocol": "leave-last-out",
+        "ties": "pessimistic",
+        "subset": "test",
+    } | changes
+    table = pl.DataFrame({"user_id": np.arange(len(values)), "NDCG@10": values})
     return Evaluation(per_user=table, **about)
 
 
@@ -64,14 +69,14 @@ def test_only_paired_results_are_compared() -> None:
         paired_tests([evaluation("a", values), evaluation("b", values, protocol="paper")])
     with pytest.raises(EvaluationError, match="at least two"):
         paired_tests([evaluation("a", values)])
-    with pytest.raises(EvaluationError, match="no metric 'H@3'"):
-        paired_tests([evaluation("a", values), evaluation("b", values)], "H@3")
+    with pytest.raises(EvaluationError, match="no metric 'HitRate@3'"):
+        paired_tests([evaluation("a", values), evaluation("b", values)], "HitRate@3")
 
 
 def test_seeds_are_summarized_with_both_kinds_of_spread() -> None:
     rng = np.random.default_rng(0)
     runs = rng.random((5, 200))
-    summary = summarize_seeds([evaluation("a", values) for values in runs])["N@10"]
+    summary = summarize_seeds([evaluation("a", values) for values in runs])["NDCG@10"]
     assert summary["mean"] == pytest.approx(runs.mean())
     assert summary["sd"] == pytest.approx(np.std(runs.mean(axis=1), ddof=1))
     assert summary["se"] == pytest.approx(stats.sem(runs.mean(axis=0)))
@@ -79,7 +84,7 @@ def test_seeds_are_summarized_with_both_kinds_of_spread() -> None:
 
 def test_one_seed_has_no_spread_over_seeds() -> None:
     values = np.random.default_rng(0).random(30)
-    summary = summarize_seeds([evaluation("a", values)])["N@10"]
+    summary = summarize_seeds([evaluation("a", values)])["NDCG@10"]
     assert summary["sd"] == 0
     assert summary["se"] == pytest.approx(stats.sem(values))
     with pytest.raises(EvaluationError, match="no evaluations"):

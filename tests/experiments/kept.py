@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-_METRICS = ("H@10", "N@10")
+_METRICS = ("HitRate@10", "NDCG@10")
 
 
 def _model(name: str, kind: str, mean: float, **more: Any) -> dict[str, Any]:
     figures = {metric: {"mean": mean, "se": 0.01, "sd": 0.002} for metric in _METRICS}
     return {
         "model": name, "class": kind, "parameters": {"dim": 4}, "chosen": {}, "tried": 1,
-        "validation": mean + 0.01, "part": "test", "runs": 2, "users": 90, "metrics": figures,
-        "seconds": 1.5, "notes": [], "full_ranking": {"N@10": {"mean": 0.01, "se": 0.001}},
+        "validation": mean + 0.01, "subset": "test", "runs": 2, "users": 90, "metrics": figures,
+        "seconds": 1.5, "notes": [], "full_ranking": {"NDCG@10": {"mean": 0.01, "se": 0.001}},
     } | more  # fmt: skip
 
 
@@ -42,21 +42,21 @@ def _table(dataset: str, models: list[dict[str, Any]]) -> dict[str, Any]:
         "dataset": dataset,
         "protocol": "paper",
         "split": "the newest event",
-        "metric": "N@10",
+        "metric": "NDCG@10",
         "models": models,
         "failures": {"neumf": "it did not train."},
         "tests": [
             {
                 "model_a": a["model"], "model_b": b["model"],
-                "difference": a["metrics"]["N@10"]["mean"] - b["metrics"]["N@10"]["mean"],
+                "difference": a["metrics"]["NDCG@10"]["mean"] - b["metrics"]["NDCG@10"]["mean"],
                 "ci_low": -0.3, "ci_high": 0.1, "p_holm": _P[a["model"]],
             }
             for a, b in combinations(models, 2)
         ],
         "published": {
-            "transcf": {"H@10": 0.29, "N@10": 0.31},
-            "bpr": {"N@10": 0.25},
-            "neumf": {"N@10": 0.1},
+            "transcf": {"HitRate@10": 0.29, "NDCG@10": 0.31},
+            "bpr": {"NDCG@10": 0.25},
+            "neumf": {"NDCG@10": 0.1},
         },
     }  # fmt: skip
 

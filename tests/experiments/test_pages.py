@@ -59,12 +59,12 @@ def page() -> Page:
     section = page.section(NASTY).add("text", NASTY).add("note", NASTY).add("list", [NASTY])
     section.add("code", NASTY).add("facts", {NASTY: NASTY})
     rows = [[NASTY, Cell("0.5", "best")], ["plain", Cell("0.4", "tied")]]
-    section.add("table", Table(NASTY, [NASTY, "N@10"], rows, [NASTY]))
+    section.add("table", Table(NASTY, [NASTY, "NDCG@10"], rows, [NASTY]))
     chart = bars(
         [NASTY, "b"],
-        {"N@10": [0.2, None]},
-        errors={"N@10": [0.01, None]},
-        points={"N@10": [0.25, None]},
+        {"NDCG@10": [0.2, None]},
+        errors={"NDCG@10": [0.01, None]},
+        points={"NDCG@10": [0.25, None]},
         title=NASTY,
         axis=NASTY,
     )

@@ -34,29 +34,30 @@ def test_results_are_read_as_they_were_written(results: Results, tmp_path: Path)
 def test_published_figures_stand_beside_no_other_kind_of_ranking(tmp_path: Path) -> None:
     split = leave_one_out(synthesize(users=60, items=40, interactions=900, seed=1))
     folder = str(split.save(tmp_path / "split"))
-    printed = {"popularity": {"N@10": 0.5}}
-    for protocol, expected in (("strict", printed), ("paper", {})):
+    printed = {"popularity": {"NDCG@10": 0.5}}
+    for protocol, expected in (("leave-last-out", printed), ("paper", {})):
         content = {
             "title": "small",
             "protocol": protocol,
             "seeds": 1,
-            "metrics": ["N@10"],
-            "datasets": [{"name": folder, "protocols": ["strict"], "published": printed}],
+            "metrics": ["NDCG@10"],
+            "datasets": [{"name": folder, "protocols": ["leave-last-out"], "published": printed}],
             "models": [{"name": "popularity"}],
         }
         plan = Study.from_dict(content)
         (found,) = run_study(plan)
         facts = facts_of(found, plan)
-        assert (facts["protocol"], facts["published"]) == ("strict", expected)
+        assert (facts["protocol"], facts["published"]) == ("leave-last-out", expected)
 
 
 def test_published_figures_are_reached_nearly_or_not(results: Results) -> None:
     text = report.page_of(results, figures=False).to_markdown()
     for line in (
-        "| transcf | one (paper) | H@10 | 0.2900 | 0.3000 | +0.0100 | +3.4 % | 0.0100 | reached |",
-        "| transcf | one (paper) | N@10 | 0.3100 | 0.3000 | -0.0100 | -3.2 % | 0.0100 "
+        "| transcf | one (paper) | HitRate@10 | 0.2900 | 0.3000 | +0.0100 | +3.4 % | 0.0100 "
+        "| reached |",
+        "| transcf | one (paper) | NDCG@10 | 0.3100 | 0.3000 | -0.0100 | -3.2 % | 0.0100 "
         "| within two standard errors |",
-        "| bpr | one (paper) | N@10 | 0.2500 | 0.1900 | -0.0600 | -24.0 % | 0.0100 | below |",
+        "| bpr | one (paper) | NDCG@10 | 0.2500 | 0.1900 | -0.0600 | -24.0 % | 0.0100 | below |",
         "- published values reached: **2 of 6**",
     ):
         assert line in text
@@ -64,7 +65,7 @@ def test_published_figures_are_reached_nearly_or_not(results: Results) -> None:
 
 def test_figures_are_drawn_of_what_there_is(results: Results) -> None:
     first = results.outcomes[0]
-    assert report.groups_of(first, "N@10") == {
+    assert report.groups_of(first, "NDCG@10") == {
         "popularity": "trivial baseline",
         "inverse-popularity": "trivial baseline",
         "bpr": "other",
@@ -89,7 +90,7 @@ def test_models_that_differ_in_two_settings_make_a_grid_of_test_figures() -> Non
     content["datasets"][0]["tests"] = []
     outcome = Results.from_dict(content).outcomes[0]
     _, grid = [one for one in report.charts_of(outcome) if "Validation" not in one.title]
-    assert grid.title == "N@10 of CML on one (paper)"
+    assert grid.title == "NDCG@10 of CML on one (paper)"
     assert grid.alt.index("reg_a 0.0") < grid.alt.index("reg_a 1.0"), "numbers come in order"
 
 
@@ -100,7 +101,7 @@ def test_the_page_has_every_figure_of_the_tables(results: Results) -> None:
     assert "| bpr | 2 | 0.0020 | 1.50 | 0.2000 | 1 | 1.5 | default |" in text
     assert "| as published | 0.2900 | 0.3100 |" in text
     assert "| cml | 0.0200 | -0.1000 to 0.3000 | 0.4 | *not significant* |" in text
-    assert "- best N@10 on one (paper): **transcf 0.3000**" in text
+    assert "- best NDCG@10 on one (paper): **transcf 0.3000**" in text
     assert "neumf is missing: it did not train." in text
     assert "This report has no charts" in text
     assert "transcf study small" in text

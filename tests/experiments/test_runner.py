@@ -31,9 +31,9 @@ def folder(tmp_path) -> str:
 def study(folder: str, **changes: Any) -> Study:
     content = {
         "title": "small",
-        "protocol": "strict",
+        "protocol": "leave-last-out",
         "seeds": 2,
-        "metrics": ["H@7", "N@3"],
+        "metrics": ["HitRate@7", "NDCG@3"],
         "datasets": [{"name": folder}],
         "models": [{"name": "popularity"}, {"name": "random"}],
     }
@@ -42,14 +42,16 @@ def study(folder: str, **changes: Any) -> Study:
 
 @pytest.mark.parametrize("part", ["validation", "test"])
 def test_runs_hold_the_metrics_of_their_part_and_the_validation_figure(folder, part) -> None:
-    (found,) = run_study(study(folder, part=part))
+    (found,) = run_study(study(folder, subset=part))
     popular, random = found.runs
     split = Split.load(folder)
     train = split.before_test if part == "test" else split.train
-    expected = evaluate(Popularity().fit(train), split, "strict", part=part, at=(3, 7)).metrics
-    for name in ("H@7", "N@3"):
+    expected = evaluate(
+        Popularity().fit(train), split, "leave-last-out", subset=part, k=(3, 7)
+    ).metrics
+    for name in ("HitRate@7", "NDCG@3"):
         assert popular.summary()[name]["mean"] == pytest.approx(expected[name].mean)
-    judge = Validation.of(split, at=(3, 7))
+    judge = Validation.of(split, k=(3, 7))
     seeds = [judge(Random(random_state=seed).fit(split.train)) for seed in (0, 1)]
     assert random.validation == pytest.approx(sum(seeds) / 2)
     assert random.to_dict()["validation"] == random.validation
@@ -59,10 +61,10 @@ def test_a_study_of_the_validation_part_needs_no_test_part(folder, tmp_path) -> 
     split = Split.load(folder)
     nothing = split.test.select(np.zeros(len(split.test), dtype=bool))
     untested = str(replace(split, test=nothing).save(tmp_path / "untested"))
-    (found,) = run_study(study(untested, part="validation"))
-    (expected,) = run_study(study(folder, part="validation"))
+    (found,) = run_study(study(untested, subset="validation"))
+    (expected,) = run_study(study(folder, subset="validation"))
     assert found.summaries == expected.summaries
-    assert {done.evaluations[0].part for done in found.runs} == {"validation"}
+    assert {done.evaluations[0].subset for done in found.runs} == {"validation"}
     (failed,) = run_study(study(untested))
     assert not failed.runs
     assert all("no held-out items" in str(error) for error in failed.failures.values())
@@ -73,16 +75,14 @@ def test_pairs_are_tested_by_a_metric_that_no_column_shows(folder) -> None:
     assert found.tests.select("model_a", "model_b").rows() == [("popularity", "random")]
     split = Split.load(folder)
     means = [
-        evaluate(Random(random_state=seed).fit(split.before_test), split, at=5)
-        .metrics["MRR@5"]
-        .mean
+        evaluate(Random(random_state=seed).fit(split.before_test), split, k=5).metrics["MRR@5"].mean
         for seed in (0, 1)
     ]
     assert found.tests["mean_b"].item() == pytest.approx(sum(means) / 2)
 
 
 def test_a_single_model_has_no_pairs(folder) -> None:
-    (found,) = run_study(study(folder, models=[{"name": "popularity"}], metrics=["N@10"]))
+    (found,) = run_study(study(folder, models=[{"name": "popularity"}], metrics=["NDCG@10"]))
     assert found.tests.is_empty()
     assert found.p_values == {}
 
@@ -113,7 +113,7 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
         ({"metrics": ["LOSS"]}, "no metric 'LOSS'"),
         ({"metrics": [5]}, "no metric 5"),
         ({"metrics": ["novelty@10"], "protocol": "paper"}, "needs lists of full ranking"),
-        ({"metrics": "N@10"}, "metrics = 'N@10': give a list"),
+        ({"metrics": "NDCG@10"}, "metrics = 'NDCG@10': give a list"),
         ({"models": ["ease"]}, r"write \[\[models\]\] and name = 'ease'"),
         ({"models": [{"params": {}}]}, "A model of the study has no name: add it"),
         ({"models": [{"name": 3}]}, "name = 3: give text"),
@@ -121,8 +121,8 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
         ({"datasets": [{"name": "ciao", "protocols": ["lax"]}]}, "protocol=.lax."),
         ({"datasets": [{"name": "ciao", "protocols": "paper"}]}, "protocols = .paper.*a list"),
         ({"seed": 5}, "The study has 'seed', which is none of title"),
-        ({"paired_tests": "N@0"}, "no metric 'N@0'"),
-        ({"part": "train"}, "part = 'train'"),
+        ({"paired_tests": "NDCG@0"}, "no metric 'NDCG@0'"),
+        ({"subset": "train"}, "subset = 'train'"),
         ({"protocol": "lax"}, "protocol='lax'"),
         ({"seeds": 0}, "seeds = 0"),
         ({"seeds": "5"}, "seeds = '5'"),
@@ -137,7 +137,10 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
         ({"models": [{"name": "ease", "config": 3}]}, "config = 3: give text"),
         ({"models": [{"name": "ease", "times": True}]}, "for ease . time: say how many settings"),
         ({"models": [{"name": "ease", "times": "yes", "budget": "small"}]}, "write true or false"),
-        ({"models": [{"name": "ease", "protocols": "strict"}]}, "protocols = .strict.*a list"),
+        (
+            {"models": [{"name": "ease", "protocols": "leave-last-out"}]},
+            "protocols = .leave-last-out.*list",
+        ),
         (
             {"models": [{"name": "ease", "budget": "small", "grid": {"regularization": [5.0]}}]},
             "a grid for ease beside a budget",
@@ -198,18 +201,20 @@ def test_a_dataset_names_its_own_protocols(tmp_path) -> None:
     path = tmp_path / "events.parquet"
     log = synthesize(users=60, items=40, interactions=900, seed=1)
     log.to_frame().write_parquet(path)
-    datasets = [{"name": str(path), "core": 3, "protocols": ["forward", "strict"]},
+    datasets = [{"name": str(path), "core": 3, "protocols": ["temporal", "leave-last-out"]},
                 {"name": str(path)}]  # fmt: skip
-    plan = study("", protocol="strict-no-refit", datasets=datasets, seeds=1)
+    plan = study("", protocol="leave-last-out-no-refit", datasets=datasets, seeds=1)
     found = list(run_study(plan))
-    names = ["forward", "strict", "strict-no-refit"]
+    names = ["temporal", "leave-last-out", "leave-last-out-no-refit"]
     assert [each.config.protocol for each in found] == names
     core = k_core(log, 3, 3)
     splits = [temporal_cut(core), leave_one_out(core), leave_one_out(log)]
     for each, split, name in zip(found, splits, names, strict=True):
         train = split.train if name.endswith("no-refit") else split.before_test
-        expected = evaluate(Popularity().fit(train), split, name, at=(3, 7)).metrics
-        assert each.summaries["popularity"]["N@3"]["mean"] == pytest.approx(expected["N@3"].mean)
+        expected = evaluate(Popularity().fit(train), split, name, k=(3, 7)).metrics
+        assert each.summaries["popularity"]["NDCG@3"]["mean"] == pytest.approx(
+            expected["NDCG@3"].mean
+        )
         assert each.split == split.how
 
 
@@ -264,8 +269,8 @@ def test_old_names_of_a_study_mean_the_new_model(folder) -> None:
 
 
 def test_a_model_may_be_in_the_tables_of_some_protocols_only(folder) -> None:
-    models = [{"name": "popularity"}, {"name": "random", "protocols": ["strict"]}]
-    datasets = [{"name": folder, "protocols": ["strict", "strict-no-refit"]}]
+    models = [{"name": "popularity"}, {"name": "random", "protocols": ["leave-last-out"]}]
+    datasets = [{"name": folder, "protocols": ["leave-last-out", "leave-last-out-no-refit"]}]
     found = run_study(study(folder, models=models, datasets=datasets))
     names = [[done.name for done in each.runs] for each in found]
     assert names == [["popularity", "random"], ["popularity"]]

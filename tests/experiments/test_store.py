@@ -93,7 +93,7 @@ def test_a_key_changes_with_everything_that_a_result_depends_on(
             (EASE(regularization=7.0), split.train, Validation.of(split)),
             (BPR(), split.train, Validation.of(split)),
             (BPR(random_state=1), split.train, Validation.of(split)),
-            (EASE(), split.train, Validation.of(split, at=(5,))),
+            (EASE(), split.train, Validation.of(split, k=(5,))),
             (EASE(), split.train, Validation.of(split, ties="optimistic")),
             (EASE(), split.train, Validation.of(sampled, "paper")),
             (EASE(), other_times, Validation.of(split)),
@@ -106,19 +106,19 @@ def test_a_key_changes_with_everything_that_a_result_depends_on(
     judged = [
         RunKey.evaluated(EASE(), one, replace(rules, with_validation=validated))
         for one, rules, validated in [
-            (split, EvalConfig("strict"), True),
-            (split, EvalConfig("strict"), False),
-            (split, EvalConfig("strict-no-refit"), True),
-            (split, EvalConfig("strict", ties="realistic"), True),
-            (split, EvalConfig("strict", part="validation"), True),
-            (split, EvalConfig("strict", at=(10,)), True),
-            (split, EvalConfig("strict", beyond=True), True),
-            (sampled, EvalConfig("strict"), True),
-            (draw_candidates(split, n=20, seed=1), EvalConfig("strict"), True),
-            (fewer, EvalConfig("strict"), True),
+            (split, EvalConfig("leave-last-out"), True),
+            (split, EvalConfig("leave-last-out"), False),
+            (split, EvalConfig("leave-last-out-no-refit"), True),
+            (split, EvalConfig("leave-last-out", ties="realistic"), True),
+            (split, EvalConfig("leave-last-out", subset="validation"), True),
+            (split, EvalConfig("leave-last-out", k=(10,)), True),
+            (split, EvalConfig("leave-last-out", beyond=True), True),
+            (sampled, EvalConfig("leave-last-out"), True),
+            (draw_candidates(split, n=20, seed=1), EvalConfig("leave-last-out"), True),
+            (fewer, EvalConfig("leave-last-out"), True),
             (
                 leave_one_out(synthesize(users=100, items=40, interactions=1500, seed=2)),
-                EvalConfig("strict"),
+                EvalConfig("leave-last-out"),
                 True,
             ),
         ]
@@ -130,11 +130,11 @@ def test_a_key_changes_with_everything_that_a_result_depends_on(
     assert not keys & trials
     # The same events in another order, from another file, are the same data.
     again = leave_one_out(synthesize(users=100, items=40, interactions=1500, seed=1))
-    assert RunKey.evaluated(EASE(), again, EvalConfig("strict")).digest == first.digest
+    assert RunKey.evaluated(EASE(), again, EvalConfig("leave-last-out")).digest == first.digest
     assert RunKey.trial(EASE(), fewer.train, Validation.of(fewer)).digest in trials
 
 
-@pytest.mark.parametrize("protocol", ["strict", "paper", "paper-as-published"])
+@pytest.mark.parametrize("protocol", ["leave-last-out", "paper", "paper-as-published"])
 def test_what_was_run_is_not_run_again_and_gives_the_same_table(
     protocol: str, split: Split, store: Store, fits: list[str]
 ) -> None:
@@ -159,7 +159,7 @@ def test_trials_are_shared_by_tables_that_choose_in_the_same_way(
     split: Split, store: Store, fits: list[str]
 ) -> None:
     candidate = Candidate("ease", "ease", choices=CHOICES)
-    for protocol in ("strict", "strict-no-refit"):
+    for protocol in ("leave-last-out", "leave-last-out-no-refit"):
         experiment = Experiment(split, EvalConfig(protocol), store=store)
         done = experiment.run(candidate)
     assert [found.stored for found in done.trials] == [True] * 3
@@ -169,10 +169,10 @@ def test_trials_are_shared_by_tables_that_choose_in_the_same_way(
 def test_a_result_without_validation_figure_is_another_but_one_with_it_will_do(
     split: Split, store: Store, fits: list[str]
 ) -> None:
-    blind = Experiment(split, EvalConfig("strict", with_validation=False), store=store)
+    blind = Experiment(split, EvalConfig("leave-last-out", with_validation=False), store=store)
     candidate = Candidate("ease", "ease")
     assert blind.run(candidate).validation is None
-    whole = Experiment(split, EvalConfig("strict"), store=store).run(candidate)
+    whole = Experiment(split, EvalConfig("leave-last-out"), store=store).run(candidate)
     assert whole.validation is not None
     before = len(fits)
     assert blind.run(candidate).validation == whole.validation
@@ -185,7 +185,7 @@ def test_a_setting_that_diverges_is_kept_with_its_reason(
     params = {"epochs": 3, "dim": 4, "norm_constraint": "none"}
     choices = [{"learning_rate": 1e30}, {"learning_rate": 0.05}]
     candidate = Candidate("transcf-mixture", "transcf-mixture", params, choices)
-    experiment = Experiment(split, EvalConfig("strict"), store=store)
+    experiment = Experiment(split, EvalConfig("leave-last-out"), store=store)
     first, fitted = experiment.run(candidate), len(fits)
     again = experiment.run(candidate)
     assert len(fits) == fitted
@@ -198,7 +198,7 @@ def test_a_setting_that_diverges_is_kept_with_its_reason(
 def test_a_damaged_run_is_told_and_run_again(
     damage: str, split: Split, store: Store, fits: list[str]
 ) -> None:
-    experiment = Experiment(split, EvalConfig("strict"), store=store)
+    experiment = Experiment(split, EvalConfig("leave-last-out"), store=store)
     first = experiment.run(Candidate("ease", "ease"))
     (key,) = store.all_keys()
     place = store.folder / key[:2] / key
@@ -243,7 +243,7 @@ def test_a_full_disk_does_not_lose_a_result(
     monkeypatch.setattr(Path, "mkdir", refusing(Path.mkdir, full))
     monkeypatch.setattr(Path, "write_text", refusing(Path.write_text, full))
     monkeypatch.setattr(pl.DataFrame, "write_parquet", refusing(pl.DataFrame.write_parquet, footer))
-    experiment = Experiment(split, EvalConfig("strict"), seeds=(0, 1), store=store)
+    experiment = Experiment(split, EvalConfig("leave-last-out"), seeds=(0, 1), store=store)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         done = experiment.run(Candidate("random", "random"))
@@ -260,7 +260,7 @@ def test_a_full_disk_does_not_lose_a_result(
 def test_somebody_elses_cell_is_left_alone_until_it_is_there(split: Split, store: Store) -> None:
     validation = Validation.of(split)
     models = [EASE(**choice) for choice in CHOICES]
-    experiment = Experiment(split, EvalConfig("strict", at=(10,)), store=store)
+    experiment = Experiment(split, EvalConfig("leave-last-out", k=(10,)), store=store)
     run = CandidateRun(experiment, Candidate("ease", "ease", choices=CHOICES))
     with store.lock(RunKey.trial(models[0], split.train, validation)):
         with pytest.raises(RunLockedError):
@@ -276,9 +276,9 @@ def test_somebody_elses_cell_is_left_alone_until_it_is_there(split: Split, store
 
 PLAN = {
     "title": "small",
-    "protocol": "strict",
+    "protocol": "leave-last-out",
     "seeds": 3,
-    "metrics": ["N@10"],
+    "metrics": ["NDCG@10"],
     "models": [
         {"name": "popularity"},
         {"name": "bpr", "params": {"dim": 4, "epochs": 2}, "grid": {"learning_rate": [0.02, 0.1]}},
@@ -348,7 +348,7 @@ def test_a_kill_loses_the_cell_under_way_and_two_processes_share_the_rest(
 
 
 def test_keys_are_found_by_their_beginning_and_removed(split: Split, store: Store) -> None:
-    experiment = Experiment(split, EvalConfig("strict"), store=store)
+    experiment = Experiment(split, EvalConfig("leave-last-out"), store=store)
     experiment.run(Candidate("ease", "ease", choices=CHOICES))
     keys = store.all_keys()
     assert store.one_key(keys[0][:20]) == keys[0]
@@ -374,7 +374,7 @@ def test_locks_of_killed_processes_are_removed(split: Split, store: Store) -> No
 
 
 def test_the_index_follows_the_entries(split: Split, store: Store) -> None:
-    experiment = Experiment(split, EvalConfig("strict"), store=store, dataset="mine")
+    experiment = Experiment(split, EvalConfig("leave-last-out"), store=store, dataset="mine")
     experiment.run(Candidate("ease", "ease", choices=CHOICES))
     index = store.folder / "index.jsonl"
     written = index.read_text()

@@ -50,7 +50,7 @@ def searched(split: Split, tmp_path_factory: pytest.TempPathFactory) -> Tuning:
 
 def test_the_grid_finds_what_brute_force_finds(split: Split) -> None:
     values = ([20, 50, 100, 200, 400, 1000], [0.0, 3.0, 10.0, 20.0, 50.0, 100.0])
-    judge = Validation.of(split, "strict", metric="H@5")
+    judge = Validation.of(split, "leave-last-out", metric="HitRate@5")
     untimed = {"recency": 0.0, "history_recency": None, "trend": 0.0, "half_life": None}
     figures = {
         (n, s): judge(
@@ -59,14 +59,21 @@ def test_the_grid_finds_what_brute_force_finds(split: Split) -> None:
         for n in values[0]
         for s in values[1]
     }
-    found = tune(split, "itemknn", metric="H@5", protocol="strict", sampler="grid", params=untimed)
+    found = tune(
+        split,
+        "itemknn",
+        metric="HitRate@5",
+        protocol="leave-last-out",
+        sampler="grid",
+        params=untimed,
+    )
     assert len(found.trials) == 36 + 1, "the default shrinkage follows from the data"
     assert found.best.figure == max(figures.values())
     best = create("itemknn", **found.best_params)
     assert judge(best.fit(split.train)) == found.best.figure
     assert found.curve()[-1] == found.best.figure
     table = found.table()
-    assert table["H@5"].max() == found.best.figure
+    assert table["HitRate@5"].max() == found.best.figure
     assert table.filter(pl.col("state") == "complete").height == len(found.trials)
 
 
@@ -99,7 +106,7 @@ def test_a_record_is_gone_on_with(split: Split, searched: Tuning) -> None:
 def test_a_study_of_something_else_is_refused(split: Split, searched: Tuning) -> None:
     with pytest.raises(ParameterError, match=r"another metric.*: name another study"):
         tune(
-            split, "bpr", params=SHORT, metric="H@10", storage=searched.storage,
+            split, "bpr", params=SHORT, metric="HitRate@10", storage=searched.storage,
             study=searched.study,
         )  # fmt: skip
 

@@ -28,7 +28,7 @@ WORDS = [
     "None", "9223372036854775808", "9" * 5000, "\udcff\udcfe", "é", "a,b", "1,2", "1,,2", ",",
     "--", "--json", "a\nb", "*", "~", "~nobody", ".", "/", "/dev/null", "x" * 5000, "x/" *
     3000, "model", "log.csv", "log.parquet", "cut.csv", "synthetic", "ease", "popularity",
-    "strict", "paper", "=", "user=item", "user=user", "user=", "rating=time", "dim=3",
+    "leave-last-out", "paper", "=", "user=item", "user=user", "user=", "rating=time", "dim=3",
     "k=2**70", "utf-16", "latin-1", "rot13", "::", "tab", "\u202e", "\x1b[31m", "5-core",
     "99999999999999999999-core", "-core", "random", "position", "01", "+1", "1_0", " 1", "1 ",
     "\uff11", "1,02", "1, 2", "2,+1", "shop", "part.csv", "ids.txt", "~no-such-user/x.csv",

@@ -172,7 +172,8 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Contents]
         small = {"epochs": 1, "dim": 2}
         params = {key: value for key, value in small.items() if key in model_class(name)._rules()}
         model = create(name, **params).fit(log)
-        model.report_ |= {"dataset": "x", "protocol": "strict", "split_seed": 0, "held_out": True,
+        model.report_ |= {"dataset": "x", "protocol": "leave-last-out", "split_seed": 0,
+                          "held_out": True,
                           "fitted_on": "x", "split": "x", "events_after": 3,
                           "reading": {"user": "a", "min_rating": 1.0}}  # fmt: skip
         folder = model.save(place / name)

@@ -310,10 +310,10 @@ AT = st.lists(st.integers(1, 40), min_size=1, max_size=3) | st.integers(1, 9) | 
 
 
 @cases("parameters", 0.03)
-@given(at=AT, odd=st.sampled_from(["", "", "protocol", "part", "ties"]), data=st.data())
+@given(at=AT, odd=st.sampled_from(["", "", "protocol", "subset", "ties"]), data=st.data())
 def test_evaluate(round_: int, at: Any, odd: str, data: st.DataObject) -> None:
-    words = {"protocol": ["strict-no-refit", "strict-no-refit", "paper", "paper-as-published"],
-             "part": ["test", "validation"],
+    words = {"protocol": ["leave-last-out-no-refit", "paper", "paper-as-published"],
+             "subset": ["test", "validation"],
              "ties": ["pessimistic", "realistic", "optimistic"]}  # fmt: skip
     protocol, part, ties = (
         data.draw(ODD if name == odd else st.sampled_from(known)) for name, known in words.items()
@@ -321,12 +321,12 @@ def test_evaluate(round_: int, at: Any, odd: str, data: st.DataObject) -> None:
     model = create("popularity").fit(split().train)
     found = outcome_of(
         "parameters",
-        lambda: evaluate(model, split(), protocol, part=part, ties=ties, at=at),
+        lambda: evaluate(model, split(), protocol, subset=part, ties=ties, k=at),
     )
     if isinstance(found, Refused):
         fine = isinstance(at, list) and at and {*map(type, at)} == {int} and min(at) > 0
         assert not (fine and not odd), found
-    elif f"{protocol} {ties} {part}" == "strict-no-refit pessimistic test":
+    elif f"{protocol} {ties} {part}" == "leave-last-out-no-refit pessimistic test":
         lengths = [int(n) for n in np.atleast_1d(at)]
         ranks = held_out_ranks()
         for n in lengths:

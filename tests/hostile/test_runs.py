@@ -30,7 +30,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A store with two runs, and the key of the one with epochs."""
     store = Store(tmp_path_factory.mktemp("kept"))
     experiment = Experiment(
-        leave_one_out(synthesize(30, 15, 200)), EvalConfig("strict"), store=store
+        leave_one_out(synthesize(30, 15, 200)), EvalConfig("leave-last-out"), store=store
     )
     experiment.run(Candidate("bpr", "bpr", {"epochs": 1, "dim": 2}))
     (key,) = store.all_keys()

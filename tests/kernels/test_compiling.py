@@ -9,6 +9,7 @@ import numba
 import pytest
 
 from transcf import Interactions, Popularity
+from transcf.kernels import inner
 from transcf.kernels.compiling import clock, on_compile
 
 
@@ -16,12 +17,12 @@ def test_compiling_is_told_once_and_only_inside_the_block() -> None:
     told: list[bool] = []
 
     @numba.njit
-    def inner(x: float) -> float:
+    def inside(x: float) -> float:
         return x + 1
 
     @numba.njit
     def outer(x: float) -> float:
-        return 2 * inner(x)
+        return 2 * inside(x)
 
     with on_compile(told.append):
         assert outer(1.0) == 4
@@ -95,3 +96,17 @@ def test_the_seconds_of_a_fit_are_without_compilation(
     started = perf_counter()
     seconds = Popularity().fit(random_log).report_["seconds"]
     assert seconds < perf_counter() - started - 1.0
+
+
+def test_functions_that_only_kernels_call_have_no_machine_code_of_their_own() -> None:
+    @inner
+    def add_one(x: float) -> float:
+        return x + 1
+
+    @numba.njit
+    def double(x: float) -> float:
+        return 2 * add_one(x)
+
+    assert double(1.0) == 4
+    (result,) = add_one.overloads.values()
+    assert type(result.library).__name__ == "LinkedLibrary"

@@ -3,8 +3,7 @@
 import numpy as np
 
 from transcf.kernels import compiled
-from transcf.kernels.exponentials import exp_lanes, log_lanes, max_lanes
-from transcf.kernels.lanes import LANES, load, store
+from transcf.kernels.lanes import LANES, exp_lanes, load, log_lanes, max_lanes, store
 
 
 @compiled

@@ -34,7 +34,7 @@ def hit_rate(scores: np.ndarray, split: Split) -> float:
 
 
 def scores_of(model: BPR | Popularity) -> np.ndarray:
-    return model.score_block(np.arange(len(model.users_), dtype=np.int32))
+    return model.scores(np.arange(len(model.users_), dtype=np.int32))
 
 
 def plain_bpr(train: Interactions, dim: int, epochs: int, rate: float, reg: float) -> np.ndarray:

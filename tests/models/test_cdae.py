@@ -53,13 +53,13 @@ def test_scores_are_those_of_the_autoencoder(log: Interactions) -> None:
         own = log.by_user.row(user)
         h = sigmoid(inputs[own].sum(axis=0) + nodes[user] + bias)
         expected = outputs @ h + output_bias[:, 0]
-        found = model.score_block(np.array([user], dtype=np.int32))[0]
+        found = model.scores(np.array([user], dtype=np.int32))[0]
         np.testing.assert_allclose(found, expected, atol=1e-5)
     # A guest has the mean node, and nothing else that differs.
     own = log.by_user.row(3)
     h = sigmoid(inputs[own].sum(axis=0) + nodes.mean(axis=0) + bias)
     guests = model.learned_.fold_in(Histories.of([own], log.n_items))
-    guest = guests.score_block(np.array([0], dtype=np.int32))[0]
+    guest = guests.scores(np.array([0], dtype=np.int32))[0]
     np.testing.assert_allclose(guest, outputs @ h + output_bias[:, 0], atol=1e-5)
 
 

@@ -41,7 +41,7 @@ def test_scores_are_minus_squared_distances(log: Interactions) -> None:
     users, items = np.arange(0, 90, dtype=np.int32), np.arange(30, 120, dtype=np.int32)
     x, y = model.user_vectors_[users].astype(float), model.item_vectors_[items].astype(float)
     expected = -((x - y) ** 2).sum(axis=1)
-    np.testing.assert_allclose(model.score_pairs(users, items), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.scores(users, items), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_covariance_term_makes_dimensions_differ(log: Interactions) -> None:

@@ -374,7 +374,7 @@ def test_growing_online_tells_what_is_missed(random_log: Interactions) -> None:
     late = np.random.default_rng(4).random(len(random_log)) < 0.2
     model = EALS(dim=8, epochs=20, **SMALL).fit(random_log.select(~late))
     users, items = random_log.user_rows[late], random_log.item_rows[late]
-    before = model.score_pairs(users, items)
+    before = model.scores(users, items)
     model.partial_fit(random_log.select(late))
-    after = model.score_pairs(users, items)
+    after = model.scores(users, items)
     assert np.mean((1 - after) ** 2) < 0.3 * np.mean((1 - before) ** 2)

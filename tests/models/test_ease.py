@@ -36,7 +36,7 @@ def test_weights_equal_the_closed_form(
     np.testing.assert_allclose(model.weights_, expected, atol=tolerance)
     users = np.array([4, 0], dtype=np.int32)
     X = random_log.by_user.to_scipy().toarray()
-    np.testing.assert_allclose(model.score_block(users), X[users] @ expected, atol=1e-5)
+    np.testing.assert_allclose(model.scores(users), X[users] @ expected, atol=1e-5)
 
 
 def test_the_weights_minimise_the_objective(random_log: Interactions) -> None:

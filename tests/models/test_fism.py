@@ -234,7 +234,7 @@ def test_scores_are_the_formula_and_newcomers_are_ranked_as_users(
     model = FISM(loss=loss, dim=8, epochs=3, alpha=0.7).fit(log)
     at = {name: getattr(model, f"{name}_").astype(np.float64) for name in NAMES}
     users = np.array([0, 7, 299], np.int32)
-    block = model.score_block(users)
+    block = model.scores(users)
     for row, user in enumerate(users):
         history = log.by_user.row(user).tolist()
         expected = [score(at, history, item, 0.7) for item in range(log.n_items)]

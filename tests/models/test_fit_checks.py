@@ -36,7 +36,7 @@ def test_a_model_below_popularity_is_warned_about() -> None:
     for name, params in names.items():
         (said,) = warned(name, SPLIT.validation, **params)
         assert "below popularity" in said
-        assert "N@10" in said
+        assert "NDCG@10" in said
         assert not warned(name, **params), "nothing says so without validation data"
 
 

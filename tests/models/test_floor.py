@@ -19,22 +19,22 @@ def test_popularity_counts_users(random_log: Interactions) -> None:
 
 def test_inverse_popularity_reverses_the_order(random_log: Interactions) -> None:
     users = np.arange(3, dtype=np.int32)
-    forward = Popularity().fit(random_log).score_block(users)
-    backward = InversePopularity().fit(random_log).score_block(users)
+    forward = Popularity().fit(random_log).scores(users)
+    backward = InversePopularity().fit(random_log).scores(users)
     np.testing.assert_array_equal(forward, -backward)
 
 
 def test_random_scores_depend_on_the_pair_alone(random_log: Interactions) -> None:
     model = Random(random_state=5).fit(random_log)
     users = np.arange(random_log.n_users, dtype=np.int32)
-    block = model.score_block(users)
-    np.testing.assert_array_equal(model.score_block(users[::-1]), block[::-1])
-    np.testing.assert_array_equal(model.score_block(users[7:8]), block[7:8])
+    block = model.scores(users)
+    np.testing.assert_array_equal(model.scores(users[::-1]), block[::-1])
+    np.testing.assert_array_equal(model.scores(users[7:8]), block[7:8])
 
 
 def test_random_scores_are_uniform_and_unrelated(random_log: Interactions) -> None:
     users = np.arange(random_log.n_users, dtype=np.int32)
-    scores = [Random(random_state=seed).fit(random_log).score_block(users) for seed in range(20)]
+    scores = [Random(random_state=seed).fit(random_log).scores(users) for seed in range(20)]
     values = np.sort(np.concatenate(scores, axis=None))
     grid = np.arange(len(values)) / len(values)
     # Kolmogorov-Smirnov: 1.95 / sqrt(n) is passed by chance once in a thousand.

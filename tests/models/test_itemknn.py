@@ -37,7 +37,7 @@ def test_weights_equal_the_dense_formula(
     np.testing.assert_allclose(model.weights_.toarray(), expected, rtol=1e-6)
     X = random_log.by_user.to_scipy().toarray()
     users = np.arange(random_log.n_users, dtype=np.int32)
-    np.testing.assert_allclose(model.score_block(users), X @ expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(model.scores(users), X @ expected, rtol=1e-4, atol=1e-6)
 
 
 def test_blocks_cover_all_items_once_and_stay_bounded(

@@ -98,6 +98,6 @@ def test_guests_with_the_history_of_a_user_get_scores_like_theirs(log: Interacti
     model = LightGCN(dim=8, epochs=20, learning_rate=0.02).fit(log)
     users = np.flatnonzero(log.by_user.counts > 0).astype(np.int32)
     guests = model.learned_.fold_in(Histories.of([model.histories_[u] for u in users], log.n_items))
-    found = guests.score_block(np.arange(len(users), dtype=np.int32))
-    alike = [np.corrcoef(*p)[0, 1] for p in zip(found, model.score_block(users), strict=True)]
+    found = guests.scores(np.arange(len(users), dtype=np.int32))
+    alike = [np.corrcoef(*p)[0, 1] for p in zip(found, model.scores(users), strict=True)]
     assert np.median(alike) > 0.8

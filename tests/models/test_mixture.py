@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.models.mixture_oracle import Oracle
 
 from transcf import Interactions, TransCFMixture, leave_one_out, read_interactions, synthesize
+from transcf.data.csr import Csr
 from transcf.data.histories import Histories
+from transcf.errors import EvaluationError
 from transcf.evaluation import full_ranks
-from transcf.models.mixture import bounded_search, user_scorer
+from transcf.models.mixture import scoring
 from transcf.models.mixture.learned import Mixture
+from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
-from transcf.retrieval import tiles, top_k
+from transcf.retrieval import topk as tiles
+from transcf.retrieval.scorer import Scorer
 
 SMALL = {"dim": 12, "epochs": 4}
 
@@ -53,13 +62,13 @@ def weights(length: int, rho: float) -> np.ndarray:
 def test_scores_are_those_of_the_formula(log: Interactions, changes: dict) -> None:
     model = TransCFMixture(**SMALL, **changes).fit(log)
     oracle, users = oracle_of(model), np.array([0, 7, 50], np.int32)
-    block = model.score_block(users)
+    block = model.scores(users)
     for row, user in enumerate(users):
         history = model.histories_[user].tolist()
         by_place = weights(len(history), model.history_decay)
         expected = [oracle.score(user, history, by_place, item) for item in range(log.n_items)]
         np.testing.assert_allclose(block[row], expected, rtol=2e-5, atol=2e-5)
-        pairs = model.score_pairs(np.full(5, user, np.int32), np.arange(5, dtype=np.int32))
+        pairs = model.scores(np.full(5, user, np.int32), np.arange(5, dtype=np.int32))
         np.testing.assert_allclose(pairs, expected[:5], rtol=1e-5, atol=1e-5)
 
 
@@ -67,7 +76,7 @@ def test_without_times_no_place_counts_more(log: Interactions) -> None:
     pairs = read_interactions(log.to_frame().select("user_id", "item_id"))
     faded, even = (TransCFMixture(**SMALL, history_decay=rho).fit(pairs) for rho in (3.0, 0.0))
     everybody = np.arange(pairs.n_users, dtype=np.int32)
-    np.testing.assert_array_equal(faded.score_block(everybody), even.score_block(everybody))
+    np.testing.assert_array_equal(faded.scores(everybody), even.scores(everybody))
 
 
 def test_without_tau_histories_say_nothing(log: Interactions) -> None:
@@ -75,7 +84,7 @@ def test_without_tau_histories_say_nothing(log: Interactions) -> None:
     learned = learned_by(model)
     away = ((learned.users[:, None] - learned.items[None]) ** 2).sum(axis=2)
     expected = learned.bias - model.beta * away
-    found = model.score_block(np.arange(log.n_users, dtype=np.int32))
+    found = model.scores(np.arange(log.n_users, dtype=np.int32))
     lead = expected - expected.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(found - found.mean(axis=1, keepdims=True), lead, atol=2e-5)
 
@@ -89,7 +98,7 @@ def test_debias_takes_popularity_out_of_scores(item_bias: bool) -> None:
         model = TransCFMixture(
             dim=4, epochs=30, item_bias=item_bias, popularity_correction=debias
         ).fit(log)
-        scores = model.score_block(everybody.astype(np.int32)).mean(axis=0)
+        scores = model.scores(everybody.astype(np.int32)).mean(axis=0)
         return float(np.polyfit(popularity, scores, 1)[0])
 
     assert slope(0.0) - slope(1.0) == pytest.approx(1.0, abs=0.2)
@@ -167,13 +176,15 @@ def test_points_stay_in_the_ball(model: TransCFMixture) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"tie_item_vectors": True, "beta": 0.5}, {"trend": 1.0}])
-def test_many_are_scored_as_one_by_one(log: Interactions, changes: dict) -> None:
+def test_tiles_are_those_of_the_scores(log: Interactions, changes: dict) -> None:
     model = TransCFMixture(**SMALL, **changes).fit(log)
-    everybody = np.arange(log.n_users, dtype=np.int32)
-    many = model.learned_.for_many(everybody)
-    assert many is not model.learned_, "a table pays here, and is made"
-    one_by_one = np.vstack([model.score_block(everybody[n : n + 1]) for n in everybody])
-    np.testing.assert_allclose(many.score_block(everybody), one_by_one, rtol=1e-5, atol=1e-5)
+    users, items = np.arange(log.n_users, dtype=np.int32), np.arange(3, log.n_items, dtype=np.int32)
+    source, tile = model.open_block(users, items), np.empty((len(users), len(items)), np.float32)
+    source.fill(items, tile)
+    expected = model.scores(users)[:, items]
+    np.testing.assert_allclose(tile, expected, rtol=1e-5, atol=1e-5)
+    pairs = model.scores(np.repeat(users, len(items)), np.tile(items, len(users)))
+    assert (np.abs(tile - pairs.reshape(tile.shape)).max(axis=1) <= source.error).all()
 
 
 def test_lists_for_everybody_are_those_of_the_formula(model: TransCFMixture) -> None:
@@ -204,7 +215,7 @@ def test_many_are_ranked_as_pairs_are_scored(
         found = full_ranks(model, split.test, known, "pessimistic", list_length=5)
     for place, user in enumerate(found.ranks.users):
         every = np.arange(log.n_items, dtype=np.int32)
-        scores = model.score_pairs(np.full(log.n_items, user, np.int32), every)
+        scores = model.scores(np.full(log.n_items, user, np.int32), every)
         open_items = np.setdiff1d(np.flatnonzero(model.rankable), known.row(user))
         (target,) = held_out.row(user)
         rank = (scores[open_items] >= scores[target]).sum()
@@ -221,17 +232,13 @@ def test_equal_items_tie_in_tiles(log: Interactions, model: TransCFMixture) -> N
         for name in ("items", "history", "bias")
     }
     everybody = np.arange(log.n_users, dtype=np.int32)
-    items, scores = top_k(learned._changed(**twins), everybody, 20)
+    items, scores = learned._changed(**twins).top_k(everybody, 20)
     np.testing.assert_array_equal(items[:, 0::2] + 1, items[:, 1::2])
     np.testing.assert_array_equal(scores[:, 0::2], scores[:, 1::2])
 
 
-def test_few_people_need_no_table(model: TransCFMixture) -> None:
-    assert model.learned_.for_many(np.arange(2, dtype=np.int32)) is model.learned_
-
-
 def test_nobody_asked_for_gets_nothing(model: TransCFMixture) -> None:
-    assert model.score_block(np.empty(0, np.int32)).shape == (0, 50)
+    assert model.scores(np.empty(0, np.int32)).shape == (0, 50)
     assert model.recommend([], k=3).shape == (0, 4)
 
 
@@ -258,56 +265,123 @@ def test_items_known_by_name_alone_are_placed_when_they_come(log: Interactions) 
     assert model.rankable[row]
 
 
-def test_points_beyond_the_ball_need_no_table(log: Interactions) -> None:
+def test_points_far_beyond_the_ball_have_no_table(log: Interactions) -> None:
     model = TransCFMixture(**SMALL, norm_constraint="none").fit(log)
     learned = learned_by(model)
     far = learned._changed(items=50 * learned.items)
-    everybody = np.arange(log.n_users, dtype=np.int32)
-    assert far.for_many(everybody) is far
+    assert far.block_users is None
+    check_lists(far, np.arange(0, log.n_users, 7, dtype=np.int32), 5, learned.known.seen)
 
 
 def test_scores_do_not_depend_on_threads(model: TransCFMixture) -> None:
     everybody = np.arange(len(model.users_), dtype=np.int32)
-    for scorer in (model, model.learned_.for_many(everybody)):
-        found = []
-        for threads in (1, 3):
-            with use_threads(threads):
-                found.append(scorer.score_block(everybody))
-        np.testing.assert_array_equal(*found)
+    found = []
+    for threads in (1, 3):
+        with use_threads(threads):
+            found.append(model.scores(everybody))
+    np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.parametrize("k", [1, 7, 60])
-def test_the_best_found_by_bounds_are_the_best_of_all(
-    model: TransCFMixture, monkeypatch: pytest.MonkeyPatch, k: int
+def check_lists(
+    scorer: Scorer, users: np.ndarray, k: int, seen: Csr | None, allowed: np.ndarray | None = None
 ) -> None:
-    learned = learned_by(model)
-    monkeypatch.setattr(user_scorer, "_MANY_ITEMS", 0)
-    monkeypatch.setattr(bounded_search, "_FIRST", 3)
-    monkeypatch.setattr(bounded_search, "_FIRST_OF_A_PLACE", 1)
-    users = np.flatnonzero(learned.known.active).astype(np.int32)
-    allowed = learned.rankable.copy()
-    allowed[::5] = False
+    """Compare lists with those of all scores in float64."""
+    items, scores = scorer.top_k(users, k, seen=seen, allowed=allowed)
+    every = np.flatnonzero(scorer.rankable if allowed is None else allowed)
+    for n, user in enumerate(users):
+        hidden = np.empty(0, np.int32) if seen is None else seen.row(user)
+        left = np.setdiff1d(every, hidden).astype(np.int32)
+        true = scorer.scores(np.full(len(left), user, np.int32), left)
+        order = np.lexsort((left, -true))[:k]
+        np.testing.assert_array_equal(items[n, : len(order)], left[order])
+        np.testing.assert_array_equal(scores[n, : len(order)], true[order])
+        assert (items[n, len(order) :] == -1).all()
+        assert np.isnan(scores[n, len(order) :]).all()
+
+
+def random_mixture(seed: int, n_items: int, longest: int, **settings: Any) -> Mixture:
+    """Vectors of a few clusters, where many bounds are near the scores; some items are equal."""
+    rng = np.random.default_rng(seed)
+    n_users, dim = 12, int(rng.choice([3, 16, 20]))
+    lengths = rng.integers(1, min(longest, n_items) + 1, n_users)
+    lengths[0] = 1
+    histories = [rng.choice(n_items, length, replace=False) for length in lengths]
+    owners = np.repeat(np.arange(n_users), lengths)
+    table = {"user": owners, "item": np.concatenate(histories)}
+    if rng.random() < 0.5:
+        table["timestamp"] = np.arange(len(owners))
+    extra = pl.DataFrame({"user": np.zeros(n_items, int) + n_users, "item": np.arange(n_items)})
+    events = pl.concat([pl.DataFrame(table), extra], how="diagonal").fill_null(0)
+    centres = rng.standard_normal((5, dim))
+
+    def vectors(n: int) -> np.ndarray:
+        drawn = centres[rng.integers(0, 5, n)] + rng.standard_normal((n, dim)) / 4
+        return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+
+    items = vectors(n_items)
+    items[1::3] = items[: len(items[1::3])]
+    model = TransCFMixture(dim=dim, **settings).settings
+    known = TrainingData.of(read_interactions(events))
+    bias = rng.choice([0.0, 1.0, 5.0]) * rng.standard_normal(n_items).astype(np.float32)
+    return Mixture(
+        known, model, users=vectors(n_users + 1), items=items, history=vectors(n_items),
+        bias=bias.astype(np.float32),
+    )  # fmt: skip
+
+
+@given(
+    st.integers(0, 10**6), st.sampled_from([1, 5, 40, 300, 1500]), st.sampled_from([1, 6, 70]),
+    st.sampled_from([1, 10, 60]), st.sampled_from([0.0, 2.0, 10.0]),
+    st.sampled_from([0.0, 2.0, 10.0]), st.sampled_from([0.0, 1.5, 50.0]),
+    st.sampled_from([1.0, 0.5, 0.01]),
+)  # fmt: skip
+@settings(deadline=None, max_examples=60)
+def test_lists_are_those_of_all_scores(
+    seed: int, n_items: int, longest: int, k: int, tau: float, beta: float, decay: float,
+    share: float,
+) -> None:  # fmt: skip
+    learned = random_mixture(seed, n_items, longest, tau=tau, beta=beta, history_decay=decay)
+    rng = np.random.default_rng(seed)
+    users = np.arange(12, dtype=np.int32)
+    seen = learned.known.seen if seed % 3 else None
+    allowed = None if share == 1 else rng.random(n_items) < share
+    check_lists(learned, users, k, seen, allowed)
     newcomers = learned.fold_in(learned.known.histories.take(users))
-    for scorer, rows in ((learned, users), (newcomers, np.arange(len(users), dtype=np.int32))):
-        seen = learned.known.seen if scorer is learned else learned.known.seen.take(users)
-        items, scores = top_k(scorer, rows, k, seen=seen, allowed=allowed)
-        for n, row in enumerate(rows):
-            left = np.setdiff1d(np.flatnonzero(allowed), seen.row(row)).astype(np.int32)
-            true = scorer.score_pairs(np.full(len(left), row), left)
-            order = np.lexsort((left, -true))[:k]
-            np.testing.assert_array_equal(items[n, : len(order)], left[order])
-            np.testing.assert_array_equal(scores[n, : len(order)], true[order])
-            assert (items[n, len(order) :] == -1).all()
-            assert np.isnan(scores[n, len(order) :]).all()
+    check_lists(newcomers, users, k, learned.known.seen.take(users) if seed % 2 else None, allowed)
+
+
+@pytest.mark.parametrize("spare", [1, 256])
+def test_many_equal_items_go_by_row(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "_SPARE", spare)
+    learned = random_mixture(5, 900, 20)
+    same = learned._changed(items=np.tile(learned.items[:1], (900, 1)), bias=0 * learned.bias)
+    check_lists(same, np.arange(12, dtype=np.int32), 10, learned.known.seen)
 
 
 def test_lists_do_not_depend_on_who_else_is_asked_for(model: TransCFMixture) -> None:
     learned = learned_by(model)
     users = np.flatnonzero(learned.known.active).astype(np.int32)
-    assert model.learned_.for_many(users) is not learned, "a table for all"
-    everybody = top_k(learned, users, 10, seen=learned.known.seen)
+    everybody = learned.top_k(users, 10, seen=learned.known.seen)
     for some in (slice(0, 1), slice(5, 8)):
-        assert model.learned_.for_many(users[some]) is learned, "and none for a few"
-        found = top_k(learned, users[some], 10, seen=learned.known.seen)
+        found = learned.top_k(users[some], 10, seen=learned.known.seen)
         for part, whole in zip(found, everybody, strict=True):
             np.testing.assert_array_equal(part, whole[some])
+
+
+def test_vectors_that_are_not_finite_are_refused(log: Interactions, model: TransCFMixture) -> None:
+    learned = learned_by(model)
+    items = learned.items.copy()
+    items[7] = np.nan
+    broken, allowed = learned._changed(items=items), np.arange(log.n_items) != 7
+    users = np.arange(3, dtype=np.int32)
+    with pytest.raises(EvaluationError, match="NaN or infinite"):
+        broken.top_k(users, 5)
+    assert 7 not in broken.top_k(users, 5, allowed=allowed & broken.rankable)[0]
+
+
+def test_saved_models_have_the_nearest_items(model: TransCFMixture, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    loaded = TransCFMixture.load(tmp_path / "model")
+    assert learned_by(loaded).neighbors.whole() is not None
+    assert "neighbor_items" not in learned_by(loaded).attributes()
+    assert loaded.recommend(k=5).equals(model.recommend(k=5))

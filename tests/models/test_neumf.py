@@ -52,8 +52,8 @@ def test_scores_are_the_formula(log: Interactions, form: str) -> None:
     expected = logits(
         form, 3, model.user_vectors_[users], model.item_vectors_[items], model.weights_
     )
-    np.testing.assert_allclose(model.score_pairs(users, items), expected, atol=1e-5)
-    block = model.score_block(np.arange(log.n_users, dtype=np.int32))
+    np.testing.assert_allclose(model.scores(users, items), expected, atol=1e-5)
+    block = model.scores(np.arange(log.n_users, dtype=np.int32))
     np.testing.assert_allclose(block.ravel(), expected, atol=1e-5)
     assert (model.linear_form() is not None) == (form == "gmf")
     widths = {"neumf": 15, "gmf": 3, "mlp": 12}
@@ -64,7 +64,7 @@ def test_scores_are_the_formula(log: Interactions, form: str) -> None:
 def test_lists_are_those_of_brute_force(log: Interactions, form: str) -> None:
     model = NeuMF(form=form, dim=3, epochs=3, learning_rate=0.02).fit(log)
     users, items = (rows.ravel() for rows in np.indices((log.n_users, log.n_items), np.int32))
-    scores = model.score_pairs(users, items).reshape(log.n_users, log.n_items)
+    scores = model.scores(users, items).reshape(log.n_users, log.n_items)
     scores[log.user_rows, log.item_rows] = -np.inf
     best = -np.sort(-scores, axis=1)[:, :4]
     table = model.recommend(k=4)
@@ -78,8 +78,8 @@ def test_guests_with_the_history_of_a_user_get_scores_like_theirs(
     model = NeuMF(form=form, dim=8, epochs=15, learning_rate=0.01).fit(log)
     histories = [log.by_user.row(user) for user in range(log.n_users)]
     rows = np.arange(log.n_users, dtype=np.int32)
-    guests = model.learned_.fold_in(Histories.of(histories, log.n_items)).score_block(rows)
-    alike = [np.corrcoef(*pair)[0, 1] for pair in zip(guests, model.score_block(rows), strict=True)]
+    guests = model.learned_.fold_in(Histories.of(histories, log.n_items)).scores(rows)
+    alike = [np.corrcoef(*pair)[0, 1] for pair in zip(guests, model.scores(rows), strict=True)]
     assert np.median(alike) > 0.8
 
 

@@ -79,7 +79,7 @@ def test_scores_and_neighbors_are_the_weights(random_log: Interactions) -> None:
     assert model.report_["weights"] == model.weights_.nnz
     np.testing.assert_allclose(model.weights_.toarray(), weights, atol=2e-3)
     users = np.arange(random_log.n_users, dtype=np.int32)
-    np.testing.assert_allclose(model.score_block(users), X @ weights, atol=2e-2)
+    np.testing.assert_allclose(model.scores(users), X @ weights, atol=2e-2)
     for item in np.argsort(-np.count_nonzero(weights, axis=1))[:3]:
         table = model.similar_items(random_log.items.series[int(item)], k=2)
         best = np.argsort(-weights[item])[:2]

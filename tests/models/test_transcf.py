@@ -151,8 +151,8 @@ def test_scores_are_the_formula_of_the_variant(log: Interactions, variant: str) 
     moved = {"alt": a + a * b, "none": a}.get(variant, a + q * n)
     expected = (moved * b).sum(1) if variant == "dot" else -((moved - b) ** 2).sum(1)
     expected += model.item_bias_[items]
-    np.testing.assert_allclose(model.score_pairs(users, items), expected, rtol=1e-4, atol=1e-5)
-    block = model.score_block(users)
+    np.testing.assert_allclose(model.scores(users, items), expected, rtol=1e-4, atol=1e-5)
+    block = model.scores(users)
     np.testing.assert_allclose(block[np.arange(90), items], expected, rtol=1e-3, atol=1e-4)
 
 
@@ -201,10 +201,10 @@ def test_the_exact_solver_learns_what_the_fast_one_learns() -> None:
 
     def figure(solver: str, seed: int) -> float:
         model = TransCF.paper(solver=solver, random_state=seed, **BRIEFLY).fit(split.train)
-        return evaluate(model, split).metrics["N@10"].mean
+        return evaluate(model, split).metrics["NDCG@10"].mean
 
     fast, slow = np.array([[figure(s, n) for n in range(8)] for s in ("fast", "exact")])
-    chance = evaluate(create("random").fit(split.train), split).metrics["N@10"].mean
+    chance = evaluate(create("random").fit(split.train), split).metrics["NDCG@10"].mean
     assert min(fast.mean(), slow.mean()) > 1.5 * chance
     difference = fast - slow
     four_errors = 4 * difference.std(ddof=1) / np.sqrt(len(difference))

@@ -61,7 +61,7 @@ def test_scores_are_the_formula(log: Interactions, extension: str) -> None:
         moved = b[item] + r - a[user] if extension == "swapped" else a[user] + r - b[item]
         expected = arrays["item_bias"][item] - (moved**2).sum()
         rows = np.array([user], np.int32), np.array([item], np.int32)
-        np.testing.assert_allclose(model.score_pairs(*rows), [expected], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(model.scores(*rows), [expected], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("extension", ["friends", "categories"])

@@ -79,14 +79,14 @@ def test_scores_are_those_of_the_formula(name: str, split: Split, tmp_path: Path
     model = create(name, **MODELS[name]).fit(train, split.validation)
     chosen = model.report_["trend"]
     assert chosen["strength"] > 0, "the log drifts"
-    own, known = plain.score_block(users), train.by_item.counts > 0
+    own, known = plain.scores(users), train.by_item.counts > 0
     spread = own[train.by_user.counts > 0][:, known].std(axis=1)
     some = np.linspace(0, len(spread) - 1, min(256, len(spread))).astype(int)
     added = chosen["strength"] * spread[some].mean() * plain_prior(train, chosen["half_life"])
-    np.testing.assert_allclose(model.score_block(users), own + added, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(model.scores(users), own + added, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(model.item_offsets_, added, rtol=1e-4)
     loaded = load(model.save(tmp_path / "model"))
-    np.testing.assert_array_equal(loaded.score_block(users), model.score_block(users))
+    np.testing.assert_array_equal(loaded.scores(users), model.scores(users))
     assert loaded.report_["trend"] == chosen
     history = train.items.ids(train.histories[3]).to_list()
     assert loaded.recommend_for(history, k=5).equals(model.recommend_for(history, k=5))
@@ -94,8 +94,8 @@ def test_scores_are_those_of_the_formula(name: str, split: Split, tmp_path: Path
         refitted, same = one.refit(split.before_test), other.refit(split.before_test)
         prior = plain_prior(split.before_test, chosen["half_life"])
         added = chosen["strength"] * typical_spread(same.learned_) * prior
-        wanted = same.score_block(users) + added
-        np.testing.assert_allclose(refitted.score_block(users), wanted, rtol=1e-4, atol=1e-4)
+        wanted = same.scores(users) + added
+        np.testing.assert_allclose(refitted.scores(users), wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_the_choice_is_that_of_plain_loops(split: Split) -> None:
@@ -103,7 +103,7 @@ def test_the_choice_is_that_of_plain_loops(split: Split) -> None:
     train, users = split.train, np.arange(split.train.n_users, dtype=np.int32)
     model = create("itemknn").fit(train, split.validation)
     own = create("itemknn", trend=0).fit(train)
-    scores, spread = own.score_block(users), typical_spread(own.learned_)
+    scores, spread = own.scores(users), typical_spread(own.learned_)
 
     def metrics(half_life: float, strength: float) -> np.ndarray:
         added = (strength * spread * plain_prior(train, half_life)).astype(np.float32)
@@ -145,7 +145,7 @@ def test_shuffled_times_have_no_trend(name: str) -> None:
     assert model.report_["trend"]["strength"] == 0
     assert "two standard errors" in model.report_["trend"]["reason"]
     plain = create(name, **MODELS[name], trend=None).fit(split.train, split.validation)
-    np.testing.assert_array_equal(model.score_block(users), plain.score_block(users))
+    np.testing.assert_array_equal(model.scores(users), plain.scores(users))
     assert "trend" not in plain.report_
     model.refit(split.before_test)
     assert model.report_["trend"]["strength"] == 0
@@ -182,7 +182,7 @@ def test_one_wrong_date_changes_nothing(split: Split) -> None:
         for one in (train, replace(train, timestamps=times))
     ]
     assert found[0].report_["trend"] == found[1].report_["trend"]
-    np.testing.assert_array_equal(*(model.score_block(users) for model in found))
+    np.testing.assert_array_equal(*(model.scores(users) for model in found))
 
 
 @pytest.mark.parametrize("name", GROWING)

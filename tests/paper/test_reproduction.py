@@ -65,7 +65,7 @@ def test_printed_figures_are_the_papers_and_never_beside_copies() -> None:
             printed = dataset.published
             assert printed
             assert study.published(dataset.name, "paper-as-published") != {}
-            assert study.published(dataset.name, "strict") == {}, "ranks among all items"
+            assert study.published(dataset.name, "leave-last-out") == {}, "ranks among all items"
             for model, figures in printed.items():
                 (method,) = (paper for paper, own in METHODS.items() if own == model)
                 own = {r["metric"]: float(r[method]) for r in rows if r["dataset"] == dataset.name}
@@ -80,7 +80,7 @@ def test_printed_figures_are_the_papers_and_never_beside_copies() -> None:
             for plan in study.models
             if all(plan.params[n] == float(cell[n]) for n in ("reg_distance", "reg_neighborhood"))
         )
-        assert study.published(cell["dataset"])[plan.title] == {"H@10": float(cell["value"])}
+        assert study.published(cell["dataset"])[plan.title] == {"HitRate@10": float(cell["value"])}
 
 
 def test_a_copy_cannot_stand_beside_published_figures() -> None:
@@ -100,16 +100,16 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Study:
     split = leave_one_out(synthesize(users=80, items=40, interactions=1200, seed=1))
     folder = str(split.save(tmp_path_factory.mktemp("data") / "split"))
     printed = {
-        f"a learning_rate={rate} regularization={reg}": {"H@10": 0.1 + rate + reg}
+        f"a learning_rate={rate} regularization={reg}": {"HitRate@10": 0.1 + rate + reg}
         for rate in (0.0001, 0.2)
         for reg in (0.0, 0.1)
     }
     return Study.from_dict(
         {
             "title": "small",
-            "protocol": "strict",
+            "protocol": "leave-last-out",
             "seeds": 2,
-            "metrics": ["H@10", "N@10"],
+            "metrics": ["HitRate@10", "NDCG@10"],
             "datasets": [{"name": folder, "published": printed}],
             "models": [
                 {
@@ -148,11 +148,11 @@ def test_the_table_has_the_printed_figure_and_the_difference(
 ) -> None:
     table = table_beside(small, found)
     assert len(table.rows) == 5 + 4
-    ours = found.summaries[found.runs[0].name]["H@10"]
+    ours = found.summaries[found.runs[0].name]["HitRate@10"]
     own, printed = (dict(zip(table.columns, row, strict=True)) for row in table.rows[:2])
-    assert own["H@10"].replace("*", "") == f"{ours['mean']:.4f} ± {ours['se']:.4f}"
+    assert own["HitRate@10"].replace("*", "") == f"{ours['mean']:.4f} ± {ours['se']:.4f}"
     far = " !" if abs(ours["mean"] - 0.1001) > 1.96 * ours["se"] else ""
-    assert printed["H@10"] == f"0.1001 ({ours['mean'] - 0.1001:+.4f}{far})"
+    assert printed["HitRate@10"] == f"0.1001 ({ours['mean'] - 0.1001:+.4f}{far})"
     for done in found.runs:
         ahead = [
             test
@@ -167,8 +167,8 @@ def test_the_table_has_the_printed_figure_and_the_difference(
 def test_the_shape_of_a_sweep_is_compared(small: Study, found: Comparison) -> None:
     plan = small.only(None, [done.name for done in found.runs[:4]])
     cells = plan.published(plan.datasets[0].name)
-    ours = [found.summaries[name]["H@10"]["mean"] for name in cells]
-    own = dict(zip(cells, ({"H@10": figure} for figure in ours), strict=True))
+    ours = [found.summaries[name]["HitRate@10"]["mean"] for name in cells]
+    own = dict(zip(cells, ({"HitRate@10": figure} for figure in ours), strict=True))
     same = replace(plan, datasets=(replace(plan.datasets[0], published=own),))
     shape = compare_shape(same, found)
     assert shape is not None
@@ -177,7 +177,7 @@ def test_the_shape_of_a_sweep_is_compared(small: Study, found: Comparison) -> No
     reg = (ours[1] + ours[3] - ours[0] - ours[2]) / 2
     for kind in ("printed", "ours"):
         assert shape[f"effect of regularization, {kind}"] == pytest.approx(reg, abs=1e-4)
-    other = {name: {"H@10": -entry["H@10"]} for name, entry in own.items()}
+    other = {name: {"HitRate@10": -entry["HitRate@10"]} for name, entry in own.items()}
     turned = replace(plan, datasets=(replace(plan.datasets[0], published=other),))
     assert compare_shape(turned, found)["rank correlation"] == -1.0
     three = [done.name for done in found.runs[:3]]

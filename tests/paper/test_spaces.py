@@ -22,7 +22,7 @@ def test_scores_are_the_distance_after_the_translation(name, fitted) -> None:
     model = fitted(name)
     space, pairs = space_of(model), some_pairs(model)
     after = space.distances(space.differences(*pairs), space.translations(*pairs))[1]
-    scores = model.item_bias_[pairs[1]] - model.score_pairs(*pairs)
+    scores = model.item_bias_[pairs[1]] - model.scores(*pairs)
     np.testing.assert_allclose(after, scores, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(space.nearness(*pairs), after)
 
@@ -35,7 +35,7 @@ def test_the_inner_product_has_the_published_translation(fitted) -> None:
     np.testing.assert_allclose(found, q[users] * n[items], rtol=1e-6)
     moved = model.user_vectors_[users] + found
     products = (moved * model.item_vectors_[items]).sum(axis=1) + model.item_bias_[items]
-    np.testing.assert_allclose(products, model.score_pairs(users, items), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(products, model.scores(users, items), rtol=1e-4, atol=1e-5)
 
 
 def test_the_mixture_is_the_mean_of_its_translations_by_their_shares(fitted) -> None:

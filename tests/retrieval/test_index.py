@@ -17,8 +17,8 @@ from safetensors.numpy import load_file, save_file
 from transcf.data.csr import Csr
 from transcf.errors import EvaluationError, ModelFileError, ParameterError
 from transcf.retrieval import index as module
+from transcf.retrieval.forms import LinearForm, StoredForm
 from transcf.retrieval.index import ItemIndex
-from transcf.retrieval.scorer import LinearForm, StoredForm
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 
@@ -97,7 +97,7 @@ def test_users_who_took_no_part_in_the_building_are_served_as_well(form: LinearF
 def test_scores_and_order_are_those_of_the_exact_engine(form: LinearForm, built: ItemIndex) -> None:
     found = ask(built, form, 20)
     users = np.repeat(np.arange(N_USERS, dtype=np.int32), 20)
-    true_scores = form.score_pairs(users, found.items.ravel()).reshape(N_USERS, 20)
+    true_scores = form.scores(users, found.items.ravel()).reshape(N_USERS, 20)
     np.testing.assert_array_equal(found.scores, true_scores)
     order = np.lexsort((found.items, -true_scores), axis=-1)
     np.testing.assert_array_equal(order, np.broadcast_to(np.arange(20), order.shape))

@@ -15,7 +15,9 @@ from transcf import BPR, Interactions, TransCFMixture, synthesize
 from transcf.data.csr import Csr
 from transcf.models.base import Recommender
 from transcf.retrieval.export import export_index, export_lancedb, export_parquet, export_pgvector
-from transcf.retrieval.sums import Queries, SumForm, best_of_sums, top_k_of_sums
+from transcf.retrieval.forms import StoredForm
+from transcf.retrieval.sums import Queries, SumForm, best_of_sums
+from transcf.retrieval.views import FormView
 
 
 def random_form(
@@ -48,6 +50,19 @@ def true_scores(form: SumForm, user: int) -> np.ndarray:
     return np.logaddexp.reduce(products + queries.constants[:, None].astype(float), axis=0)
 
 
+def exact_lists(
+    form: SumForm, users: np.ndarray, k: int, seen: Csr, allowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lists by an exact search for every query."""
+
+    def search(vectors: Any, constants: Any, length: int, hidden: Any) -> Any:
+        queries = StoredForm(vectors, form.item_vectors, constants)
+        rows = np.arange(len(vectors), dtype=np.int32)
+        return FormView("queries", allowed, queries).top_k(rows, length, seen=hidden)
+
+    return best_of_sums(search, form.of_users(users), form.item_vectors, k, seen.take(users))
+
+
 def csr(rows: list[Any], n_items: int) -> Csr:
     columns = [np.unique(row).astype(np.int32) for row in rows]
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in columns])]).astype(np.int64)
@@ -65,7 +80,7 @@ def test_candidates_give_the_very_best(
     allowed = rng.random(n_items) < 0.9
     seen = csr([np.flatnonzero(rng.random(n_items) < share) for _ in range(4)], n_items)
     users = np.array([3, 0, 1], np.int32)
-    items, scores = top_k_of_sums(form, users, k, seen=seen, allowed=allowed)
+    items, scores = exact_lists(form, users, k, seen, allowed)
     for place, user in enumerate(users):
         expected = true_scores(form, user).astype(np.float32)
         left = np.setdiff1d(np.flatnonzero(allowed), seen.row(user))
@@ -125,10 +140,10 @@ def test_the_form_scores_as_the_model(model: TransCFMixture) -> None:
     form = model.learned_.sum_form()
     assert form is not None
     for user in (0, 9, 33):
-        expected = model.score_block(np.array([user], np.int32))[0]
+        expected = model.scores(np.array([user], np.int32))[0]
         np.testing.assert_allclose(true_scores(form, user), expected, rtol=1e-5, atol=1e-5)
     rows = np.arange(len(model.users_), dtype=np.int32)
-    items, _ = top_k_of_sums(form, rows, 10, seen=model.seen_, allowed=model.rankable)
+    items, _ = exact_lists(form, rows, 10, model.seen_, model.rankable)
     table = model.recommend(k=10)
     assert model.items_.ids(items.ravel()).to_list() == table["item_id"].to_list()
 

@@ -16,34 +16,32 @@ from hypothesis import strategies as st
 from transcf.data.csr import Csr
 from transcf.errors import EvaluationError
 from transcf.parallel import use_threads
-from transcf.retrieval import StoredForm, tiles, top_k
-from transcf.retrieval.scorer import BLOCK_BYTES
+from transcf.retrieval import StoredForm, top_k
+from transcf.retrieval import topk as tiles
+from transcf.retrieval.scorer import BLOCK_BYTES, Scorer
 from transcf.retrieval.views import FormView
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Table:
+class Table(Scorer):
     """Scores from a table."""
 
     name = "table"
 
     def __init__(self, scores: np.ndarray) -> None:
-        self.scores = scores.astype(np.float32)
+        self.table = scores.astype(np.float32)
         self.rankable = np.ones(scores.shape[1], dtype=bool)
         self.block_bytes: list[int] = []
 
-    def linear_form(self) -> None:
-        return None
-
-    def score_block(self, users: np.ndarray) -> np.ndarray:
-        self.block_bytes.append(4 * len(users) * self.scores.shape[1])
-        block = self.scores[users]
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        self.block_bytes.append(4 * len(users) * self.table.shape[1])
+        block = self.table[users]
         block.flags.writeable = False  # a scorer's own array is never written to
         return block
 
-    def score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return self.scores[users, items]
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return self.table[users, items]
 
 
 def product(x: np.ndarray, y: np.ndarray, constants: np.ndarray) -> FormView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transcf.retrieval.scorer import LazyForm, LinearForm, StoredForm
+from transcf.retrieval.forms import LinearForm, StoredForm
 from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import BlockView, FormView, nearest
 
@@ -26,7 +26,7 @@ def test_a_lazy_form_is_the_same_form() -> None:
         made.append(users)
         return form.user_vectors[users], form.user_constants[users]
 
-    lazy = LazyForm(form.item_vectors, make)
+    lazy = LinearForm(form.item_vectors, make)
     some = np.array([7, 3, 7], dtype=np.int32)
     everything = np.ones(30, dtype=bool)
     views = [FormView("form", everything, one) for one in (form, lazy)]
@@ -34,8 +34,8 @@ def test_a_lazy_form_is_the_same_form() -> None:
     assert all((one == other).all() for one, other in zip(*lists, strict=True))
     assert [len(users) for users in made] == [3], "only those who are asked for"
     items = np.array([1, 2, 1], dtype=np.int32)
-    assert (lazy.score_pairs(some, items) == form.score_pairs(some, items)).all()
-    assert (lazy.score_block(some) == form.score_block(some)).all()
+    assert (lazy.scores(some, items) == form.scores(some, items)).all()
+    assert (lazy.scores(some) == form.scores(some)).all()
     assert (lazy.user_vectors == form.user_vectors).all()
     assert (lazy.user_constants == form.user_constants).all()
 
@@ -45,7 +45,7 @@ def test_other_users_of_the_same_items() -> None:
     guests = form.for_users(other.user_vectors, other.user_constants)
     rows = np.arange(20, dtype=np.int32)
     expected = other.user_vectors @ form.item_vectors.T + other.user_constants[:, None]
-    np.testing.assert_allclose(guests.score_block(rows), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(guests.scores(rows), expected, rtol=1e-5, atol=1e-5)
     assert guests.item_norms is form.item_norms
 
 
@@ -56,4 +56,4 @@ def test_nothing_is_its_own_neighbour_nor_a_neighbour_without_relation() -> None
     assert nearest(sparse, rows, 3)[0].tolist() == [[2, -1, -1], [2, 0, -1], [-1, -1, -1]]
     dense = BlockView("weights", everything, lambda some: weights[some])
     assert nearest(dense, rows, 2)[0].tolist() == [[2, 1], [2, 0], [0, 1]]
-    assert dense.score_pairs(rows, rows[::-1]).tolist() == [2.0, 9.0, 0.0]
+    assert dense.scores(rows, rows[::-1]).tolist() == [2.0, 9.0, 0.0]

@@ -47,7 +47,7 @@ def folder(model: ItemKNN, tmp_path: Path) -> Path:
 
 
 def answers(model: Recommender) -> bytes:
-    return model.score_block(np.arange(len(model.users_), dtype=np.int32)).tobytes()
+    return model.scores(np.arange(len(model.users_), dtype=np.int32)).tobytes()
 
 
 def rewrite(folder: Path, change: Callable[[dict], object]) -> None:

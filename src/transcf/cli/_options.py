@@ -16,7 +16,7 @@ from transcf.protocols import PROTOCOLS, help_on_protocols
 
 if TYPE_CHECKING:
     from transcf.distributed import Cluster
-    from transcf.evaluation.protocols import Part as EvaluationPart
+    from transcf.evaluation.evaluator import Subset
     from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.run import EvalConfig
     from transcf.experiments.store import Store
@@ -319,13 +319,13 @@ def read_eval_config(
     protocol: str | None, ties: str, part: str, at: str, beyond: bool = False
 ) -> EvalConfig:
     """Check how models are to be judged, before anything is fitted."""
-    from transcf.evaluation import protocols, ranks
+    from transcf.evaluation import evaluator, ranks
     from transcf.experiments.run import EvalConfig
 
     for option, word, allowed in (
         ("protocol", protocol, (None, *PROTOCOLS)),
         ("ties", ties, get_args(ranks.Ties)),
-        ("part", part, get_args(protocols.Part)),
+        ("part", part, get_args(evaluator.Subset)),
     ):
         if word not in allowed:
             raise ParameterError(
@@ -338,8 +338,8 @@ def read_eval_config(
     return EvalConfig(
         protocol=protocol,
         ties=cast("EvaluationTies", ties),
-        part=cast("EvaluationPart", part),
-        at=tuple(map(int, lengths)),
+        subset=cast("Subset", part),
+        k=tuple(map(int, lengths)),
         beyond=beyond,
     )
 

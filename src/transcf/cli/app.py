@@ -81,7 +81,7 @@ _OPTIONS = {
     "on_unknown='skip'": "--on-unknown skip",
     "include_seen=True": "--with-seen",
     "name a folder for it (store=FOLDER)": "leave --no-store out",
-    "split by leave_one_out(log), or cut it earlier": "use --protocol strict",
+    "split by leave_one_out(log), or cut it earlier": "use --protocol leave-last-out",
 }
 
 

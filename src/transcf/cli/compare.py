@@ -95,7 +95,7 @@ def compare(
     at: Lengths = "10,20",
     metric: Annotated[
         str | None,
-        typer.Option(help="What the paired test looks at; N@10, or N at the first of other --at."),
+        typer.Option(help="Metric of the paired test; NDCG at 10, or at the first of other --at."),
     ] = None,
     beyond: Beyond = False,
     *,

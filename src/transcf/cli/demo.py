@@ -12,7 +12,7 @@ from transcf.cli.recommend import print_lists
 
 #: Models that are shown; the last one serves the recommendations.
 _SHOWN = ("popularity", "inverse-popularity", "random", "itemknn", "ease", "transcf-mixture")
-_METRIC = "N@10"
+_METRIC = "NDCG@10"
 #: What real logs have: items that come out and fade, events that follow the one before.
 _DRIFT, _SEQUENCES = 4.0, 0.5
 

@@ -206,7 +206,7 @@ def _print(dataset: str, done: CandidateResult) -> None:
     ]
     runs = f", {found['runs']} runs" if found["runs"] > 1 else ""
     title = (
-        f"{found['model']} on {dataset}: {found['protocol']} protocol, {found['part']}, "
+        f"{found['model']} on {dataset}: {found['protocol']} protocol, {found['subset']}, "
         f"{counted(found['users'], 'user')}, {found['ties']} ties{runs}"
     )
     skipped = ", ".join(f"{reason} {count:,}" for reason, count in found["skipped"].items())

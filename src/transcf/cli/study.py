@@ -51,21 +51,21 @@ STUDIES = (
 #: What a file of one's own looks like.
 FORMAT = """\
 title = "My shop"
-protocol = "forward"           # `transcf evaluate --help` names the others
+protocol = "temporal"           # `transcf evaluate --help` names the others
 seeds = 5                      # runs of every model that a seed changes
-metrics = ["H@10", "N@10"]     # columns of the table
-paired_tests = "N@10"          # metric of the paired tests; optional
-part = "test"                  # or "validation", test unread; optional
+metrics = ["HitRate@10", "NDCG@10"]     # columns of the table
+paired_tests = "NDCG@10"          # metric of the paired tests; optional
+subset = "test"                 # or "validation", test unread; optional
 budget = "medium"              # settings to try, as in compare, or a number, or
                                # { trials = 20, sampler = "tpe", space = "paper" }; optional
 
 [[datasets]]                   # one or more
 name = "events.csv"            # as DATA of other commands
 core = 5                       # k-core filter; optional
-protocols = ["forward", "strict"]  # a table for each; optional
+protocols = ["temporal", "leave-last-out"]  # a table for each; optional
 copy = ""                      # how it differs from others' data; optional
 [datasets.published.transcf]   # printed figures to stand beside; optional
-"H@10" = 0.2586
+"HitRate@10" = 0.2586
 
 [[models]]                     # one or more
 name = "transcf"
@@ -75,7 +75,7 @@ config = "best.toml"           # settings that `transcf tune` found; optional
 params = { dim = 64 }          # settings of your own; optional
 grid = { learning_rate = [0.02, 0.05] }  # chosen on validation; optional
 sweep = { dim = [32, 64] }     # a line of the table for each; optional
-protocols = ["forward"]        # only in these tables; optional
+protocols = ["temporal"]        # only in these tables; optional
 datasets = ["events.csv"]      # the same; optional
 
 [[models]]

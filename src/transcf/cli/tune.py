@@ -41,7 +41,7 @@ def tune(
     ] = 100,
     metric: Annotated[
         str | None,
-        typer.Option(help="Metric to maximize, such as N@10; by default that of the protocol."),
+        typer.Option(help="Metric to maximize, such as NDCG@10; by default that of the protocol."),
     ] = None,
     protocol: Protocol = None,
     sampler: Annotated[

@@ -213,7 +213,7 @@ def check_core(name: str, value: int) -> None:
 
 def _enough_by_user(log: Interactions, users: Mask, items: Mask, least: int) -> Mask:
     """(n_users,) which of the users kept so far have enough events with items kept so far."""
-    from transcf.kernels.filtering import count_by_row
+    from transcf.kernels.splitting import count_by_row
 
     counts = count_by_row(log.by_user.indptr, log.by_user.indices, items)
     return users & (counts >= least)
@@ -221,7 +221,7 @@ def _enough_by_user(log: Interactions, users: Mask, items: Mask, least: int) -> 
 
 def _enough_by_item(log: Interactions, users: Mask, items: Mask, least: int) -> Mask:
     """(n_items,) which of the items kept so far have enough events of users kept so far."""
-    from transcf.kernels.filtering import count_by_column
+    from transcf.kernels.splitting import count_by_column
 
     counts = count_by_column(log.by_user.indptr, log.by_user.indices, users, log.n_items)
     return items & (counts >= least)
@@ -229,7 +229,7 @@ def _enough_by_item(log: Interactions, users: Mask, items: Mask, least: int) -> 
 
 def _keep(log: Interactions, users: Mask, items: Mask, step: str, **settings: int) -> Interactions:
     """Select events and report how many users, items and interactions were left out."""
-    from transcf.kernels.filtering import entry_mask
+    from transcf.kernels.splitting import entry_mask
 
     kept = entry_mask(log.by_user.indptr, log.by_user.indices, users, items)
     if not kept.any():

@@ -100,7 +100,7 @@ class Split:
             >>> from transcf import EASE, evaluate, synthesize, temporal_cut
             >>> split = temporal_cut(synthesize())
             >>> evaluate(EASE().fit(split.before_test), split).protocol
-            'forward'
+            'temporal'
         """
         return self._before_test
 

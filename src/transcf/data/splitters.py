@@ -90,16 +90,16 @@ def open_log_and_split(
 def split_log(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split:
     """Split a log for a protocol.
 
-    A log is cut in time by `temporal_cut` for `forward`, and split by `leave_one_out` for the
+    A log is cut in time by `temporal_cut` for `temporal`, and split by `leave_one_out` for the
     others: in time order where there are times, else at random; `Split.how` says which. Sampled
     protocols get 99 drawn candidates where none are stored.
 
     Args:
         data: A split, which is checked, anything that `read_interactions` takes, or a path or
             name for `open_split`.
-        protocol: A name of `transcf.protocols.PROTOCOLS`. None means "forward" where a log has
-            times and enough users (100, or a tenth) can be evaluated after a cut, and "strict"
-            elsewhere.
+        protocol: A name of `transcf.protocols.PROTOCOLS`. None means "temporal" where a log has
+            times and enough users (100, or a tenth) can be evaluated after a cut, and
+            "leave-last-out" elsewhere.
         seed: Seed of the random split and of the candidates.
 
     Raises:
@@ -107,7 +107,7 @@ def split_log(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split
 
     Example:
         >>> from transcf import synthesize
-        >>> split_log(synthesize(users=50, items=30, interactions=500), "strict")
+        >>> split_log(synthesize(users=50, items=30, interactions=500), "leave-last-out")
         Split(leave-one-out by time: train 400, validation 50, test 50, candidates none)
     """
     if isinstance(data, str | PathLike):
@@ -131,7 +131,7 @@ def usual_protocol(split: Split) -> str:
 
     Example:
         >>> usual_protocol(split_log("synthetic"))
-        'forward'
+        'temporal'
     """
     return full_ranking(cut=split.is_cut, refit=True).name
 

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from transcf.data.atomic import atomic_write, remove_abandoned
 from transcf.distributed.cluster import Cluster, ClusterTasks
 from transcf.errors import DataError
@@ -24,7 +22,6 @@ from transcf.models.item_filters import Filters
 from transcf.models.progress import ProgressBar
 from transcf.models.registry import load_version
 from transcf.models.tables import write_neighbours
-from transcf.retrieval.scorer import tile_maker
 
 PLAN = "parts.json"
 #: Users of a part. It does not depend on the number of workers, so that any number can continue. It
@@ -123,8 +120,7 @@ def _run_length(
     pairs of items, which pays with more users.
     """
     known = learned.known
-    some = np.flatnonzero(known.active)[:_RUN_USERS].astype(np.int32)
-    if tile_maker(learned.for_many(some)) is None:
+    if learned.block_users is None:
         return 1
     events = len(known.seen.indices) * missing // n_parts
     runs = max(1, events // (_RUN_EVENTS_OF_AN_ITEM * len(known.items) * workers)) * workers

@@ -1,7 +1,6 @@
 """Ranks, metrics, protocols and tests of significance; knows no algorithm."""
 
-from transcf.evaluation.epochs import EpochRecorder
-from transcf.evaluation.protocols import evaluate
+from transcf.evaluation.evaluator import EpochRecorder, evaluate
 from transcf.evaluation.ranks import candidate_ranks, full_ranks
 from transcf.evaluation.results import Estimate, Evaluation, average_seeds, summarize_seeds
 from transcf.evaluation.significance import paired_tests

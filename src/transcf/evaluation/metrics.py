@@ -1,22 +1,22 @@
-"""From ranks to figures, per user.
+"""Ranking metrics per user.
 
 With a user's T targets at ranks r_0 <= r_1 <= ... (from 1), a target is in the top N if its place
 `r - 1`, counted from 0, is below N. For whole ranks that is `r <= N`; a realistic rank of N + 1/2
 still has half of its tie inside. Fractional ranks enter the formulas below as they are.
 
-| name | figure |
+| name | value |
 |---|---|
-| H@N | 1 if any target is in the top N |
-| N@N | sum of 1 / log2(r + 1) over targets in the top N, divided by that of ranks 1 to min(N, T) |
+| HitRate@N | 1 if any target is in the top N |
+| NDCG@N | sum of 1 / log2(r + 1) over targets in the top N, over that of ranks 1 to min(N, T) |
 | MRR@N | 1 / r of the first target, 0 if it is not in the top N |
-| R@N | share of the targets that are in the top N |
-| P@N | targets in the top N, divided by N |
+| Recall@N | share of the targets that are in the top N |
+| Precision@N | targets in the top N, divided by N |
 | MAP@N | sum of (j + 1) / r_j over targets in the top N, divided by min(N, T) |
 
-On request, from counts rather than ranks, and at no N: `AUC`, the share of the candidates other
-than the user's targets that a target comes before, equal scores half whatever the rule for ties,
-averaged over the targets. Candidates are what the protocol ranks against: all items that the user
-has not touched, or the sampled ones. What is measured of whole lists is in `lists`.
+`AUC` is computed on request and has no N: the share of candidates that a target outranks, averaged
+over the user's targets. Candidates are the items that the protocol ranks against, without the
+user's targets; equal scores count half, whatever the rule for ties. Metrics of whole lists are in
+`lists`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Ranks:
 
     Attributes:
         users: (n_users,) evaluated user rows.
-        indptr: (n_users + 1,) where each user's targets start; nobody is without one.
+        indptr: (n_users + 1,) where each user's targets start; every user has at least one.
         ranks: (n_targets,) ranks from 1, ascending for each user.
     """
 
@@ -74,7 +74,7 @@ def _hit_rate(targets: Ranks, n: int) -> Floats:
 
 
 def _ndcg(targets: Ranks, n: int) -> Floats:
-    # Longer lists than anybody has targets for have the same ideal.
+    # The ideal DCG does not grow beyond the largest number of targets.
     most = min(n, int(targets.totals.max(initial=1)))
     best = np.cumsum(1.0 / np.log2(np.arange(2, most + 2)))
     gains = targets.sum_in_top(1.0 / np.log2(targets.ranks + 1), n)
@@ -102,39 +102,39 @@ def _average_precision(targets: Ranks, n: int) -> Floats:
 
 #: Metrics by the part of their name before the @, in the order of tables.
 METRICS: dict[str, Callable[[Ranks, int], Floats]] = {
-    "H": _hit_rate,
-    "N": _ndcg,
+    "HitRate": _hit_rate,
+    "NDCG": _ndcg,
     "MRR": _reciprocal_rank,
-    "R": _recall,
-    "P": _precision,
+    "Recall": _recall,
+    "Precision": _precision,
     "MAP": _average_precision,
 }
 
 
-#: Metrics of lists beside them, which are computed on request; see `lists`.
+#: Per-user metrics of recommendation lists, computed on request; see `lists`.
 LIST_METRICS = ("novelty", "ILD")
 
 
-def check_lengths(at: int | Sequence[int]) -> tuple[int, ...]:
+def check_lengths(k: int | Sequence[int]) -> tuple[int, ...]:
     """Return list lengths as a tuple, or raise a `ParameterError`."""
     try:
-        lengths = (at,) if isinstance(at, int) else tuple(at)
+        lengths = (k,) if isinstance(k, int) else tuple(k)
     except TypeError:  # None and the like
         lengths = ()
     if not lengths or not all(map(_is_length, lengths)):
         raise ParameterError(
-            f"at={shown(at)} is not allowed; it must be one or more whole numbers of at least 1."
+            f"k={shown(k)} is not allowed; it must be one or more whole numbers of at least 1."
         )
     return tuple(map(int, lengths))
 
 
 def _is_length(n: object) -> bool:
-    """Tell whether it is a length that the name of a metric can carry."""
+    """Whether `n` can be the N of a metric name."""
     return isinstance(n, Integral) and not isinstance(n, bool) and 1 <= int(n) < 2**63
 
 
 def check_metric(name: str) -> tuple[str, int]:
-    """Split "N@10" into ("N", 10), or raise a `ParameterError`."""
+    """Split "NDCG@10" into ("NDCG", 10), or raise a `ParameterError`."""
     match = re.fullmatch(r"(\w+)@([1-9]\d{0,17})", name) if isinstance(name, str) else None
     if match is None or match[1] not in METRICS:
         known = ", ".join(f"{kind}@10" for kind in METRICS)
@@ -147,7 +147,7 @@ def compute(ranks: Ranks, name: str) -> Floats:
 
     Example:
         >>> ranks = Ranks(np.array([0, 1], np.int32), np.array([0, 1, 2]), np.array([1.0, 3.0]))
-        >>> compute(ranks, "N@10").tolist()
+        >>> compute(ranks, "NDCG@10").tolist()
         [1.0, 0.5]
     """
     kind, n = check_metric(name)
@@ -171,14 +171,14 @@ def auc(indptr: Counts, beaten_by: Floats, against: Counts) -> Floats:
 
 
 def metric_names(
-    at: Sequence[int], *, beyond: bool = False, protocol: str | None = None
+    k: Sequence[int], *, beyond: bool = False, protocol: str | None = None
 ) -> list[str]:
-    """Name every metric that each user has a value of, in the order of tables.
+    """List the per-user metrics in the order of tables.
 
     Args:
-        at: Lengths N of the lists.
-        beyond: Whether to go beyond accuracy.
-        protocol: Those that sample candidates make no lists; None does.
+        k: Lengths N of the lists.
+        beyond: Whether to include the metrics beyond accuracy.
+        protocol: Protocols with sampled candidates have no list metrics; None is full ranking.
 
     Example:
         >>> metric_names([5], beyond=True)[5:]
@@ -186,23 +186,23 @@ def metric_names(
     """
     has_lists = protocol is None or not protocol_named(protocol).sampled
     kinds = [*METRICS, *(LIST_METRICS if beyond and has_lists else ())]
-    return [f"{kind}@{n}" for kind in kinds for n in at] + (["AUC"] if beyond else [])
+    return [f"{kind}@{n}" for kind in kinds for n in k] + (["AUC"] if beyond else [])
 
 
 def length_of(name: str) -> int | None:
-    """Return the N of any metric that a user can have a value of; None of "AUC", which has none.
+    """Return the N of a per-user metric; None for "AUC".
 
     Raises:
         ParameterError: There is no such metric.
     """
     if name == "AUC":
         return None
-    kind, at, n = name.partition("@") if isinstance(name, str) else ("", "", "")
+    kind, _, n = name.partition("@") if isinstance(name, str) else ("", "", "")
     if kind in LIST_METRICS:
-        return check_metric(f"N{at}{n}")[1]
+        return check_metric(f"NDCG@{n}")[1]
     return check_metric(name)[1]
 
 
 def is_beyond(name: str) -> bool:
-    """Tell whether a metric goes beyond accuracy, and so has to be asked for."""
+    """Whether a metric is computed on request only (`beyond=True`)."""
     return name == "AUC" or name.partition("@")[0] in LIST_METRICS

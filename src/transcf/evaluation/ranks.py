@@ -29,9 +29,8 @@ from transcf.kernels.ranking import (
     count_surely_better,
     list_doubts,
 )
-from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, for_many
-from transcf.retrieval.tiles import Block, Look, Tiles
-from transcf.retrieval.topk import BestLists, lists_blocks
+from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
+from transcf.retrieval.topk import BestLists, Block, Look, Tiles, lists_blocks, not_finite
 
 Ties: TypeAlias = Literal["pessimistic", "realistic", "optimistic"]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -140,7 +139,7 @@ def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Rankin
 
 
 def _rank_all(scorer: Scorer, task: Task, ties: Ties, list_length: int) -> Ranking:
-    tiles = Tiles(for_many(scorer, task.users), scorer.rankable)
+    tiles = Tiles(scorer, scorer.rankable)
     n_targets = len(task.targets.indices)
     above, at_least = np.zeros(n_targets, dtype=np.int64), np.zeros(n_targets, dtype=np.int64)
     scores = np.empty(n_targets, dtype=np.float32)
@@ -243,12 +242,9 @@ def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) ->
         # One call for both: whatever a model does in blocks, they are scored alike.
         pair_users = np.concatenate([users[targets.entry_rows], users[against.entry_rows]])
         pair_items = np.concatenate([targets.indices, against.indices])
-        values = np.asarray(scorer.score_pairs(pair_users, pair_items), dtype=np.float32)
+        values = np.asarray(scorer.scores(pair_users, pair_items), dtype=np.float32)
         if not np.isfinite(values).all():
-            raise EvaluationError(
-                f"{scorer.name} gives NaN or infinite scores to items that are to be ranked, "
-                "and such scores have no order: check that its training converged."
-            )
+            raise not_finite(scorer.name)
         scores[own] = values[: len(targets.indices)]
         count_better_candidates(
             against.indptr,

@@ -34,7 +34,7 @@ class Evaluation:
         model: Name of the model.
         protocol: Name of the protocol.
         ties: How equal scores were counted.
-        part: "validation" or "test".
+        subset: "validation" or "test".
         per_user: Table `user_id` and one column per metric.
         skipped: How many users or items were left out, by reason.
         catalogue: Figures of what is recommended, not of single users: "coverage@N" (share of
@@ -47,7 +47,7 @@ class Evaluation:
     model: str
     protocol: str
     ties: str
-    part: str
+    subset: str
     per_user: pl.DataFrame
     skipped: dict[str, int] = field(default_factory=dict)
     catalogue: dict[str, float] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Evaluation:
             "model": self.model,
             "protocol": self.protocol,
             "ties": self.ties,
-            "part": self.part,
+            "subset": self.subset,
             "split": self.split,
             "users": self.users,
             "skipped": self.skipped,
@@ -88,7 +88,7 @@ class Evaluation:
     def __str__(self) -> str:
         """A heading, one line per metric, and what was held out."""
         lines = [
-            f"{self.model}: {self.protocol}, {self.part}, {counted(self.users, 'user')}, "
+            f"{self.model}: {self.protocol}, {self.subset}, {counted(self.users, 'user')}, "
             f"{self.ties} ties"
         ]
         width = max(map(len, [*self.metrics, *self.catalogue]), default=0)
@@ -139,9 +139,9 @@ def check_same_users(evaluations: Sequence[Evaluation]) -> None:
     """Raise unless all evaluations are of the same users, in the same order, by one protocol."""
     first = evaluations[0]
     for other in evaluations[1:]:
-        alike = (first.protocol, first.part, first.ties) == (
+        alike = (first.protocol, first.subset, first.ties) == (
             other.protocol,
-            other.part,
+            other.subset,
             other.ties,
         )
         if not alike or not first.per_user["user_id"].equals(other.per_user["user_id"]):

@@ -27,7 +27,7 @@ _SLACK = 1e-12
 
 def paired_tests(
     results: Sequence[Evaluation],
-    metric: str = "N@10",
+    metric: str = "NDCG@10",
     *,
     resamples: int = 10_000,
     confidence: float = 0.95,
@@ -55,7 +55,7 @@ def paired_tests(
         >>> from transcf import EASE, Popularity, evaluate, open_split
         >>> split = open_split("synthetic")
         >>> models = [EASE().fit(split.train), Popularity().fit(split.train)]
-        >>> tests = paired_tests([evaluate(model, split) for model in models], "N@10")
+        >>> tests = paired_tests([evaluate(model, split) for model in models], "NDCG@10")
         >>> tests.select("model_a", "model_b", pl.col("p_holm") < 0.05).row(0)
         ('ease', 'popularity', True)
     """

@@ -1,4 +1,4 @@
-"""`Validation`: the one number that training watches, higher is better."""
+"""`Validation`: the metric that early stopping and tuning maximize."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from transcf.data.interactions import Interactions, Mask
 from transcf.data.partitioned.log import PartitionedLog, offsets
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError, ParameterError, shown
+from transcf.evaluation.evaluator import stored_candidates
 from transcf.evaluation.metrics import Floats, check_metric, compute
-from transcf.evaluation.protocols import stored_candidates
 from transcf.evaluation.ranks import Ties, check_ties, rank
 from transcf.evaluation.tasks import Task, full_task, sample_of, sampled_task
 from transcf.protocols import protocol_named
@@ -23,15 +23,15 @@ from transcf.retrieval.scorer import Scorer
 
 
 class Validation:
-    """Judge a scorer by held-out interactions.
+    """Mean of one metric over the users with held-out interactions.
 
     Args:
         targets: Held-out interactions.
         known: Training items of each user row.
         candidates: Stored candidates for sampled ranking; None for full ranking.
-        metric: Which mean over users to return, such as "N@10" or "H@10".
+        metric: Which mean over users to return, such as "NDCG@10" or "HitRate@10".
         ties: How to count equal scores.
-        users: How many of the users to look at, drawn once and for all; None looks at everybody.
+        users: Size of a fixed random sample of the users; None uses all users.
 
     Example:
         >>> from transcf import EASE, Popularity, open_split
@@ -47,11 +47,10 @@ class Validation:
         *,
         known: Csr,
         candidates: Candidates | None = None,
-        metric: str = "N@10",
+        metric: str = "NDCG@10",
         ties: Ties = "pessimistic",
         users: int | None = None,
     ) -> None:
-        """Check the rules; what is ranked is worked out at the first call."""
         check_metric(metric)
         check_ties(ties)
         self.metric = metric
@@ -68,12 +67,12 @@ class Validation:
         split: Split,
         protocol: str | None = None,
         ties: Ties = "pessimistic",
-        at: Sequence[int] = (10,),
+        k: Sequence[int] = (10,),
         metric: str | None = None,
     ) -> Self:
-        """Validate as a protocol does: full ranking by N@10, or the paper's candidates by H@10.
+        """Validate as a protocol does: NDCG@10 in full ranking, HitRate@10 with candidates.
 
-        Unless a protocol is named, it is one of full ranking. Where 10 is none of the lengths `at`
+        Unless a protocol is named, it is one of full ranking. Where 10 is none of the lengths `k`
         that are judged, the first of them stands in its place; a `metric` in the place of both.
         """
         if not isinstance(split, Split):
@@ -86,7 +85,7 @@ class Validation:
             split.validation,
             known=split.train.by_user,
             candidates=stored_candidates(split, str(protocol)) if sampled else None,
-            metric=metric or validation_metric(protocol, at),
+            metric=metric or validation_metric(protocol, k),
             ties=ties,
         )
 
@@ -125,7 +124,7 @@ class Validation:
         return compute(ranking.ranks, self.metric)
 
     def _task_for(self, rankable: Mask) -> Task:
-        """The same task for every epoch; made anew only if other items can be ranked."""
+        """Return the ranking task, cached while the same items can be ranked."""
         if self._made is None or not np.array_equal(self._made[0], rankable):
             held_out, known, trained = self._held_out, self._known, self._known.counts > 0
             if self._candidates is None:
@@ -138,15 +137,15 @@ class Validation:
         return self._made[1]
 
 
-def validation_metric(protocol: str | None, at: Sequence[int] = (10,)) -> str:
+def validation_metric(protocol: str | None, k: Sequence[int] = (10,)) -> str:
     """Return the metric by which a protocol chooses epochs and settings; None is full ranking.
 
     Example:
-        >>> validation_metric("paper"), validation_metric("forward", at=(5, 20))
-        ('H@10', 'N@5')
+        >>> validation_metric("paper"), validation_metric("temporal", k=(5, 20))
+        ('HitRate@10', 'NDCG@5')
     """
     sampled = protocol is not None and protocol_named(protocol).sampled
-    return f"{'H' if sampled else 'N'}@{10 if 10 in at else at[0]}"
+    return f"{'HitRate' if sampled else 'NDCG'}@{10 if 10 in k else k[0]}"
 
 
 def as_validation(
@@ -159,7 +158,7 @@ def as_validation(
     Args:
         train: What models learn from.
         validation: What is held out.
-        users: How many users of a log in parts to look at; None looks at everybody.
+        users: How many users of a log in parts to look at; None uses all users.
 
     Raises:
         EvaluationError: The interactions have other ids than the training data.
@@ -195,7 +194,7 @@ def validation_in_parts(
     Args:
         train: What models learn from.
         held_out: What is held out: another part of the same log.
-        users: How many users to look at; None looks at everybody.
+        users: How many users to look at; None uses all users.
     """
     targets, rankable = held_out.read(), train.item_counts > 0
     owners = targets.user_rows

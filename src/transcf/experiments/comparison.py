@@ -17,8 +17,8 @@ from transcf.data.split import Split
 from transcf.data.splitters import split_log
 from transcf.errors import ParameterError, TransCFError, shown
 from transcf.evaluation import paired_tests
+from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import check_lengths
-from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
 from transcf.evaluation.significance import LEVEL
@@ -163,9 +163,9 @@ def compare(
     seeds: int = 1,
     budget: Any = "none",
     protocol: str | None = None,
-    part: Part = "test",
+    subset: Subset = "test",
     ties: Ties = "pessimistic",
-    at: int | Sequence[int] = (10, 20),
+    k: int | Sequence[int] = (10, 20),
     beyond: bool = False,
     seed: int = 0,
     trivial_baselines: bool = True,
@@ -185,14 +185,15 @@ def compare(
         models: Names, pairs of a name and parameters, or model objects, whose settings are used; a
             mapping gives them names in the table; "all" stands for all distinct models.
         data: A split, a log, a table, or anything that `open_data` accepts.
-        metric: Metric of the paired tests; by default N@10, or N at the first length.
+        metric: Metric of the paired tests; by default NDCG@10, or N at the first length.
         seeds: Number of runs of every model with randomness.
         budget: Settings of each model to try: "none" (as given), "small", "medium", "large", a
             number, or a table such as {"trials": 20, "sampler": "tpe"}; given parameters stay.
-        protocol: As for `evaluate`; by default "forward" if the log has times, else "strict".
-        part: "test" or "validation".
+        protocol: As for `evaluate`; by default "temporal" if the log has times, else
+            "leave-last-out".
+        subset: "test" or "validation".
         ties: How equal scores count: "pessimistic", "realistic" or "optimistic".
-        at: Lengths of the lists.
+        k: Lengths of the lists.
         beyond: Whether to compute metrics beyond accuracy (AUC, novelty, diversity, Gini).
         seed: First seed of the models; seed of the split and of drawn candidates.
         trivial_baselines: Whether to add popularity, inverse popularity and random.
@@ -214,10 +215,10 @@ def compare(
         >>> found = compare([EASE(regularization=50.0), "itemknn"], log)
         >>> [done.name for done in found.runs]
         ['popularity', 'inverse-popularity', 'random', 'recent-popularity', 'ease', 'itemknn']
-        >>> found.best("N@10")
+        >>> found.best("NDCG@10")
         'ease'
     """
-    config = EvalConfig(protocol, ties, part, check_lengths(at), beyond)
+    config = EvalConfig(protocol, ties, subset, check_lengths(k), beyond)
     metric = config.usual_metric if metric is None else metric
     config.check_metric(metric)
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
@@ -304,7 +305,8 @@ def compare_models(
 
     Example:
         >>> candidates, split = candidates_of(["ease", "itemknn"]), split_log("synthetic")
-        >>> compare_models("mine", candidates, Experiment(split, EvalConfig()), "N@10").best("N@10")
+        >>> found = compare_models("mine", candidates, Experiment(split, EvalConfig()), "NDCG@10")
+        >>> found.best("NDCG@10")
         'itemknn'
     """
     (found,) = run_tables([TableRun(dataset, candidates, lambda: experiment, metric)], track)

@@ -144,9 +144,9 @@ def bars(
     decimals at the ends of bars.
 
     Example:
-        >>> drawing = bars(["ease", "bpr"], {"N@10": [0.12, 0.1]}, title="T", axis="N@10")
+        >>> drawing = bars(["ease", "bpr"], {"NDCG@10": [0.12, 0.1]}, title="T", axis="NDCG@10")
         >>> drawing.alt
-        'T: bars of N@10. ease 0.1200; bpr 0.1000.'
+        'T: bars of NDCG@10. ease 0.1200; bpr 0.1000.'
     """
     errors, points, colors = errors or {}, points or {}, colors or {}
     for label, values in [*series.items(), *errors.items(), *points.items()]:

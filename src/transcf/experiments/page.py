@@ -44,7 +44,7 @@ class Page:
 
     Example:
         >>> page = Page("Delicious", "Results.")
-        >>> section = page.section("Summary").add("facts", {"N@10 of EASE": "0.1234"})
+        >>> section = page.section("Summary").add("facts", {"NDCG@10 of EASE": "0.1234"})
         >>> print(page.to_markdown())
         # Delicious
         <BLANKLINE>
@@ -52,7 +52,7 @@ class Page:
         <BLANKLINE>
         ## Summary
         <BLANKLINE>
-        - N@10 of EASE: **0.1234**
+        - NDCG@10 of EASE: **0.1234**
         <BLANKLINE>
     """
 

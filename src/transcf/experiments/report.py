@@ -135,7 +135,7 @@ def shown_metrics(outcome: Outcome) -> list[str]:
     if not outcome.entries:
         return [outcome.metric]
     first = outcome.entries[0]
-    names = [name for name in first.metrics if name.startswith(("H@", "N@"))]
+    names = [name for name in first.metrics if name.startswith(("HitRate@", "NDCG@"))]
     names += [] if outcome.metric in names else [outcome.metric]
     if any(map(is_beyond, first.metrics)):
         n = _lengths(first)[0]
@@ -170,7 +170,7 @@ def metrics_table(outcome: Outcome, metrics: Sequence[str], notes: Sequence[str]
             printed = {name: _number(entry.published.get(name)) for name in metrics}
             printed["model"] = "  as published"
             rows.append([Cell(printed.get(column, ""), "muted") for column in columns])
-    title = f"{outcome.dataset}: {outcome.protocol} protocol, {outcome.part}, "
+    title = f"{outcome.dataset}: {outcome.protocol} protocol, {outcome.subset}, "
     title += counted(max(entry.users for entry in entries), "user")
     title += f", {outcome.ties} ties" if outcome.ties else ""
     return Table(title, columns, rows, _notes(outcome, metrics, notes))

@@ -86,7 +86,7 @@ class Outcome:
 
     dataset: str
     protocol: str
-    part: str
+    subset: str
     ties: str
     split: str
     filter: str
@@ -106,7 +106,7 @@ class Outcome:
         return cls(
             dataset=content["dataset"],
             protocol=content.get("protocol") or first.get("protocol", ""),
-            part=first.get("part", "test"),
+            subset=first.get("subset", "test"),
             ties=first.get("ties", ""),
             split=content["split"],
             filter=content.get("filter", "none"),

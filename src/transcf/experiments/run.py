@@ -32,8 +32,8 @@ from transcf.errors import (
     shown,
 )
 from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
+from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import check_lengths, metric_names
-from transcf.evaluation.protocols import Part
 from transcf.evaluation.ranks import Ties, check_ties
 from transcf.experiments.run_result import RunResult
 from transcf.experiments.store import Store, cached_run
@@ -58,8 +58,8 @@ class EvalConfig:
     Attributes:
         protocol: Name of the protocol; None until the split is known (`on`).
         ties: How equal scores count.
-        part: "validation" or "test".
-        at: Lengths of the lists.
+        subset: "validation" or "test".
+        k: Lengths of the lists.
         beyond: Whether to compute metrics beyond accuracy, as `evaluate` does.
         with_validation: Whether results have the validation metric; models without epochs need
             another fit for it.
@@ -67,20 +67,22 @@ class EvalConfig:
 
     protocol: str | None = None
     ties: Ties = "pessimistic"
-    part: Part = "test"
-    at: tuple[int, ...] = (10, 20)
+    subset: Subset = "test"
+    k: tuple[int, ...] = (10, 20)
     beyond: bool = False
     with_validation: bool = True
 
     def __post_init__(self) -> None:
         """Check the values before anything is fitted."""
-        if self.protocol is not None:
-            protocol_named(self.protocol)
+        if self.protocol is not None:  # by its present name
+            object.__setattr__(self, "protocol", protocol_named(self.protocol).name)
         check_ties(self.ties)
-        check_lengths(self.at)
-        if not is_word(self.part, get_args(Part)):
-            allowed = " or ".join(map(repr, get_args(Part)))
-            raise ParameterError(f"part={shown(self.part)} is not allowed; it must be {allowed}.")
+        check_lengths(self.k)
+        if not is_word(self.subset, get_args(Subset)):
+            allowed = " or ".join(map(repr, get_args(Subset)))
+            raise ParameterError(
+                f"subset={shown(self.subset)} is not allowed; it must be {allowed}."
+            )
 
     def on(self, split: Split) -> Self:
         """Return the configuration with the default protocol of a split, unless one is named.
@@ -91,7 +93,7 @@ class EvalConfig:
         Example:
             >>> from transcf import open_split
             >>> EvalConfig().on(open_split("synthetic")).protocol
-            'forward'
+            'temporal'
         """
         if self.protocol is None:
             return replace(self, protocol=usual_protocol(split))
@@ -100,7 +102,7 @@ class EvalConfig:
 
     def check_metric(self, metric: str) -> None:
         """Raise a `ParameterError` unless the metric is computed."""
-        computed = metric_names(self.at, beyond=self.beyond, protocol=self.protocol)
+        computed = metric_names(self.k, beyond=self.beyond, protocol=self.protocol)
         if not is_word(metric, computed):
             more = "" if self.beyond else ", or go beyond accuracy (beyond=True, --beyond)"
             raise ParameterError(
@@ -110,16 +112,16 @@ class EvalConfig:
 
     @property
     def usual_metric(self) -> str:
-        """The default metric of paired tests: N@10, or N at the first length."""
-        return f"N@{10 if 10 in self.at else self.at[0]}"
+        """The default metric of paired tests: NDCG@10, or N at the first length."""
+        return f"NDCG@{10 if 10 in self.k else self.k[0]}"
 
     def validation(self, split: Split) -> Validation:
         """Return the validation that chooses epochs and parameters."""
-        return Validation.of(split, self.protocol, self.ties, self.at)
+        return Validation.of(split, self.protocol, self.ties, self.k)
 
     def evaluate(self, model: Recommender[Any], split: Split) -> Evaluation:
         """Evaluate a fitted model."""
-        options: dict[str, Any] = {"ties": self.ties, "part": self.part, "at": self.at}
+        options: dict[str, Any] = {"ties": self.ties, "subset": self.subset, "k": self.k}
         return evaluate(model, split, self.protocol, **options, beyond=self.beyond)
 
     def full_ranking(self, model: Recommender[Any], split: Split) -> Evaluation | None:
@@ -132,17 +134,17 @@ class EvalConfig:
         """Return a recorder of the metrics of all epochs, if the protocol picks the best."""
         if not (self.picks_epochs_on_test and model._has_epochs()):
             return None
-        return EpochRecorder(split, ties=self.ties, at=self.at, beyond=self.beyond)
+        return EpochRecorder(split, ties=self.ties, k=self.k, beyond=self.beyond)
 
     @property
     def refits(self) -> bool:
         """Whether a model is refitted on train and validation before it is evaluated."""
-        return self._rules is not None and self._rules.refit and self.part == "test"
+        return self._rules is not None and self._rules.refit and self.subset == "test"
 
     @property
     def picks_epochs_on_test(self) -> bool:
         """Whether the metrics are those of the best epoch on test, as in the published tables."""
-        return self._rules is not None and self._rules.best_on_test and self.part == "test"
+        return self._rules is not None and self._rules.best_on_test and self.subset == "test"
 
     @property
     def _rules(self) -> Protocol | None:
@@ -194,8 +196,8 @@ class RunKey:
         rules = {
             "protocol": config.protocol,
             "ties": config.ties,
-            "part": config.part,
-            "at": list(config.at),
+            "subset": config.subset,
+            "k": list(config.k),
             "beyond": config.beyond,
             "split": split.how,
             "validated": config.with_validation,
@@ -265,7 +267,7 @@ def fit_and_evaluate(
     Example:
         >>> from transcf import EASE, open_split
         >>> result = fit_and_evaluate(EASE(), open_split("synthetic"), EvalConfig())
-        >>> round(result.evaluation.metrics["N@10"].mean, 1)
+        >>> round(result.evaluation.metrics["NDCG@10"].mean, 1)
         0.2
     """
     config = config.on(split)

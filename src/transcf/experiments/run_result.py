@@ -94,7 +94,7 @@ class _Figures(TypedDict):
     model: str
     protocol: str
     ties: str
-    part: str
+    subset: str
     skipped: dict[str, int]
     catalogue: dict[str, float | None]
     note: str
@@ -234,7 +234,7 @@ class CandidateResult:
         was_chosen = self.tried > 1 or self.first.chooses
         notes = {
             SAMPLED_NOTE: self.full_ranking is not None,
-            CHOSEN_HERE_NOTE: first.part == "validation" and was_chosen,
+            CHOSEN_HERE_NOTE: first.subset == "validation" and was_chosen,
             first.note: bool(first.note),
         }
         failed = [f"{self.name}: a setting did not train: {reason}" for reason in self.untrained]
@@ -262,7 +262,7 @@ class CandidateResult:
             "validation": self.validation,
             "protocol": first.protocol,
             "ties": first.ties,
-            "part": first.part,
+            "subset": first.subset,
             "split": first.split,
             "runs": len(self.evaluations),
             "users": first.users,

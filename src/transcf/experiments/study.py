@@ -19,8 +19,8 @@ from transcf.data.readers import open_data
 from transcf.data.split import Split
 from transcf.data.splitters import open_split, split_log
 from transcf.errors import ParameterError
+from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
-from transcf.evaluation.protocols import Part
 from transcf.experiments.comparison import Comparison, TableRun, Track, run_tables
 from transcf.experiments.experiment import (
     Candidate,
@@ -158,7 +158,7 @@ class Study:
     datasets: tuple[DatasetPlan, ...]
     models: tuple[ModelPlan, ...]
     paired_tests: str | None = None
-    part: Part = "test"
+    subset: Subset = "test"
     budget: Any = None
 
     def __post_init__(self) -> None:
@@ -171,7 +171,7 @@ class Study:
                 if name not in computed:
                     raise ParameterError(
                         f"The study has the metric {name!r}, which needs lists of full ranking: "
-                        'use protocol = "strict" or "forward".'
+                        'use protocol = "leave-last-out" or "temporal".'
                     )
         if not isinstance(self.seeds, int) or self.seeds < 1:
             raise ParameterError(f"The study has seeds = {self.seeds!r}: give a number from 1 on.")
@@ -183,9 +183,9 @@ class Study:
                     f"The study has times = true for {plan.title}: say how many settings to try, "
                     'such as budget = "medium".'
                 )
-        if self.part not in get_args(Part):
-            allowed = " or ".join(map(repr, get_args(Part)))
-            raise ParameterError(f"The study has part = {self.part!r}; it must be {allowed}.")
+        if self.subset not in get_args(Subset):
+            allowed = " or ".join(map(repr, get_args(Subset)))
+            raise ParameterError(f"The study has subset = {self.subset!r}; it must be {allowed}.")
 
     def by(self, dataset: DatasetPlan) -> list[str]:
         """Return the protocols of a dataset."""
@@ -437,7 +437,7 @@ def _experiment(
     store: Store | None,
 ) -> Experiment:
     """Open the data of a table."""
-    config = EvalConfig(protocol, part=study.part, at=study.lengths(), beyond=study.beyond)
+    config = EvalConfig(protocol, subset=study.subset, k=study.lengths(), beyond=study.beyond)
     report = partial(_report_step, f"{dataset.name} ({protocol})", on_progress)
     filtered = "" if dataset.core is None else f", {dataset.core}-core"
     return Experiment(

@@ -60,7 +60,7 @@ class Objective:
     model: str
     params: Mapping[str, Any]
     split: Split = field(repr=False)
-    metric: str = "N@10"
+    metric: str = "NDCG@10"
     protocol: str | None = None
     seed: int = 0
     store: Store | None = None
@@ -261,8 +261,9 @@ def tune(
         data: A split, a log, a table, or anything that `open_data` accepts.
         model: Name of the model, as in `available()`.
         trials: Number of trials, including those in `storage`.
-        metric: Validation metric, such as "N@10"; by default that of the protocol.
-        protocol: As for `evaluate`; by default "forward" if the log has timestamps, else "strict".
+        metric: Validation metric, such as "NDCG@10"; by default that of the protocol.
+        protocol: As for `evaluate`; by default "temporal" if the log has timestamps, else
+            "leave-last-out".
         sampler: "tpe" (learns from earlier trials), "random" or "grid".
         space: Search space: "default", or "paper" for the grid of TransCF's paper.
         params: Parameters of all trials; they are not searched.

@@ -8,8 +8,10 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core import options
 
 from ._cache import Keeper, Source, sources_in
+from ._linking import linked_options
 
 Array = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -20,15 +22,18 @@ _RELAXED: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"contract", "reassoc", "nsz", "arcp"},
 }
-#: For functions that Python calls. Nobody hands them to other kernels, as pointers.
+#: For functions that Python calls.
 _CALLED: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
-#: For functions that only kernels call: the way in from Python takes as long to compile as many a
-#: function.
+#: For functions that only kernels call: an entry point for Python takes as long to compile as many
+#: a function.
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-#: For the pieces of a hot loop: a call would cost as much as the work. They make no arrays, and
-#: those they are given outlive them, so that counting references (an atomic step for every array of
-#: every call) is left out.
-INLINED: dict[str, Any] = {"forceinline": True, "_nrt": False, **_INNER, **_RELAXED}
+_LINKED: dict[str, Any] = linked_options()
+#: Without reference counts, if this version of numba can leave them out: an atomic step for every
+#: array of every call.
+_UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(options.DefaultOptions, "_nrt") else {}
+#: For the pieces of a hot loop, where a call would cost as much as the work. They make no arrays,
+#: and their arguments outlive them.
+INLINED: dict[str, Any] = {"forceinline": True, **_UNCOUNTED, **_INNER, **_RELAXED}
 _HERE = Path(__file__).resolve().parent
 _SCORES = _HERE.parent / "models" / "transcf" / "score_functions.py"
 #: Keeps what is compiled from these files, and from those that `watch_source` names.
@@ -52,7 +57,7 @@ def compiled_strictly(function: Function) -> Function:
 
 def inner(function: Function) -> Function:
     """Compile a function that only other kernels call, into these."""
-    return cast(Function, numba.njit(**_INNER, **_RELAXED)(function))
+    return cast(Function, numba.njit(**_INNER, **_LINKED, **_RELAXED)(function))
 
 
 def pasted(function: Function) -> Function:
@@ -62,7 +67,7 @@ def pasted(function: Function) -> Function:
 
 def inlined(function: Function) -> Function:
     """Like `inner`, for the pieces of a hot loop; they make no arrays."""
-    return cast(Function, numba.njit(**INLINED)(function))
+    return cast(Function, numba.njit(**INLINED, **_LINKED)(function))
 
 
 def part_of_kernels(function: Function) -> Function:
@@ -79,15 +84,16 @@ def watch_source(module: str) -> None:
 
 
 def unlocked(array: Array) -> Array:
-    """The same memory as an array that may be written to, which nobody does.
+    """Return a writable view of an array that kernels only read.
 
-    Kernels are compiled anew for arrays that they may not write to, such as those of Ray's store.
+    Kernels are compiled once more for read-only arrays. The view stays writable if the array is
+    made read-only later.
     """
-    return array if array.flags.writeable else np.asarray(_Unlocked(array))
+    return array.view() if array.flags.writeable else np.asarray(_Unlocked(array))
 
 
 class _Unlocked:
-    """Says of an array, which it keeps, that it may be written to."""
+    """Array interface of a read-only array without the read-only flag."""
 
     def __init__(self, array: Array) -> None:
         self._array = array

@@ -7,8 +7,7 @@ import numpy as np
 
 from . import Array, inlined, inner
 from .lanes import LANES, fill, load, sqrt_lanes, store
-from .neighborhood import prefetch_row
-from .rows import bring_into_ball
+from .rows import bring_into_ball, prefetch_row
 
 #: How much of the running means stays at a step, of gradients and of their squares.
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8

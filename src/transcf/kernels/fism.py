@@ -16,9 +16,8 @@ import numpy as np
 
 from . import Array, compiled, inlined, inner
 from .lanes import LANES, fill, load, store
-from .neighborhood import prefetch_row
 from .rng import advance, below, mix, stream
-from .rows import add_scaled, clear, dot
+from .rows import add_scaled, clear, dot, prefetch_row
 from .sampling import TRAINING
 
 

@@ -68,7 +68,7 @@ def _where_at_least(typing: Any, left: Any, right: Any, then: Any, otherwise: An
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _largest_lane(typing: Any, lanes: Any) -> Any:
+def largest_lane(typing: Any, lanes: Any) -> Any:
     """The largest of sixteen numbers."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -111,4 +111,4 @@ def kth_largest(values: Floats, count: int, k: int, scratch: Floats) -> Any:
             reached_b = reached_b + _where_at_least(value, b, one, none)
         best = larger(_where_at_least(reached_a, wanted, a, lowest), best)
         best = larger(_where_at_least(reached_b, wanted, b, lowest), best)
-    return _largest_lane(best)
+    return largest_lane(best)

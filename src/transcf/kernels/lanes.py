@@ -1,16 +1,20 @@
-"""Sixteen numbers at a time: a vector type for kernels.
+"""A vector type for kernels: sixteen numbers at a time.
 
-A compiler may only vectorise a loop when it can prove that the rows it reads and writes never
+A compiler may only vectorise a loop if it can prove that the rows it reads and writes never
 overlap, and here it cannot: two item rows live in one array. A `Lanes` value is sixteen
-neighbouring numbers of an array, read at once, computed with `+ - * /` (and a leading
-minus) and written at once, so every kernel is vectorised by construction and still reads like the
-formula it implements.
+neighbouring numbers of an array, read at once, computed with `+ - * /` (and a leading minus) and
+written at once, so that every kernel is vectorised by construction and reads like its formula.
 
     total = fill(zero)
     for k in range(0, dim, LANES):
         e = load(users, u + k) - load(items, i + k)
         total = total + e * e
     distance = sum_lanes(total)
+
+Exponentials and logarithms are in float32, with an error below three units in the last place:
+x = n ln 2 + r with an integer n, a polynomial for e^r, and n added to the exponent of the result;
+backwards for logarithms. Exponentials below -87 are about 1e-38 rather than 0, above 88 about 1e38
+rather than infinity, and NaN stays NaN. Logarithms are of positive, finite, normal numbers.
 """
 
 import operator
@@ -20,7 +24,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.core.cgutils import gep
 from numba.extending import (
     intrinsic,
     lower_builtin,
@@ -54,14 +57,11 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, lanes, _vector(lanes.dtype))
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, start: Any) -> Any:
+def element_address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """Return a pointer to an element of a one-dimensional array, for intrinsics."""
     data = context.make_array(array_type)(context, builder, array).data
-    return gep(builder, data, start)
-
-
-def _lanes_address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    address = _address(context, builder, signature.args[0], args[0], args[1])
-    return builder.bitcast(address, ir.PointerType(_vector(signature.args[0].dtype)))
+    element = context.get_data_type(array_type.dtype)
+    return builder.gep(data, [index], source_etype=element)
 
 
 @intrinsic
@@ -69,9 +69,9 @@ def load(typing: Any, array: Any, start: Any) -> Any:
     """Read sixteen numbers of a one-dimensional array from `start` on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _lanes_address(context, builder, signature, args)
-        width = signature.args[0].dtype.bitwidth // 8
-        return builder.load(address, align=width, typ=_vector(signature.args[0].dtype))
+        address = element_address(context, builder, signature.args[0], *args)
+        dtype = signature.args[0].dtype
+        return builder.load(address, align=dtype.bitwidth // 8, typ=_vector(dtype))
 
     return Lanes(array.dtype)(array, types.intp), generate
 
@@ -81,27 +81,41 @@ def store(typing: Any, array: Any, start: Any, value: Any) -> Any:
     """Write sixteen numbers into a one-dimensional array from `start` on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _lanes_address(context, builder, signature, args)
-        builder.store(args[2], address, align=signature.args[0].dtype.bitwidth // 8)
+        address = element_address(context, builder, signature.args[0], *args[:2])
+        dtype = signature.args[0].dtype
+        if not getattr(address.type, "is_opaque", True):  # numba still has typed pointers
+            address = builder.bitcast(address, ir.PointerType(_vector(dtype)))
+        builder.store(args[2], address, align=dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), generate
 
 
-@intrinsic
-def prefetch(typing: Any, array: Any, start: Any) -> Any:
-    """Ask for the cache line that holds `array[start]`, which will be written soon."""
+def _prefetch(is_written: bool) -> Any:
+    """Return code for an intrinsic of an array and an index, which prefetches the cache line."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _address(context, builder, signature.args[0], args[0], args[1])
-        byte, flag = ir.PointerType(ir.IntType(8)), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        write, keep, data = (ir.Constant(flag, n) for n in (1, 3, 1))
-        builder.call(function, [builder.bitcast(address, byte), write, keep, data])
+        address = element_address(context, builder, signature.args[0], *args)
+        pointer, flag = ir.PointerType(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        flags = (ir.Constant(flag, n) for n in (int(is_written), 3, 1))
+        builder.call(function, [address, *flags])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp), generate
+    return generate
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, start: Any) -> Any:
+    """Prefetch the cache line of `array[start]`, which will be written soon."""
+    return types.void(array, types.intp), _prefetch(is_written=True)
+
+
+@intrinsic
+def prefetch_for_reading(typing: Any, array: Any, start: Any) -> Any:
+    """Prefetch the cache line of `array[start]`, which will be read soon."""
+    return types.void(array, types.intp), _prefetch(is_written=False)
 
 
 @intrinsic
@@ -203,3 +217,96 @@ def _minus(lanes: Any) -> Any:
         return zeros(lanes) - lanes
 
     return implementation if isinstance(lanes, Lanes) else None
+
+
+_LOWEST, _HIGHEST = -87.0, 88.0
+_LOG2_E = 1.4426950408889634
+#: ln 2 in two parts, the first of which has few digits: n times it is exact.
+_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+#: (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, interpolated at Chebyshev points, highest power first.
+_TERMS = (1.989108e-4, 1.3933731e-3, 8.3333108e-3, 4.1666464e-2, 1.6666667e-1, 0.5)
+#: (log(1 + f) - f) / f^2 where 1 + f is between the roots of 1/2 and 2, in the same way.
+_LOG_TERMS = (
+    -0.07673989, 0.12723242, -0.13127697, 0.14204793, -0.16626626, 0.20001236, -0.25000782,
+    0.3333333, -0.49999998,
+)  # fmt: skip
+_BIAS, _MANTISSA = 127, 23
+#: The bits of the root of 1/2: from there on the exponent counts.
+_ROOT_OF_HALF = 0x3F3504F3
+_FUSED = ("contract",)
+_FLOATS = ir.VectorType(ir.FloatType(), LANES)
+_WHOLE = ir.VectorType(ir.IntType(32), LANES)
+
+
+def _tools(builder: Any) -> tuple[Callable[..., Any], ...]:
+    """Return what formulas are written with: constants of both types, sums and products."""
+
+    def constant(value: float) -> Any:
+        return ir.Constant(_FLOATS, [value] * LANES)
+
+    def same(value: int) -> Any:
+        return ir.Constant(_WHOLE, [value] * LANES)
+
+    def add(left: Any, right: Any) -> Any:
+        return builder.fadd(left, right, flags=_FUSED)
+
+    def times(left: Any, right: Any) -> Any:
+        return builder.fmul(left, right, flags=_FUSED)
+
+    return constant, same, add, times
+
+
+@intrinsic
+def exp_lanes(typing: Any, lanes: Any) -> Any:
+    """E to the power of each of sixteen float32 numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        constant, same, add, times = _tools(builder)
+        x = args[0]
+        for order, bound in (("<", _LOWEST), (">", _HIGHEST)):
+            beyond = builder.fcmp_ordered(order, x, constant(bound))
+            x = builder.select(beyond, constant(bound), x)
+        kind = ir.FunctionType(_FLOATS, [_FLOATS])
+        nearest = builder.module.declare_intrinsic(f"llvm.rint.v{LANES}f32", (), kind)
+        n = builder.call(nearest, [times(x, constant(_LOG2_E))])
+        r = add(x, times(n, constant(-_LN2_HIGH)))
+        r = add(r, times(n, constant(-_LN2_LOW)))
+        series = constant(_TERMS[0])
+        for term in _TERMS[1:]:
+            series = add(times(series, r), constant(term))
+        result = add(add(times(series, times(r, r)), r), constant(1.0))
+        exponent = builder.add(builder.fptosi(n, _WHOLE), same(_BIAS))
+        scale = builder.shl(exponent, same(_MANTISSA))
+        return builder.fmul(result, builder.bitcast(scale, _FLOATS))
+
+    return lanes(lanes), generate
+
+
+@intrinsic
+def log_lanes(typing: Any, lanes: Any) -> Any:
+    """Natural logarithms of sixteen positive float32 numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        constant, same, add, times = _tools(builder)
+        bits = builder.bitcast(args[0], _WHOLE)
+        above = builder.ashr(builder.sub(bits, same(_ROOT_OF_HALF)), same(_MANTISSA))
+        fraction = builder.sub(bits, builder.shl(above, same(_MANTISSA)))
+        f = add(builder.bitcast(fraction, _FLOATS), constant(-1.0))
+        n = builder.sitofp(above, _FLOATS)
+        series = constant(_LOG_TERMS[0])
+        for term in _LOG_TERMS[1:]:
+            series = add(times(series, f), constant(term))
+        result = add(times(n, constant(_LN2_LOW)), times(series, times(f, f)))
+        return add(add(result, f), times(n, constant(_LN2_HIGH)))
+
+    return lanes(lanes), generate
+
+
+@intrinsic
+def max_lanes(typing: Any, left: Any, right: Any) -> Any:
+    """The larger of each two numbers; the right one where the left is NaN."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return left(left, right), generate

@@ -21,11 +21,9 @@ import numpy as np
 
 from . import Array, inlined, inner
 from .adam import AdamState, Step, flat, move_row
-from .exponentials import exp_lanes
-from .lanes import LANES, fill, load, store, sum_lanes, zeros
+from .lanes import LANES, exp_lanes, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
-from .neighborhood import prefetch_row
-from .rows import add_scaled, clear, dot
+from .rows import add_scaled, clear, dot, prefetch_row
 
 #: Targets of a long history that are looked at together.
 CHUNK = 512

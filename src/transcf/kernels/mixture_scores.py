@@ -1,6 +1,5 @@
 """Scores of the mixture of translations: a logarithm of a sum of exponentials over a history."""
 
-import math
 from functools import partial
 from typing import NamedTuple
 
@@ -9,8 +8,7 @@ import numpy as np
 from transcf.parallel import one_blas_thread, parallel_for
 
 from . import Array, compiled, inner
-from .exponentials import exp_lanes, log_lanes, max_lanes
-from .lanes import LANES, fill, load, store, zeros
+from .lanes import LANES, exp_lanes, fill, load, log_lanes, max_lanes, store, zeros
 
 #: Items that are scored together, and rows of histories: what fits into a cache.
 _ITEMS, _ROWS = 496, 128
@@ -124,25 +122,6 @@ def _log_sums(
         for k in range(len(offsets)):
             total = total + exp_lanes(load(rows, k * size + i) + fill(offsets[k]) - highest)
         store(found, i, highest + log_lanes(total) + load(heights, left + i))
-
-
-@compiled
-def add_reach(
-    bounds: Array, toward: Array, squares: Array, middle: float, reach: Array, per_unit: float
-) -> None:
-    """Add what a history can bring at most to each item, by its distance from a point g.
-
-    Args:
-        bounds: (n,) float32, in place.
-        toward: g . b_i, (n,) float32.
-        squares: |b_i|^2, (n,) float32.
-        middle: |g|^2, less what the distance may be too large by rounding.
-        reach: The most that it brings from a distance of n / per_unit on, (m,) float32.
-        per_unit: Places of `reach` for a distance of one.
-    """
-    for i in range(len(bounds)):
-        away = math.sqrt(max(squares[i] - 2 * toward[i] + middle, 0.0))
-        bounds[i] += reach[min(int(away * per_unit), len(reach) - 1)]
 
 
 class ScoreParams(NamedTuple):

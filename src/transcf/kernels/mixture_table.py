@@ -15,8 +15,7 @@ import numpy as np
 from transcf.parallel import one_blas_thread, parallel_for
 
 from . import Array, compiled, inner
-from .exponentials import exp_lanes, log_lanes
-from .lanes import LANES, fill, load, store, zeros
+from .lanes import LANES, exp_lanes, fill, load, log_lanes, store, zeros
 
 #: Columns of a strip, a multiple of the two groups of lanes that are summed together.
 STRIP = 64

@@ -14,8 +14,7 @@ import numpy as np
 from transcf.parallel import parallel_for
 
 from . import Array, compiled, inlined
-from .lanes import prefetch
-from .rows import add_scaled, bring_into_ball, clear
+from .rows import add_scaled, bring_into_ball, clear, prefetch_row
 from .sampling import Strata
 
 AHEAD = 8
@@ -61,13 +60,6 @@ def _share_rows(indptr: Array, work: Callable[[int, int], None]) -> None:
         work(int(begin), n_rows if end == n_entries else int(stop))
 
     parallel_for(n_entries, between, least=FEW)
-
-
-@inlined
-def prefetch_row(array: Array, start: int, length: int) -> None:
-    """Ask for `array[start:start + length]` ahead of its use."""
-    for k in range(0, length, 64 // array.itemsize):
-        prefetch(array, start + k)
 
 
 class Dealt(NamedTuple):

@@ -10,10 +10,9 @@ import numpy as np
 
 from . import Array, inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
-from .neighborhood import prefetch_row
 from .ranked_draws import RankedRates, draw, draws_of
 from .rounds import Nearest, PackedRows, costs_of, hardest, visits_of
-from .rows import bring_into_ball
+from .rows import bring_into_ball, prefetch_row
 from .sampling import Draws, Visit, draw_pair
 
 #: A product of probabilities is turned into a sum of logarithms before it gets smaller.

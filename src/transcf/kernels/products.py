@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 from numba.core import types
-from numba.core.cgutils import gep
 from numba.extending import intrinsic
 
 from transcf.kernels import compiled, compiled_strictly
-from transcf.kernels.lanes import LANES, Lanes, fill, load, sum_lanes
+from transcf.kernels.lanes import LANES, Lanes, fill, load, prefetch_for_reading, sum_lanes
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]
@@ -37,28 +36,11 @@ def _add_products(typing: Any, total: Any, left: Any, right: Any) -> Any:
     return wide(wide, left, right), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _ask_for(typing: Any, vector: Any, start: Any) -> Any:
-    """Ask for the cache line that holds `vector[start]`, which will be read soon."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        byte, flag = ir.PointerType(ir.IntType(8)), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        read, keep, is_data = (ir.Constant(flag, n) for n in (0, 3, 1))
-        address = builder.bitcast(gep(builder, data, args[1]), byte)
-        builder.call(function, [address, read, keep, is_data])
-        return context.get_dummy_value()
-
-    return types.void(vector, types.intp), generate
-
-
 @compiled
 def prefetch(vector: Floats) -> None:
-    """Ask for a whole vector that will be read soon; it hides the way to memory."""
+    """Prefetch a vector that will be read soon."""
     for start in range(0, len(vector), LANES):
-        _ask_for(vector, start)
+        prefetch_for_reading(vector, start)
 
 
 @compiled_strictly

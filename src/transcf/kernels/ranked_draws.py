@@ -11,9 +11,8 @@ from numba.extending import overload
 from transcf.parallel import parallel_for
 
 from . import INLINED, Array, Function, compiled, inlined
-from .kinds import Kinds
 from .rng import advance, mix, uniform
-from .rounds import PackedRows
+from .rounds import Kinds, PackedRows
 from .sampling import Draws, Visit, draw_own
 
 _MAGNITUDE, _SLOT = 0x7FFFFFFF, 0xFFFFFFFF

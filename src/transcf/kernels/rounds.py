@@ -1,7 +1,8 @@
 """Training in rounds: disjoint strata side by side, each with its own stream of random numbers.
 
-Who meets which items is the same for every model that learns from triples. What a visit does with
-them is the model's own, found by the class of its rates when the kernels are compiled.
+All models that learn from triples visit users and items in the same order. What a visit does is
+specific to the model: kernels call a function without a body, and an overload replaces it with the
+function that is registered for the class of the model's rates.
 """
 
 from collections.abc import Callable
@@ -12,11 +13,36 @@ import numpy as np
 from numba.extending import overload
 
 from . import INLINED, Array, Function, compiled, inlined, pasted
-from .kinds import Kinds
-from .neighborhood import prefetch_row
 from .rng import advance, mix, stream, uniform
+from .rows import prefetch_row
 from .sampling import TRAINING, Draws, Strata, Visit, draw_negative
 from .tickets import NONE, SPIN_LIMIT, add_to, look_at, share_tickets
+
+
+class Kinds:
+    """Functions by the class of rates that they are for."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._functions: dict[type, Callable[..., Any]] = {}
+
+    def register(self, *kinds: type) -> Callable[[Function], Function]:
+        """Let a function serve rates of these classes, and of classes made from them."""
+
+        def decorate(function: Function) -> Function:
+            self._functions.update(dict.fromkeys(kinds, function))
+            return function
+
+        return decorate
+
+    def find(self, rates: Any) -> Callable[..., Any]:
+        """The function for rates of a compile-time type; the nearest class in the line counts."""
+        return next(
+            self._functions[kind]
+            for kind in rates.instance_class.__mro__
+            if kind in self._functions
+        )
+
 
 Extra = TypeVar("Extra")
 #: As many as there are.

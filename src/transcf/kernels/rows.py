@@ -7,7 +7,7 @@ from typing import Any
 from transcf.parallel import parallel_for
 
 from . import Array, aligned_zeros, compiled, inlined
-from .lanes import LANES, fill, load, store, sum_lanes, zeros
+from .lanes import LANES, fill, load, prefetch, store, sum_lanes, zeros
 
 #: Fewer rows than this are copied before a thread is told to.
 _ROWS_OF_A_THREAD = 1024
@@ -109,3 +109,10 @@ def copy(into: Array, i: int, source: Array, j: int, width: int) -> None:
     """into[i : i + width] = source[j : j + width]."""
     for k in range(0, width, LANES):
         store(into, i + k, load(source, j + k))
+
+
+@inlined
+def prefetch_row(array: Array, start: int, length: int) -> None:
+    """Prefetch `array[start:start + length]`, which will be written soon."""
+    for k in range(0, length, 64 // array.itemsize):
+        prefetch(array, start + k)

@@ -203,23 +203,15 @@ def offsets_of_marked(
     return offsets
 
 
-@compiled
 def transpose(
     indptr: npt.NDArray[np.int64], columns: npt.NDArray[np.int32], n_columns: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """Turn compressed rows into compressed columns; rows come out ascending."""
-    counts = count_keys(columns, n_columns)
-    starts = np.zeros(n_columns + 1, dtype=np.int64)
-    for column in range(n_columns):
-        starts[column + 1] = starts[column] + counts[column]
-    ends = starts.copy()
-    rows = np.empty(len(columns), dtype=np.int32)
-    for row in range(len(indptr) - 1):
-        for place in range(indptr[row], indptr[row + 1]):
-            column = columns[place]
-            rows[ends[column]] = row
-            ends[column] += 1
-    return starts, rows
+    from scipy.sparse import csr_array
+
+    shape = (len(indptr) - 1, n_columns)
+    by_column = csr_array((np.ones(len(columns), np.int8), columns, indptr), shape=shape).tocsc()
+    return by_column.indptr.astype(np.int64), by_column.indices.astype(np.int32, copy=False)
 
 
 @inner

@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from llvmlite import ir
 from numba.core import types
-from numba.core.cgutils import gep
 from numba.extending import intrinsic
 
 from transcf.parallel import parallel_for, thread_count
+
+from .lanes import element_address
 
 #: No ticket: nothing to go on with, or nothing left.
 NONE = -1
@@ -50,8 +52,8 @@ def add_to(typing: Any, counters: Any, index: Any, amount: Any) -> Any:
     """Add to a counter (int64), one thread at a time; returns what it was before."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.atomic_rmw("add", gep(builder, data, args[1]), args[2], "acq_rel")
+        address = element_address(context, builder, signature.args[0], *args[:2])
+        return builder.atomic_rmw("add", address, args[2], "acq_rel")
 
     return types.int64(counters, types.intp, types.int64), generate
 
@@ -61,7 +63,7 @@ def look_at(typing: Any, counters: Any, index: Any) -> Any:
     """Read a counter (int64), and see all that was written before it came to that."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.load_atomic(gep(builder, data, args[1]), "acquire", 8)
+        address = element_address(context, builder, signature.args[0], *args)
+        return builder.load_atomic(address, "acquire", 8, typ=ir.IntType(64))
 
     return types.int64(counters, types.intp), generate

@@ -20,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 from numba.core import types
-from numba.core.cgutils import gep
 from numba.extending import intrinsic
 
 from transcf.kernels import compiled, inlined, inner
 from transcf.kernels.kth import TOGETHER, kth_largest, larger
-from transcf.kernels.lanes import LANES, fill, load, store
+from transcf.kernels.lanes import LANES, element_address, fill, load, store
 from transcf.kernels.products import pair_score, prefetch
 
 Floats = npt.NDArray[np.float32]
@@ -79,7 +78,7 @@ def all_finite(tile: Floats) -> bool:
 
 
 @inner
-def _first_from(items: Rows, start: int, stop: int, lowest: int) -> int:
+def first_from(items: Rows, start: int, stop: int, lowest: int) -> int:
     """The first place from `start` on, and before `stop`, whose item is not below `lowest`.
 
     NumPy's search takes a second to compile.
@@ -108,7 +107,7 @@ def hide(
     lowest, highest = columns[first], columns[first + width - 1]
     for row in range(len(users)):
         start, stop = indptr[users[row]], indptr[users[row] + 1]
-        place = _first_from(items, start, stop, lowest)
+        place = first_from(items, start, stop, lowest)
         while place < stop and items[place] <= highest:
             column = column_of[items[place]]
             if column >= 0:
@@ -133,13 +132,12 @@ def _group_threshold(line: Floats, k: int, best: Floats) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _reaching(typing: Any, line: Any, start: Any, threshold: Any) -> Any:
+def reaching(typing: Any, line: Any, start: Any, threshold: Any) -> Any:
     """Which of the CHUNK scores from `start` on reach the threshold, one bit for each."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         vector = ir.VectorType(ir.FloatType(), CHUNK)
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.bitcast(gep(builder, data, args[1]), ir.PointerType(vector))
+        address = element_address(context, builder, signature.args[0], *args[:2])
         scores = builder.load(address, align=4, typ=vector)
         blank = ir.Constant(vector, ir.Undefined)
         first = builder.insert_element(blank, args[2], ir.Constant(ir.IntType(32), 0))
@@ -151,7 +149,7 @@ def _reaching(typing: Any, line: Any, start: Any, threshold: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _lowest_bit(typing: Any, bits: Any) -> Any:
+def lowest_bit(typing: Any, bits: Any) -> Any:
     """The place of the lowest set bit; there has to be one."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -224,9 +222,9 @@ def _collect_row(
     """Add what may be among the best k of one row of a tile."""
     chunked = len(line) - len(line) % CHUNK
     for start in range(0, chunked, CHUNK):
-        bits = _reaching(line, start, threshold)
+        bits = reaching(line, start, threshold)
         while bits:
-            n = start + _lowest_bit(bits)
+            n = start + lowest_bit(bits)
             bits &= bits - _LAST_BIT
             count, threshold = _keep(
                 line[n], first + n, k, error, scores, columns, count, threshold, scratch

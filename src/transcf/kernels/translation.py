@@ -15,12 +15,10 @@ from numba.extending import overload
 from transcf.errors import ParameterError
 
 from . import Array, inlined, part_of_kernels, watch_source
-from .kinds import Kinds
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
-from .neighborhood import prefetch_row
 from .rng import advance, below, mix
-from .rounds import Nearest, PackedRows, costs_of, hardest, visits_of
-from .rows import bring_into_ball
+from .rounds import Kinds, Nearest, PackedRows, costs_of, hardest, visits_of
+from .rows import bring_into_ball, prefetch_row
 from .sampling import Draws, Visit, draw_pair
 
 #: How far from the origin a vector may get inside an epoch. Bounding earlier costs accuracy, and

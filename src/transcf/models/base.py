@@ -20,7 +20,7 @@ import polars as pl
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
-from transcf.data.interactions import Interactions
+from transcf.data.interactions import Interactions, Mask
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
@@ -54,7 +54,8 @@ from transcf.models.trend import (
     with_auto_trend,
 )
 from transcf.parallel import use_threads
-from transcf.retrieval.scorer import LinearForm, Scores
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import Scorer, Scores, Source
 
 __all__ = ["Recommender", "init_from_params"]
 
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-class Recommender(Answers, ABC, Generic[S]):
+class Recommender(Answers, Scorer, ABC, Generic[S]):
     """The base class of all models.
 
     A fitted model keeps the settings that it was fitted with: as in scikit-learn, `set_params`
@@ -444,13 +445,24 @@ class Recommender(Answers, ABC, Generic[S]):
         """Return the score as inner products, if it is one."""
         return self._fitted().linear_form()
 
-    def score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._fitted().score_block(users)
+    def scores(self, users: Rows, items: Rows | None = None) -> Scores:
+        """Score pairs of rows, (n,), or all items for some user rows, (n, n_items)."""
+        return self._fitted().scores(users, items)
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        return self._fitted().score_pairs(users, items)
+    def top_k(
+        self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
+    ) -> tuple[Rows, Scores]:
+        """Find the best k items of some user rows; see `retrieval.top_k`."""
+        return self._fitted().top_k(users, k, seen=seen, allowed=allowed)
+
+    @property
+    def block_users(self) -> int | None:
+        """Most users of a block whose scores are computed in tiles."""
+        return self._fitted().block_users
+
+    def open_block(self, users: Rows, items: Rows) -> Source:
+        """Return the scores of some user rows, to be read in tiles."""
+        return self._fitted().open_block(users, items)
 
     if not TYPE_CHECKING:
 

@@ -12,13 +12,15 @@ import numpy.typing as npt
 
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
+from transcf.data.interactions import Mask
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays, stored
 from transcf.models.explain import Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
-from transcf.retrieval.scorer import LinearForm, Scorer, Scores
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import Scorer, Scores, Source
 from transcf.retrieval.views import SumView
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -115,17 +117,22 @@ class Blended(FittedScorer):
         """Return the score as inner products, if that of every part is one."""
         return self._view.linear_form()
 
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        return self._view.score_block(users)
+        return self._view.scores(users)
 
-    def for_many(self, users: Rows) -> Scorer:
-        """Return the sum of the fastest scorers of the parts for these users."""
-        return self._sum(lambda part: part.for_many(users))
+    @property
+    def block_users(self) -> int | None:
+        """Most users of a block whose scores are computed in tiles."""
+        return self._view.block_users
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def open_block(self, users: Rows, items: Rows) -> Source:
+        """Return the scores of some users, to be read in tiles."""
+        return self._view.open_block(users, items)
+
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
-        return self._view.score_pairs(users, items)
+        return self._view.scores(users, items)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score all items for new users, as every part does."""
@@ -152,7 +159,7 @@ class Blended(FittedScorer):
         added: dict[str, float] = {}
         for part, factor in self._weighted:
             scorer = part.fold_in(alone) if user is None else part
-            score = float(scorer.score_pairs(np.array([row], np.int32), rows)[0])
+            score = float(scorer.scores(np.array([row], np.int32), rows)[0])
             is_taken = part.name in added
             added[f"{part.name} {len(added) + 1}" if is_taken else part.name] = factor * score
         listed = ", ".join(f"{name} {value:+.3g}" for name, value in added.items())
@@ -189,24 +196,24 @@ def weighted_parts(parts: Sequence[P], weights: Floats, spreads: Floats) -> list
     return [(part, factor) for part, weight, factor in listed if weight > 0]
 
 
-class CachedScorer:
+class CachedScorer(Scorer):
     """A scorer that caches up to `room` bytes of scores, which every trial of a search repeats."""
+
+    name: str
+    rankable: Mask
 
     def __init__(self, scorer: Scorer, room: int) -> None:
         self._scorer, self._left = scorer, room
         self.name, self.rankable = scorer.name, scorer.rankable
         self._kept: dict[bytes, Scores] = {}
 
-    def linear_form(self) -> None:
-        """Return None: blocks of scores are cached."""
-
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        return self._cached(lambda: self._scorer.score_block(users), users)
+        return self._cached(lambda: self._scorer.scores(users), users)
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
-        return self._cached(lambda: self._scorer.score_pairs(users, items), users, items)
+        return self._cached(lambda: self._scorer.scores(users, items), users, items)
 
     def _cached(self, score: Callable[[], Scores], *rows: Rows) -> Scores:
         key = hashlib.sha256(b"".join(array.tobytes() + b"|" for array in rows)).digest()

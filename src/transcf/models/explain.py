@@ -134,7 +134,7 @@ def by_leaving_out(
         places = range(first, min(first + step, len(leads)))
         lists = [np.delete(history, place - 1) if place else history for place in places]
         rows = np.arange(len(lists), dtype=np.int32)
-        block = fold(Histories.of(lists, n_items)).score_block(rows)
+        block = fold(Histories.of(lists, n_items)).scores(rows)
         leads[places] = block[:, item] - known.average_item(block.T)
     return Contributions.of_leads(history, leads, LEFT_OUT)
 
@@ -300,7 +300,7 @@ def explanation(
             "explains it all the same."
         )
     found, row = learned.contributions(history, target), 0 if user is None else user[0]
-    score = scorer.score_pairs(np.array([row], np.int32), np.array([target], np.int32))
+    score = scorer.scores(np.array([row], np.int32), np.array([target], np.int32))
     strongest = _strongest(found.effects, int(top))
     rest = np.delete(found.shares, strongest)
     past = known.items.ids(found.history[strongest]).to_list()

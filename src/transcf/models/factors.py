@@ -21,8 +21,15 @@ from transcf.kernels.neighborhood import bound_rows
 from transcf.models.explain import REPLACED, ChangingFoldIn, Contributions, SummingFoldIn
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.forms import Geometry, cosine_form, nearness_form, user_side, vector_form
-from transcf.retrieval.scorer import LinearForm, Scorer, Scores
+from transcf.retrieval.forms import (
+    Geometry,
+    LinearForm,
+    cosine_form,
+    nearness_form,
+    user_side,
+    vector_form,
+)
+from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import FormView
 
 #: Pairs whose vectors are gathered at once: few enough to stay in the cache.
@@ -89,7 +96,7 @@ class Factors(FittedScorer):
         """Return the score as inner products."""
         return self._form
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
 
         def score(u: Rows, i: Rows) -> Scores:

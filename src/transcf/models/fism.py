@@ -32,7 +32,8 @@ from transcf.models.params import init_from_params, setting, settings
 from transcf.models.training import EpochStats, TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.vectors import first_vectors
-from transcf.retrieval.scorer import Scorer, Scores, StoredForm
+from transcf.retrieval.forms import StoredForm
+from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import FormView
 
 

@@ -16,22 +16,24 @@ from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays
 from transcf.models.explain import Contributions, Remarks, by_leaving_out
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.scorer import LinearForm, Scorer, Scores, block_length
+from transcf.retrieval.scorer import Scorer, Scores
 
 if TYPE_CHECKING:
     from transcf.retrieval.sums import SumForm
 
 
-class FittedScorer(ABC):
+class FittedScorer(Scorer, ABC):
     """Learned arrays and how they score; immutable.
 
-    A subclass has `arrays`, and either `linear_form` or `score_block`. It overrides what else it
+    A subclass has `arrays`, and either `linear_form` or `_score_block`. It overrides what else it
     supports: fold-in, explanations, similar items and users.
 
     Args:
         known: The training data that the model keeps.
         name: Name of the model in tables and errors.
     """
+
+    name: str
 
     def __init__(self, known: TrainingData, name: str) -> None:
         self.known, self.name = known, name
@@ -74,39 +76,9 @@ class FittedScorer(ABC):
 
     # -- scores of the model's own users -----------------------------------------------------
 
-    def linear_form(self) -> LinearForm | None:
-        """Return the score as inner products, if it is one."""
-        return None
-
     def sum_form(self) -> SumForm | None:
         """Return the score as a logarithm of a sum over inner products, if it is one."""
         return None
-
-    def score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        form = self.linear_form()
-        assert form is not None, f"{type(self).__name__} has neither a linear form nor score_block"
-        return form.score_block(users)
-
-    def for_many(self, users: Rows) -> Scorer:
-        """Return the fastest scorer of these users, which may use memory of its own."""
-        return self
-
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        form = self.linear_form()
-        if form is not None:
-            return form.score_pairs(users, items)
-        scores = np.empty(len(users), dtype=np.float32)
-        distinct, place = np.unique(users, return_inverse=True)
-        order = np.argsort(place, kind="stable")
-        step = block_length(len(self.known.items))
-        for first in range(0, len(distinct), step):
-            start, stop = np.searchsorted(place[order], (first, first + step))
-            pairs = order[start:stop]
-            block = self.score_block(distinct[first : first + step].astype(np.int32))
-            scores[pairs] = block[place[pairs] - first, items[pairs]]
-        return scores
 
     def with_bias(self, offset: Scores) -> FittedScorer | None:
         """Return a scorer with a number added to each item's bias; None if it has no biases."""

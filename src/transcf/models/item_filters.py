@@ -108,8 +108,6 @@ def best_items(
     scorer: Scorer, rows: Rows, k: int, seen: Csr, users: IdMap, n_items: int, filters: Filters
 ) -> tuple[Rows, Scores]:
     """Find the best k items that the filters allow for each user row; shapes as in `top_k`."""
-    from transcf.retrieval.topk import top_k
-
     allowed = scorer.rankable
     for listed, is_allowed in ((filters.items, True), (filters.exclude, False)):
         if listed is not None and not isinstance(listed, Mapping):
@@ -121,7 +119,7 @@ def best_items(
         denied = _lists(filters.exclude, rows, users, n_items)
         hidden = denied if hidden is None else _union(hidden, denied, rows)
     if not isinstance(filters.items, Mapping):
-        return top_k(scorer, rows, k, seen=hidden, allowed=allowed)
+        return scorer.top_k(rows, k, seen=hidden, allowed=allowed)
     chosen = _lists(filters.items, rows, users, n_items)
     return _top_k_of_lists(scorer, rows, k, hidden, allowed, chosen)
 
@@ -215,8 +213,6 @@ def _top_k_of_lists(
 
     A block ranks the items that any of its users may get, and masks those of other users.
     """
-    from transcf.retrieval.topk import top_k
-
     found = np.full((len(rows), k), UNKNOWN, dtype=np.int32)
     scores = np.full((len(rows), k), np.nan, dtype=np.float32)
     step = max(1, _CELLS // max(1, len(allowed)))
@@ -230,6 +226,6 @@ def _top_k_of_lists(
             forbidden[_entries(hidden, distinct)] = True
         owners, columns = np.nonzero(forbidden & joint)
         barred = _from_pairs(distinct[owners], columns, chosen.n_rows, len(allowed))
-        lists = top_k(scorer, distinct, k, seen=barred, allowed=joint)
+        lists = scorer.top_k(distinct, k, seen=barred, allowed=joint)
         found[some], scores[some] = (values[inverse] for values in lists)
     return found, scores

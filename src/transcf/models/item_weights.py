@@ -90,7 +90,7 @@ class ItemWeights(FittedScorer):
         """Return the weights as one matrix."""
         return {"weights": self.weights}
 
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
         return self._score(self.known.histories, self.known.seen.take(users), users)
 

@@ -10,7 +10,7 @@ import numpy as np
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array
-from transcf.kernels.als_online import Arrivals, learn_online
+from transcf.kernels.als_elements import Arrivals, learn_online
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.models.training_data import Growth
 from transcf.models.vectors import weighted_gram

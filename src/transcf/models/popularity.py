@@ -32,23 +32,23 @@ class ItemScores(FittedScorer):
 
     def __init__(self, known: TrainingData, name: str, arrays: Arrays) -> None:
         super().__init__(known, name)
-        self.scores = stored(arrays, "item_scores", np.float32, (len(known.items),))
+        self.item_scores = stored(arrays, "item_scores", np.float32, (len(known.items),))
 
     def arrays(self) -> Arrays:
         """Return the scores."""
-        return {"item_scores": self.scores}
+        return {"item_scores": self.item_scores}
 
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        return np.tile(self.scores, (len(users), 1))
+        return np.tile(self.item_scores, (len(users), 1))
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
-        return self.scores[items]
+        return self.item_scores[items]
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Return the same scores for all."""
-        return BlockView(self.name, self.rankable, self.score_block)
+        return BlockView(self.name, self.rankable, self._score_block)
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Refuse: scores do not depend on histories."""

@@ -84,7 +84,7 @@ class Streams(FittedScorer):
         """Return where the streams start."""
         return {"user_keys": self.keys}
 
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
         items = np.arange(len(self.known.items), dtype=np.int32)
         scores = np.empty((len(users), len(items)), dtype=np.float32)
@@ -92,7 +92,7 @@ class Streams(FittedScorer):
             scores[row] = _scores(np.full(1, key, dtype=np.uint64), items)
         return scores
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
         return _scores(self.keys[users], items)
 

@@ -322,7 +322,7 @@ def pair_scores(learned: FittedScorer, pairs: Any, on_unknown: OnUnknown) -> pl.
     user_ids, item_ids, users, items = pair_rows(learned, pairs, on_unknown)
     usable = learned.rankable[items] & learned.known.active[users]
     scores = np.full(len(users), np.nan, dtype=np.float32)
-    scores[usable] = learned.score_pairs(users[usable], items[usable])
+    scores[usable] = learned.scores(users[usable], items[usable])
     columns = {"user_id": user_ids, "item_id": item_ids}
     return pl.DataFrame(columns | {"score": pl.Series(scores, nan_to_null=True)})
 

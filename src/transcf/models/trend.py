@@ -41,14 +41,15 @@ from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
-from transcf.retrieval.scorer import LinearForm, Scorer, Scores, block_length
+from transcf.retrieval.scorer import Scorer, Scores, Source, block_length
 
 if TYPE_CHECKING:
     from transcf.data.partitioned.log import PartitionedLog
     from transcf.evaluation.validation import Validation
     from transcf.models.training import Held
+    from transcf.retrieval.forms import LinearForm
     from transcf.retrieval.sums import SumForm
-    from transcf.retrieval.views import ShiftedView
+    from transcf.retrieval.views import SumView
 
 #: Added to an item's recent events, so that those without any have a logarithm.
 _FLOOR = 0.1
@@ -232,7 +233,7 @@ def _choose(
     """Choose strength and half-life by coordinate search, against no trend."""
     from transcf.evaluation.validation import as_validation
     from transcf.models.blended import CachedScorer
-    from transcf.retrieval.views import ShiftedView
+    from transcf.retrieval.views import SumView
 
     judge = as_validation(log, validation).sampled(_JUDGED_USERS)
     cached, spread = CachedScorer(learned, _CACHE_BYTES), typical_spread(learned)
@@ -243,7 +244,8 @@ def _choose(
 
     @cache
     def metrics(half_life: float, strength: float) -> Array:
-        return judge.per_user(ShiftedView(cached, trend(half_life, strength).offset(learned.known)))
+        offset = trend(half_life, strength).offset(learned.known)
+        return judge.per_user(SumView(learned.name, [cached], [1.0], offset))
 
     without = judge.per_user(cached)
     chosen = coordinate_search(lambda *values: float(metrics(*values).mean()))
@@ -300,7 +302,7 @@ def typical_spread(learned: FittedScorer) -> float:
     step, spreads = block_length(len(learned.known.items)), []
     for first in range(0, len(users), step):
         with use_threads(1):
-            block = learned.score_block(users[first : first + step].astype(np.int32))
+            block = learned.scores(users[first : first + step].astype(np.int32))
         spreads.append(block[:, learned.rankable].std(axis=1, dtype=np.float64))
     return float(np.concatenate(spreads).mean())
 
@@ -318,10 +320,10 @@ class WithItemOffsets(FittedScorer):
         super().__init__(inner.known, inner.name)
         self.inner, self.offset, self.trend = inner, offset, trend
 
-    def _shifted(self, scorer: Scorer) -> ShiftedView:
-        from transcf.retrieval.views import ShiftedView
+    def _shifted(self, scorer: Scorer) -> SumView:
+        from transcf.retrieval.views import SumView
 
-        return ShiftedView(scorer, self.offset)
+        return SumView(scorer.name, [scorer], [1.0], self.offset)
 
     @cached_property
     def _biased(self) -> FittedScorer | None:
@@ -329,7 +331,7 @@ class WithItemOffsets(FittedScorer):
         return self.inner.with_bias(self.offset)
 
     @cached_property
-    def _view(self) -> FittedScorer | ShiftedView:
+    def _view(self) -> FittedScorer | SumView:
         return self._biased or self._shifted(self.inner)
 
     def arrays(self) -> Arrays:
@@ -352,19 +354,22 @@ class WithItemOffsets(FittedScorer):
         form = self.inner.sum_form()
         return None if form is None else form.shifted(self.offset)
 
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
-        return self._view.score_block(users)
+        return self._view.scores(users)
 
-    def for_many(self, users: Rows) -> Scorer:
-        """Return what scores these users fastest."""
-        if self._biased is not None:
-            return self._biased.for_many(users)
-        return self._shifted(self.inner.for_many(users))
+    @property
+    def block_users(self) -> int | None:
+        """Most users of a block whose scores are computed in tiles."""
+        return self._view.block_users
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def open_block(self, users: Rows, items: Rows) -> Source:
+        """Return the scores of some users, to be read in tiles."""
+        return self._view.open_block(users, items)
+
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows: (n,)."""
-        return self._view.score_pairs(users, items)
+        return self._view.scores(users, items)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score new users by their items."""

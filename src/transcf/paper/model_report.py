@@ -29,7 +29,7 @@ from transcf.tables import Table
 
 #: Length of the lists, and accuracy metrics; the first one is compared by group.
 LENGTH = 10
-METRICS = (f"N@{LENGTH}", f"H@{LENGTH}", f"R@{LENGTH}", f"MRR@{LENGTH}")
+METRICS = (f"NDCG@{LENGTH}", f"HitRate@{LENGTH}", f"Recall@{LENGTH}", f"MRR@{LENGTH}")
 _OTHER_METRICS = ("AUC", f"novelty@{LENGTH}", f"ILD@{LENGTH}")
 _GROUPS = 4  # of users, of about the same size
 _USERS, _RECOMMENDED, _HISTORY = 5, 5, 5  # example users, and items shown of each
@@ -123,12 +123,12 @@ def evaluate_quality(model: Recommender[Any], split: Split, *, held_out: bool) -
     the events before it, with the same number of epochs.
     """
     twin = model if held_out else copy(model).refit(split.before_test, FitOptions())
-    found = evaluate(twin, split, at=[LENGTH], beyond=True)
+    found = evaluate(twin, split, k=[LENGTH], beyond=True)
     known = _fitted_on(found, split)
     baselines: list[Recommender[Any]] = [Popularity()]
     baselines += [RecentPopularity()] if known.timestamps is not None else []
     evaluated = [
-        evaluate(one.fit(known), split, found.protocol, at=[LENGTH], beyond=True)
+        evaluate(one.fit(known), split, found.protocol, k=[LENGTH], beyond=True)
         for one in baselines
     ]
     best = max(evaluated, key=lambda one: one.metrics[METRICS[0]].mean)

@@ -169,7 +169,7 @@ def _notes(study: Study, comparison: Comparison, is_printed: bool) -> list[str]:
 
 
 def compare_shape(
-    study: Study, comparison: Comparison, metric: str = "H@10"
+    study: Study, comparison: Comparison, metric: str = "HitRate@10"
 ) -> dict[str, Any] | None:
     """Compare the cells of a sweep with the printed ones.
 

@@ -7,15 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transcf.retrieval.scorer import LinearForm, Scorer, StoredForm
+    from transcf.retrieval.forms import LinearForm, StoredForm
+    from transcf.retrieval.scorer import Scorer
     from transcf.retrieval.topk import top_k
 
 __all__ = ["LinearForm", "Scorer", "StoredForm", "top_k"]
 
 _HOMES = {
-    "LinearForm": "transcf.retrieval.scorer",
+    "LinearForm": "transcf.retrieval.forms",
     "Scorer": "transcf.retrieval.scorer",
-    "StoredForm": "transcf.retrieval.scorer",
+    "StoredForm": "transcf.retrieval.forms",
     "top_k": "transcf.retrieval.topk",
 }
 

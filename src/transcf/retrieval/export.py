@@ -25,6 +25,7 @@ import polars as pl
 
 from transcf.data.atomic import atomic_write_dir
 from transcf.data.ids import IdMap, Rows
+from transcf.data.interactions import Mask
 from transcf.data.paths import path_of
 from transcf.errors import (
     DataError,
@@ -33,7 +34,8 @@ from transcf.errors import (
     NotFittedError,
     ParameterError,
 )
-from transcf.retrieval.scorer import KnowsIds, LinearForm, Scorer
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import KnowsIds
 from transcf.retrieval.sums import SumForm
 
 #: Rows of a table that are written at a time; users with a vector for each past item have many.
@@ -44,8 +46,19 @@ _MARK = "vectors.json"
 _LONGEST, _LONGEST_INDEXED, _NAME_BYTES = 16_000, 2_000, 63
 
 
-class Fitted(Scorer, KnowsIds, Protocol):
+class Fitted(KnowsIds, Protocol):
     """The part of a fitted `Recommender` that an export needs."""
+
+    @property
+    def name(self) -> str:
+        """Name in errors."""
+
+    @property
+    def rankable(self) -> Mask:
+        """(n_items,) items with training interactions."""
+
+    def linear_form(self) -> LinearForm | None:
+        """Return the score as inner products, if it is one."""
 
     @property
     def is_fitted(self) -> bool:

@@ -28,11 +28,10 @@ from transcf.data.paths import path_of
 from transcf.data.report import counted
 from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.parallel import parallel_for
-from transcf.retrieval.lists import faiss_library, fill_lists
-from transcf.retrieval.projection import Projection
-from transcf.retrieval.scorer import LinearForm, Scores, StoredForm
+from transcf.retrieval.forms import LinearForm, StoredForm
+from transcf.retrieval.index_parts import Projection, faiss_library, fill_lists
+from transcf.retrieval.scorer import Scores
 from transcf.retrieval.sums import Queries, best_of_sums
-from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
 
 #: With fewer items than this the exact engine is as quick, and answers everything.
@@ -179,7 +178,7 @@ class ItemIndex:
                 open_users = self._attempt(request, open_users, widening)
         if len(open_users):
             scorer = FormView("index", self._mask(), form)
-            best, scores = top_k(scorer, open_users, k, seen=seen)
+            best, scores = scorer.top_k(open_users, k, seen=seen)
             request.items[open_users], request.scores[open_users] = best, scores
         return Found(request.items, request.scores, len(open_users))
 
@@ -276,7 +275,7 @@ class ItemIndex:
 
         def score(first: int, end: int) -> None:
             owners = np.repeat(users[first:end], fetch)
-            found = request.form.score_pairs(owners, items[first:end].ravel())
+            found = request.form.scores(owners, items[first:end].ravel())
             scores[first:end] = found.reshape(-1, fetch)
 
         parallel_for(len(users), score, least=32)
@@ -297,9 +296,8 @@ class ItemIndex:
         random = np.random.default_rng(random_state)
         n_users = len(form.user_vectors)
         judges = random.choice(n_users, min(_JUDGES, n_users), replace=False).astype(np.int32)
-        truth, _ = top_k(
-            FormView("index", self._mask(), form), judges, min(_DEPTHS[-1], len(self.rows))
-        )
+        scorer = FormView("index", self._mask(), form)
+        truth, _ = scorer.top_k(judges, min(_DEPTHS[-1], len(self.rows)))
         tuned = replace(self, probes=(4,))
         for level, depth in enumerate(_DEPTHS):
             best = truth[:, max(0, depth - _JUDGED) : depth]

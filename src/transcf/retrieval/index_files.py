@@ -14,8 +14,7 @@ from transcf.errors import ModelFileError
 from transcf.io import tensors
 from transcf.io.tensors import Arrays
 from transcf.retrieval.index import ItemIndex
-from transcf.retrieval.lists import faiss_library
-from transcf.retrieval.projection import Projection
+from transcf.retrieval.index_parts import Projection, faiss_library
 
 _FORMAT, _VERSION = "transcf-index", 1
 _ARRAYS = ("item_vectors", "rows", "user_map", "item_map", "item_mean", "lists")

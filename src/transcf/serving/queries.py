@@ -258,9 +258,9 @@ def scores(
 
 def _score(version: ModelVersion, user: ResolvedUser, items: Rows) -> Scores:
     if user.source == "model":
-        return version.scorer.score_pairs(np.full(len(items), user.row, np.int32), items)
+        return version.scorer.scores(np.full(len(items), user.row, np.int32), items)
     folded_in = version.scorer.fold_in(Histories.of([user.history], len(version.items)))
-    return folded_in.score_pairs(np.zeros(len(items), np.int32), items)
+    return folded_in.scores(np.zeros(len(items), np.int32), items)
 
 
 # -- facts and search ----------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from transcf.data.histories import Histories
 from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.data.interactions import Mask
 from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.topk import top_k
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
 from transcf.serving.schemas import RecommendOptions, Source
@@ -191,7 +190,7 @@ def _rank_group(
     if hides_seen is None:
         seen = _hidden_table(version, users, options, rows, n_rows)
     longest = min(max(option.k for option in options), int(np.count_nonzero(allowed)))
-    items, scores = top_k(scorer, rows, longest, seen=seen, allowed=allowed)
+    items, scores = scorer.top_k(rows, longest, seen=seen, allowed=allowed)
     ends = np.minimum((items != UNKNOWN).sum(axis=1), [option.k for option in options])
     return [Ranked(items[n, :end], scores[n, :end]) for n, end in enumerate(ends)]
 

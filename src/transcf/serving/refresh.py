@@ -26,7 +26,7 @@ from transcf.serving.versions import Versions
 #: Share of the new events that both models are evaluated on: the newest.
 _HELD_OUT = 0.2
 #: Length of the evaluated lists, and the metric.
-_LENGTH, _METRIC = 10, "N"
+_LENGTH, _METRIC = 10, "NDCG"
 #: Users that are ranked at once.
 _BLOCK = 256
 #: Integer times above this are milliseconds: as seconds they would be after the year 5000.
@@ -42,8 +42,8 @@ class Refreshed:
         served: The version that is served afterwards.
         events: Events that the old version had not learned from.
         judged: Number of evaluated users, those with held-out events.
-        old: N@10 of the old version, which knows the other new events; None without users.
-        new: N@10 of a model that was trained up to the same moment.
+        old: NDCG@10 of the old version, which knows the other new events; None without users.
+        new: NDCG@10 of a model that was trained up to the same moment.
         fitted_on: Description of the training data of the new version.
     """
 
@@ -68,7 +68,7 @@ def refresh(
 
     The newest fifth of the new events is held out. A model trained on everything before, and the
     served one, which is given these events as in the service, recommend ten items to every user
-    with held-out events; N@10 decides. The new version is then trained on all events.
+    with held-out events; NDCG@10 decides. The new version is then trained on all events.
 
     Args:
         versions: Versions of the model.
@@ -148,7 +148,7 @@ def _evaluate(
     older: Sequence[Event],
     held_out: Sequence[Event],
 ) -> tuple[int, float | None, float | None]:
-    """Return the number of evaluated users, and N@10 of the served model and of the new one."""
+    """Return the number of evaluated users, and NDCG@10 of the served model and of the new one."""
     targets: dict[str, set[str]] = {}
     for event in held_out:
         targets.setdefault(event.user, set()).add(event.item)
@@ -172,7 +172,7 @@ def _evaluate(
 def _quality(
     version: ModelVersion, events: EventCache, users: Sequence[Id], wanted: Sequence[set[str]]
 ) -> float:
-    """Return N@10 of the lists that the service would give."""
+    """Return NDCG@10 of the lists that the service would give."""
     ranks: list[float] = []
     for first in range(0, len(users), _BLOCK):
         resolved = resolve_users(version, events, users[first : first + _BLOCK])

@@ -29,10 +29,10 @@ def test_a_list_is_never_longer_than_the_catalogue(log: Interactions) -> None:
 
 def test_figures_at_any_length_are_those_of_the_whole_ranking(log: Interactions) -> None:
     split = leave_one_out(log)
-    found = evaluate(Popularity().fit(split.train), split, at=(30, 10**9)).metrics
+    found = evaluate(Popularity().fit(split.train), split, k=(30, 10**9)).metrics
     for kind in ("H", "N", "R", "MRR", "MAP"):
         assert found[f"{kind}@{10**9}"] == found[f"{kind}@30"]
-    assert next(iter(evaluate(Popularity().fit(split.train), split, at=5).metrics)) == "H@5"
+    assert next(iter(evaluate(Popularity().fit(split.train), split, k=5).metrics)) == "HitRate@5"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_figures_at_any_length_are_those_of_the_whole_ranking(log: Interactions)
 def test_lengths_that_are_none(log: Interactions, at: object) -> None:
     split = leave_one_out(log)
     with pytest.raises(ParameterError, match="one or more whole numbers of at least 1"):
-        evaluate(Popularity().fit(split.train), split, at=at)
+        evaluate(Popularity().fit(split.train), split, k=at)
 
 
 def test_ids_in_arrays_of_any_shape(log: Interactions) -> None:

@@ -29,12 +29,12 @@ def log() -> Interactions:
 def guest_score(model: Any, history: Rows, item: int = ITEM) -> float:
     """What somebody with a history gets, an item's place in it being free."""
     guests = model.learned_.fold_in(Histories.of([np.asarray(history, np.int32)], 60))
-    return float(guests.score_block(np.zeros(1, np.int32))[0, item])
+    return float(guests.scores(np.zeros(1, np.int32))[0, item])
 
 
 def average_score(model: Any, history: Rows, counts: np.ndarray) -> float:
     guests = model.learned_.fold_in(Histories.of([np.asarray(history, np.int32)], 60))
-    block = guests.score_block(np.zeros(1, np.int32))[0].astype(np.float64)
+    block = guests.scores(np.zeros(1, np.int32))[0].astype(np.float64)
     return float(counts @ block / counts.sum())
 
 
@@ -212,8 +212,8 @@ def test_effects_of_the_tower_by_scoring_placed_people(log: Interactions) -> Non
     moved = model._restore_with_offsets(arrays, learned.known)
     typical = learned.known.typical_items(64).astype(np.int32)
     rows = np.arange(len(places), dtype=np.int32)
-    of_item = moved.score_pairs(rows, np.full(len(rows), ITEM, np.int32))
-    of_others = moved.score_pairs(np.repeat(rows, 64), np.tile(typical, len(rows)))
+    of_item = moved.scores(rows, np.full(len(rows), ITEM, np.int32))
+    of_others = moved.scores(np.repeat(rows, 64), np.tile(typical, len(rows)))
     leads = of_item - of_others.reshape(len(rows), 64).mean(axis=1)
     found = learned.contributions(HISTORY, ITEM)
     np.testing.assert_allclose(found.effects, leads[0] - leads[1:], atol=1e-5)

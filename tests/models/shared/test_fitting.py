@@ -52,7 +52,7 @@ class Weights(FittedScorer):
     def arrays(self) -> Arrays:
         return {"weights": self.weights}
 
-    def score_block(self, users: np.ndarray) -> np.ndarray:
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
         return np.tile(self.weights, (len(users), 1))
 
 

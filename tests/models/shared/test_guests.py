@@ -28,7 +28,7 @@ def test_the_map_from_histories_is_a_ridge_regression(model: BPR) -> None:
     slope = np.linalg.solve(centered.T @ centered + ridge, centered.T @ (target - target.mean(0)))
     expected = (means - center) @ slope + target.mean(axis=0)
     guests = model.learned_.fold_in(Histories.of(histories, len(model.items_)))
-    scores = guests.score_block(np.arange(len(histories), dtype=np.int32))
+    scores = guests.scores(np.arange(len(histories), dtype=np.int32))
     np.testing.assert_allclose(scores, expected @ model.item_vectors_.T, rtol=1e-3, atol=1e-4)
     vectors = HistoryMap(model.learned_.known, model.user_vectors_, model.item_vectors_)
     placed = vectors(Histories.of(histories, len(model.items_)))

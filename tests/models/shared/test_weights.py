@@ -157,7 +157,7 @@ def test_histories_are_weighted_when_items_are_scored(name: str, log: Interactio
     model = create(name, **ITEM_MODELS[name], **BOTH).fit(log)
     weights = model.weights_ if name == "ease" else model.weights_.toarray()
     users = np.arange(log.n_users, dtype=np.int32)
-    np.testing.assert_allclose(model.score_block(users), Y @ weights, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.scores(users), Y @ weights, rtol=1e-4, atol=1e-5)
     history = log.histories[3]
     by_place = np.exp(2.0 * (np.arange(1, len(history) + 1) / len(history) - 1))
     guests = model.recommend_for(log.items.ids(history).to_list(), k=3)
@@ -183,9 +183,9 @@ def test_a_scored_history_may_have_a_recency_of_its_own(
     wanted = plain_weights(log, scored, np.inf) @ weights
     loaded = load(model.save(tmp_path / "model"))
     for one in (model, loaded):
-        np.testing.assert_allclose(one.score_block(users), wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(one.scores(users), wanted, rtol=1e-4, atol=1e-5)
     same = create(name, **ITEM_MODELS[name], **BOTH, history_recency=BOTH["recency"]).fit(log)
-    np.testing.assert_array_equal(same.score_block(users), plain.score_block(users))
+    np.testing.assert_array_equal(same.scores(users), plain.scores(users))
     user = log.users.series[3]
     item = model.recommend(user, k=1)["item_id"][0]
     found = loaded.explain(user, item, top=100)
@@ -234,17 +234,17 @@ def test_trend_adds_recent_popularity_in_units_of_the_scores(
     """In the bias, in another dimension of the vectors, or beside the scores."""
     settings = {} if name == "ease" else {"dim": 4, "epochs": 2}
     users = np.arange(log.n_users, dtype=np.int32)
-    plain = create(name, **settings).fit(log).score_block(users)
+    plain = create(name, **settings).fit(log).scores(users)
     model = create(name, trend=0.5, trend_half_life=0.1, **settings).fit(log)
     recent = np.log(plain_weights(log, 0.0, 0.1).sum(axis=0) + 0.1)
     prior = (recent - recent.mean()) / recent.std()
     wanted = plain + 0.5 * plain.std(axis=1).mean() * prior
-    np.testing.assert_allclose(model.score_block(users), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.scores(users), wanted, rtol=1e-4, atol=1e-5)
     form = model.linear_form()
     if form is not None:
-        np.testing.assert_allclose(form.score_block(users), wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(form.scores(users), wanted, rtol=1e-4, atol=1e-5)
     loaded = load(model.save(tmp_path / "model"))
-    np.testing.assert_array_equal(loaded.score_block(users), model.score_block(users))
+    np.testing.assert_array_equal(loaded.scores(users), model.scores(users))
     history = log.items.ids(log.histories[3]).to_list()
     assert loaded.recommend_for(history, k=5).equals(model.recommend_for(history, k=5))
 

@@ -14,24 +14,32 @@ from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions, Mask
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
+from transcf.kernels.mixture_scores import read_only
+from transcf.kernels.mixture_search import Catalogue, Neighbors
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
-from transcf.models.mixture.batch_scorer import scorer_of_many, squares
 from transcf.models.mixture.batches import TINY
+from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
 from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.mixture.user_scorer import UserScorer
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.fitted import Translated
 from transcf.models.transcf.fold_in import grow
 from transcf.models.transcf.parameters import Parameters, TransCFSettings
 from transcf.retrieval.forms import nearness_form
-from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.scorer import Scorer, Scores, Source
 from transcf.retrieval.sums import Queries, SumForm
 from transcf.retrieval.views import FormView
 
 #: What an effect is, after "An effect is".
 SHARE = "the past item's share in the score, which is the logarithm of a sum over the history"
+
+#: Names in files of the nearest items and of what they add to scores.
+_NEIGHBORS = ("neighbor_items", "neighbor_excess", "neighbor_rest")
+#: Items of the largest catalogue whose nearest items are stored; it takes 30 s to compute them.
+_MOST_ITEMS = 2**17
+#: Exponents below minus this would underflow in float32.
+_LARGEST_EXPONENT = 80
 
 
 class Mixture(FittedScorer):
@@ -60,6 +68,7 @@ class Mixture(FittedScorer):
         super().__init__(known, "TransCF-mixture")
         self.settings = settings
         self.users, self.items, self.history, self.bias = users, items, history, bias
+        self._stored: Neighbors | None = None
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
@@ -73,7 +82,9 @@ class Mixture(FittedScorer):
             bias = checked(arrays, "item_bias", np.float32, (n_items,))
         users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
         made = cls(known, settings, users=users, items=items, history=history, bias=bias)
-        return made._with_lonely_placed()
+        made = made._with_lonely_placed()
+        made._stored = _stored_neighbors(arrays, n_items)
+        return made
 
     def _with_lonely_placed(self) -> Mixture:
         """Return the same with a place for users of one event, who are no one's targets.
@@ -97,13 +108,19 @@ class Mixture(FittedScorer):
         own = {"users": self.users, "items": self.items, "history": self.history, "bias": self.bias}
         return Mixture(self.known, self.settings, **(own | arrays))
 
-    def arrays(self) -> Arrays:
+    def attributes(self) -> dict[str, Any]:
         """Return the points, and biases where items have them."""
         arrays = {"user_vectors": self.users, "item_vectors": self.items}
         if not self.settings.tie_item_vectors:
             arrays["history_vectors"] = self.history
         arrays |= {"item_bias": self.bias} if self.settings.item_bias else {}
         return arrays
+
+    def arrays(self) -> Arrays:
+        """Return the same, and the nearest items of all items once they are computed."""
+        whole = self.neighbors.whole()
+        near = {} if whole is None else dict(zip(_NEIGHBORS, whole, strict=True))
+        return self.attributes() | near
 
     # -- scores ------------------------------------------------------------------------------
 
@@ -131,7 +148,7 @@ class Mixture(FittedScorer):
         return self._heights(self.settings.tau + self.settings.beta)
 
     @cached_property
-    def own_heights(self) -> Array:
+    def _own_heights(self) -> Array:
         """The same for where people stand, c - beta |b|^2: (n_items,) float32."""
         return self._heights(self.settings.beta)
 
@@ -155,15 +172,66 @@ class Mixture(FittedScorer):
         fading: Array = -self.settings.history_decay * np.log(ago)
         return fading
 
-    def score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._users.score_block(users)
+    @cached_property
+    def steepness(self) -> tuple[float, float]:
+        """Return tau and beta."""
+        return self.settings.tau, self.settings.beta
 
-    def best(
-        self, users: Rows, k: int, seen: Csr | None, allowed: Mask
-    ) -> tuple[Rows, Scores] | None:
-        """Find the best k items of some user rows; see `FindsBest`."""
-        return self._users.best(users, k, seen, allowed)
+    @cached_property
+    def is_finite(self) -> bool:
+        """Whether the vectors and biases of all items are finite, and their squares as well."""
+        parts = (self.item_squares, self.history_squares.astype(np.float32), self.bias)
+        return all(bool(np.isfinite(part).all()) for part in parts)
+
+    @cached_property
+    def has_tables(self) -> bool:
+        """Whether no term exp(-tau |p_k - b_i|^2) underflows."""
+        farthest = np.sqrt(self.history_squares.max(initial=0)) + self.reach[0]
+        return bool(self.settings.tau * farthest**2 <= _LARGEST_EXPONENT)
+
+    @cached_property
+    def neighbors(self) -> NeighborTable:
+        """The nearest items of past items."""
+        return NeighborTable(self.history, self.items, self.settings.tau, self._stored)
+
+    def compute_neighbors(self) -> None:
+        """Compute the nearest items of all items, unless there are too many of them."""
+        if len(self.items) <= _MOST_ITEMS and self.is_finite:
+            self.neighbors.with_rows(np.arange(len(self.items), dtype=np.int32))
+
+    def catalogue(self, past: Rows, allowed: Mask) -> Catalogue:
+        """Return the items as `find_candidates` needs them.
+
+        Args:
+            past: Rows of past items of users.
+            allowed: (n_items,) items to choose from.
+        """
+        own_heights: Scores = np.where(allowed, self._own_heights, np.float32(-np.inf))
+        neighbors = self.neighbors.with_rows(past)
+        return Catalogue(
+            read_only(self.item_points.reshape(-1)), read_only(self.heights), own_heights, neighbors
+        )
+
+    def _score_block(self, users: Rows) -> Scores:
+        return self._users.scores(users)
+
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
+        return self._users.scores(users, items)
+
+    def top_k(
+        self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
+    ) -> tuple[Rows, Scores]:
+        """Find the best k items of some user rows; see `retrieval.top_k`."""
+        return self._users.top_k(users, k, seen=seen, allowed=allowed)
+
+    @property
+    def block_users(self) -> int | None:
+        """Most users of a block whose scores are computed in tiles."""
+        return self._users.block_users
+
+    def open_block(self, users: Rows, items: Rows) -> Source:
+        """Return the scores of some user rows, to be read in tiles."""
+        return self._users.open_block(users, items)
 
     def sum_form(self) -> SumForm:
         """Return the score as a logarithm of a sum over queries, one for each past item."""
@@ -177,14 +245,6 @@ class Mixture(FittedScorer):
             return Queries(histories.indptr, histories.items, vectors, people.offsets)
 
         return SumForm(np.hstack([self.heights[:, None], self.items]), of_users, len(self.users))
-
-    def for_many(self, users: Rows) -> Scorer:
-        """Return what scores these users fastest."""
-        return scorer_of_many(self, users)
-
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows by the direct formula: (n,)."""
-        return self._users.score_pairs(users, items)
 
     def _near(self, histories: Histories, items: Array) -> Array:
         """Logarithms of what each item of a history adds to the score of one item.
@@ -310,6 +370,25 @@ class Mixture(FittedScorer):
     def user_similarity(self) -> Scorer:
         """Return how near users are to users."""
         return FormView(self.name, self.known.active, nearness_form(self.users))
+
+
+def _stored_neighbors(arrays: Arrays, n_items: int) -> Neighbors | None:
+    """Return the nearest items of all items, if a file has them.
+
+    Raises:
+        ValueError: They are not what is needed.
+    """
+    if _NEIGHBORS[0] not in arrays:
+        return None
+    shape = (n_items, arrays[_NEIGHBORS[0]].shape[-1])
+    stored = Neighbors(
+        checked(arrays, _NEIGHBORS[0], np.int32, shape),
+        checked(arrays, _NEIGHBORS[1], np.float32, shape),
+        checked(arrays, _NEIGHBORS[2], np.float32, shape[:1]),
+    )
+    if n_items and not (stored.items.min() >= 0 and stored.items.max() < n_items):
+        raise ValueError(f"{_NEIGHBORS[0]} should be rows of items")
+    return stored
 
 
 def _log_sums(histories: Histories, logs: Array) -> Array:

@@ -225,11 +225,11 @@ class Perceptron(FittedScorer):
         """Return `user_vectors`, `item_vectors` and the weights."""
         return {"user_vectors": self._users, "item_vectors": self._items, **self._weights}
 
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
         return self._score_all(self._users[users])
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
         return in_pieces(lambda u, i: self._score(self._users[u], i), users, items, _PAIRS_AT_ONCE)
 

@@ -266,7 +266,7 @@ class Extended(FittedScorer):
         """The arrays in float64."""
         return {name: array.astype(np.float64) for name, array in self._arrays.items()}
 
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
         a, q = self._exact["user_vectors"], self._exact["user_neighborhoods"]
         seen = self.known.histories

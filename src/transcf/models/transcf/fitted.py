@@ -25,7 +25,8 @@ from transcf.models.transcf.fold_in import (
 )
 from transcf.models.transcf.parameters import Parameters, TransCFSettings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.retrieval.scorer import LazyForm, LinearForm, Scorer, Scores
+from transcf.retrieval.forms import LinearForm
+from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.views import BlockView, FormView
 
 #: Items that an explanation compares an item with where the score is not an inner product.
@@ -113,16 +114,16 @@ class Translated(FittedScorer):
     def _linear(self) -> LinearForm:
         form, a, (q, n) = self.form, self.parameters.users, self._score_means
         y = form.linear_items(self.parameters.items, n, self.parameters.item_bias[:, None])
-        return LazyForm(y, lambda users: form.linear_users(a[users], q[users]))
+        return LinearForm(y, lambda users: form.linear_users(a[users], q[users]))
 
     def linear_form(self) -> LinearForm | None:
         """Return the score as inner products, where the form has them."""
         return self._linear if self.form.is_linear else None
 
-    def score_block(self, users: Rows) -> Scores:
+    def _score_block(self, users: Rows) -> Scores:
         """Score all items for some user rows: (n, n_items)."""
         if self.form.is_linear:
-            return self._linear.score_block(users)
+            return self._linear.scores(users)
         return self._direct(self.parameters.users[users], self._score_means[0][users])
 
     def _direct(self, a: Array, q: Array) -> Scores:
@@ -132,7 +133,7 @@ class Translated(FittedScorer):
         scores: Scores = (self.parameters.item_bias - np.array(rows)).astype(np.float32)
         return scores
 
-    def score_pairs(self, users: Rows, items: Rows) -> Scores:
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
         own, (q, n) = self.parameters, self._score_means
 

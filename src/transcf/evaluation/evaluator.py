@@ -1,0 +1,331 @@
+"""`evaluate`: one model, one split, one protocol.
+
+- `temporal` (the default where there are times): the log is cut at one moment for all users. The
+  model is fitted on the events before it and ranks all items for each user's events after it, so
+  that no model learns from the future.
+- `leave-last-out` (the default elsewhere): each user's newest event is held out and the model is
+  fitted on all others. All items that the user has not interacted with are ranked.
+- `temporal-no-refit`, `leave-last-out-no-refit`: the same for a model fitted on the training part
+  alone; validation items still count as seen. The literature mostly means the latter.
+- `paper`: held-out items are ranked among the candidates stored with the split; see `tasks`.
+- `paper-as-published`: as `paper`, but each metric is its best test value over all epochs. That
+  selects on the test set: comparable with printed tables, optimistic otherwise. `EpochRecorder`
+  collects the epochs; without one the model as given is the only epoch.
+
+`transcf.protocols.PROTOCOLS` defines them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import polars as pl
+
+from transcf.data.csr import Csr
+from transcf.data.interactions import Interactions
+from transcf.data.split import Candidates, Split
+from transcf.data.splitters import ENOUGH_USERS, check_split, split_log
+from transcf.errors import EvaluationError, FewUsersWarning, ParameterError, is_word, shown
+from transcf.evaluation.lists import coverage, diversity, gini, mean_popularity, not_yet, novelty
+from transcf.evaluation.metrics import Floats, auc, check_lengths, compute, metric_names
+from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties, full_ranks
+from transcf.evaluation.results import Evaluation
+from transcf.protocols import Protocol, full_ranking, protocol_named
+from transcf.retrieval.scorer import KnowsIds, Scorer
+
+Subset: TypeAlias = Literal["validation", "test"]
+
+
+def evaluate(
+    model: Scorer,
+    split: Any,
+    protocol: str | None = None,
+    *,
+    subset: Subset = "test",
+    ties: Ties = "pessimistic",
+    k: int | Sequence[int] = (10, 20),
+    beyond: bool = False,
+) -> Evaluation:
+    """Evaluate a fitted model on held-out interactions.
+
+    Args:
+        model: Fitted on `split.before_test` for a test, on `split.train` for a validation or a
+            protocol without refit.
+        split: The held-out interactions. A log, a table, a matrix, a path or a name is split as
+            `open_split` does it: `temporal_cut(log)` where there are times, else
+            `leave_one_out(log)`. The model must be fitted on a part of the same split.
+        protocol: "temporal", "leave-last-out", "temporal-no-refit", "leave-last-out-no-refit",
+            "paper" or "paper-as-published". None chooses one of the first four from how the log
+            is split and from whether the model was fitted on the validation part. A named
+            protocol is refused unless the model was fitted on the part that it requires.
+        subset: The held-out part to evaluate on.
+        ties: How to count equal scores: against the target ("pessimistic"), for it
+            ("optimistic") or the mean of both ranks ("realistic").
+        k: Lengths N of the lists.
+        beyond: Whether to compute metrics beyond accuracy: `AUC`, and in full ranking
+            `novelty@N`, `ILD@N` (intra-list diversity) and `gini@N`. `transcf.evaluation.lists`
+            has the formulas.
+
+    Raises:
+        DataError: `split` holds no event log.
+        EvaluationError: No user can be evaluated, the split lacks the candidates that the
+            protocol needs, scores are NaN or infinite, or the model has other ids or was fitted
+            on the held-out part or not on the part that the protocol requires.
+
+    Example:
+        >>> from transcf import Popularity, open_split
+        >>> split = open_split("synthetic")
+        >>> found = evaluate(Popularity().fit(split.before_test), split, k=[10])
+        >>> found.protocol, list(found.metrics)
+        ('temporal', ['HitRate@10', 'NDCG@10', 'MRR@10', 'Recall@10', 'Precision@10', 'MAP@10'])
+    """
+    if protocol is not None:
+        protocol_named(protocol)
+    check_ties(ties)
+    if not is_word(subset, get_args(Subset)):
+        raise ParameterError(
+            f"subset={shown(subset)} is not allowed; it must be 'validation' or 'test'."
+        )
+    lengths = check_lengths(k)
+    check_scorer(model)
+    if not isinstance(split, Split):
+        split = split_log(split, protocol)
+    elif protocol is not None:
+        check_split(split, protocol)
+    check_ids(model, split)
+    held_out = split.test if subset == "test" else split.validation
+    known = split.known_items(subset)
+    check_unseen(model, held_out.by_user, known, split, subset)
+    named = _protocol_for(model, split, protocol, subset)
+    train = split.before_test if named.refit and subset == "test" else split.train
+    trained = train.by_user.counts > 0
+    if named.sampled:
+        candidates = stored_candidates(split, named.name)
+        ranking = candidate_ranks(model, held_out, candidates, known, ties, trained=trained)
+    else:
+        ranking = full_ranks(
+            model, held_out, known, ties, trained=trained, list_length=max(lengths)
+        )
+    _warn_of_few(len(ranking.ranks.users), int(trained.sum()), split)
+    columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
+    if beyond:
+        columns |= _beyond(train, ranking, lengths)
+    catalogue = _catalogue(model, train, ranking, lengths, beyond=beyond)
+    return Evaluation(
+        model=model.name,
+        protocol=named.name,
+        ties=ties,
+        subset=subset,
+        per_user=pl.DataFrame({"user_id": split.train.users.ids(ranking.ranks.users), **columns}),
+        skipped=ranking.skipped,
+        catalogue=catalogue | _not_yet(split, held_out, ranking, lengths),
+        split=split.how,
+    )
+
+
+def _warn_of_few(judged: int, users: int, split: Split) -> None:
+    """Warn if only a small part of the users can be evaluated."""
+    if judged >= ENOUGH_USERS or users < ENOUGH_USERS:
+        return
+    advice = "split by leave_one_out(log), or cut it earlier" if split.is_cut else "use more data"
+    warnings.warn(
+        f"Only {judged:,} of {users:,} users have held-out events that can be judged, too few for "
+        f"reliable figures: {advice}.",
+        FewUsersWarning,
+        stacklevel=3,
+    )
+
+
+def _protocol_for(model: Scorer, split: Split, protocol: str | None, subset: Subset) -> Protocol:
+    """Return the protocol that matches the data a model was fitted on.
+
+    Scorers without `seen_` count as fitted on what the protocol requires.
+    """
+    named = None if protocol is None else protocol_named(protocol)
+    if subset == "validation" or not isinstance(model, KnowsIds) or (named and named.sampled):
+        return named or full_ranking(cut=split.is_cut, refit=True)
+    total = len(split.validation)
+    both = split.validation.by_user.to_scipy().multiply(model.seen_.to_scipy())
+    learned = int(both.count_nonzero())
+    if named is None and learned in (0, total):
+        return full_ranking(cut=split.is_cut, refit=learned == total)
+    if named is None or learned != (total if named.refit else 0):
+        other = full_ranking(cut=split.is_cut, refit=learned == total).name
+        instead = "" if learned not in (0, total) else f", or use the {other} protocol"
+        asked = full_ranking(cut=split.is_cut, refit=True) if named is None else named
+        fix = "refit it on split.before_test" if asked.refit else "fit it on split.train"
+        raise EvaluationError(
+            f"{model.name} was fitted on {learned:,} of the {total:,} validation interactions, and "
+            f"the {asked.name} protocol evaluates models that were fitted on "
+            f"{'all' if asked.refit else 'none'} of them: {fix}{instead}."
+        )
+    return named
+
+
+def check_scorer(model: object) -> None:
+    """Raise a `ParameterError` unless `model` is a model object."""
+    if isinstance(model, type) or not hasattr(model, "scores"):
+        what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise ParameterError(
+            f"evaluate takes a fitted model first and then the data, and {what} is no fitted "
+            "model: write evaluate(EASE().fit(split.before_test), split), with split = "
+            "leave_one_out(log) or temporal_cut(log)."
+        )
+
+
+def stored_candidates(split: Split, protocol: str) -> Candidates:
+    """Return the candidates of a split, or raise an `EvaluationError`."""
+    if split.candidates is None:
+        raise EvaluationError(
+            f"The {protocol} protocol ranks among stored candidates and this split has none: "
+            "make the split with candidates, or use a protocol of full ranking."
+        )
+    return split.candidates
+
+
+def check_ids(model: Scorer, split: Split) -> None:
+    """Raise an `EvaluationError` if a model has other users or items than the split."""
+    train = split.train
+    same = len(model.rankable) == train.n_items
+    if isinstance(model, KnowsIds):
+        same = same and model.users_ == train.users and model.items_ == train.items
+    if not same:
+        raise EvaluationError(
+            f"{model.name} has other users or items than this split: evaluate it on the "
+            "split that it was fitted on."
+        )
+
+
+def check_unseen(model: Scorer, held_out: Csr, known: Csr, split: Split, subset: Subset) -> None:
+    """Raise an `EvaluationError` if a model was fitted on held-out pairs.
+
+    Pairs that are also in the known part are skipped and counted instead.
+    """
+    if not isinstance(model, KnowsIds):
+        return
+    leaked = held_out.to_scipy().multiply(model.seen_.to_scipy())
+    leaked -= leaked.multiply(known.to_scipy())
+    count = leaked.count_nonzero()
+    if count:
+        before = "split.before_test" if subset == "test" else "split.train"
+        maker = "temporal_cut(log)" if split.is_cut else "leave_one_out(log)"
+        raise EvaluationError(
+            f"{model.name} was fitted on {count:,} of the {subset} interactions that it is "
+            f"evaluated on: fit it on {before}, with split = {maker}, and evaluate that."
+        )
+
+
+def _beyond(train: Interactions, ranking: Ranking, lengths: Sequence[int]) -> dict[str, Floats]:
+    """Return the metrics beyond accuracy of each user; those of lists only in full ranking."""
+    ranks, lists = ranking.ranks, ranking.lists
+    found: dict[str, Floats] = {}
+    if lists is not None:
+        counts, n_users = train.by_item.counts, int((train.by_user.counts > 0).sum())
+        found |= {f"novelty@{n}": novelty(lists, n, counts, n_users) for n in lengths}
+        found |= {f"ILD@{n}": diversity(lists, n, train.by_item) for n in lengths}
+    return found | {"AUC": auc(ranks.indptr, ranking.beaten_by, ranking.against)}
+
+
+def _catalogue(
+    model: Scorer, train: Interactions, ranking: Ranking, lengths: Sequence[int], *, beyond: bool
+) -> dict[str, float]:
+    """Return coverage, popularity and Gini of the recommended items, in full ranking."""
+    if ranking.lists is None:
+        return {}
+    counts = np.bincount(train.item_rows, minlength=train.n_items)
+    n_rankable = int(model.rankable.sum())
+    figures = {f"coverage@{n}": coverage(ranking.lists, n, n_rankable) for n in lengths}
+    for n in lengths:
+        figures[f"popularity@{n}"] = mean_popularity(ranking.lists, n, counts)
+    for n in lengths if beyond else ():
+        figures[f"gini@{n}"] = gini(ranking.lists, n, model.rankable)
+    return figures
+
+
+def _not_yet(
+    split: Split, held_out: Interactions, ranking: Ranking, lengths: Sequence[int]
+) -> dict[str, float]:
+    """Return the share of recommended items that did not exist yet, where there are times."""
+    parts, lists = (split.train, split.validation, split.test), ranking.lists
+    if lists is None or held_out.timestamps is None:
+        return {}
+    latest = np.iinfo(np.int64).max
+    born = np.full(held_out.n_items, latest, dtype=np.int64)
+    for part in parts:
+        if part.timestamps is not None:
+            np.minimum.at(born, part.item_rows, part.timestamps)
+    moments = np.full(held_out.n_users, latest, dtype=np.int64)
+    np.minimum.at(moments, held_out.user_rows, held_out.timestamps)
+    moments = moments[ranking.ranks.users]
+    return {f"future@{n}": not_yet(lists, n, born, moments) for n in lengths}
+
+
+#: Shown with every result of `paper-as-published`.
+OPTIMISTIC_NOTE = "Optimistic: for each metric the best test value over all epochs."
+
+
+class EpochRecorder:
+    """Evaluate every epoch on the test part and keep the best value of each metric.
+
+    It is called at the end of an epoch and returns nothing, so training never sees the values.
+
+    Args:
+        split: A split with candidates.
+        ties: How to count equal scores.
+        k: Lengths N of the lists.
+        beyond: Whether to record the AUC as well.
+
+    Example:
+        >>> from transcf import BPR, open_split
+        >>> from transcf.models.training import FitOptions
+        >>> model, split = BPR(dim=8, epochs=2), open_split("synthetic", "paper")
+        >>> recorder = EpochRecorder(split)
+        >>> options = FitOptions(on_epoch=lambda epoch: recorder(epoch.snapshot))
+        >>> _ = model.fit(split.train, split.validation, options)
+        >>> print(recorder.result().note)
+        Optimistic: for each metric the best test value over all epochs.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        *,
+        ties: Ties = "pessimistic",
+        k: Sequence[int] = (10, 20),
+        beyond: bool = False,
+    ) -> None:
+        self._split = split
+        self._ties, self._k, self._beyond = ties, tuple(k), beyond
+        self._best: Evaluation | None = None
+
+    def __call__(self, snapshot: Scorer) -> None:
+        """Evaluate the model after an epoch."""
+        now = evaluate(
+            snapshot,
+            self._split,
+            "paper-as-published",
+            ties=self._ties,
+            k=self._k,
+            beyond=self._beyond,
+        )
+        self._best = now if self._best is None else _best_of(self._best, now)
+
+    def result(self) -> Evaluation:
+        """Return the best value of each metric, labelled as optimistic.
+
+        Values of single users are those of the metric's best epoch.
+        """
+        if self._best is None:
+            raise EvaluationError("No epoch was recorded: fit the model with this recorder first.")
+        return replace(self._best, note=OPTIMISTIC_NOTE)
+
+
+def _best_of(old: Evaluation, new: Evaluation) -> Evaluation:
+    """Take each metric from the evaluation that is better in it; the earlier one wins ties."""
+    before, after = old.metrics, new.metrics
+    better = [name for name in after if after[name].mean > before[name].mean]
+    return replace(old, per_user=old.per_user.with_columns(new.per_user.select(better)))

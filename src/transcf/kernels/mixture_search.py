@@ -1,0 +1,308 @@
+"""Candidates for the best items of users by the mixture, without scoring every item.
+
+With the M nearest items of every past item k, e_ki = exp(-tau |p_k - b_i|^2) and t_k the smallest
+of these M terms, the score of an item is at most
+
+    own_i + log(R + sum over the lists that contain i of w_k (e_ki - t_k)),    R = sum_k w_k t_k,
+
+with own_i = c_i - beta |a - b_i|^2, which is one product of vectors. The items with the largest
+bounds are scored first. Every other item is scored if its bound reaches the k-th best score so far.
+Scores and bounds are float32: items within twice their largest error of the k-th best score are
+candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from . import Array, compiled, inlined, inner
+from .kth import TOGETHER, kth_largest, larger, largest_lane
+from .lanes import LANES, exp_lanes, fill, load, log_lanes, store, sum_lanes, zeros
+from .mixture_scores import ScoreParams
+from .topk import CHUNK, lowest_bit, reaching
+
+#: Number of candidates of a user who has too many of them.
+CROWDED = -1
+#: Items that are scored first, at least and for each place of a list.
+_FIRST, _FIRST_OF_A_PLACE = 16, 2
+#: Groups of items whose largest bounds tell which items are scored first, at least.
+_GROUPS = 256
+#: Users of a product of users and items, at least, and numbers of the product.
+_USERS, _PRODUCT = 64, 2**20
+#: Past items whose exponents are computed together.
+_EVENTS = 2 * LANES
+#: Exponent of events that are not there.
+_ABSENT = np.float32(-1e30)
+_HIDDEN = np.float32(-np.inf)
+_ZERO = np.float32(0)
+_BIT = np.uint64(1)
+
+
+class Neighbors(NamedTuple):
+    """The nearest items of past items, and what they add to a score; arrays are read-only.
+
+    Attributes:
+        items: (n_items, M) int32, nearest first.
+        excess: e_ki - t_k, (n_items, M) float32.
+        rest: t_k, above 0, (n_items,) float32.
+    """
+
+    items: Array
+    excess: Array
+    rest: Array
+
+
+class Catalogue(NamedTuple):
+    """Items to rank; arrays are read-only.
+
+    Attributes:
+        points: b, (n_items * width,) float32, padded to whole lanes.
+        heights: c_i - (tau + beta) |b_i|^2, (n_items,) float32.
+        own_heights: c_i - beta |b_i|^2, -inf for items that may not be chosen, (n_items,) float32.
+        neighbors: Of all items in histories.
+    """
+
+    points: Array
+    heights: Array
+    own_heights: Array
+    neighbors: Neighbors
+
+
+class _User(NamedTuple):
+    """One user as scores need it, in memory that all users share.
+
+    Attributes:
+        points: 2 (tau p_k + beta a), (width * n_events,) float32, number by number.
+        offsets: log w_k - tau |p_k|^2 - beta |a|^2, (n_events,) float32.
+        exponents: (n_events,) float32.
+        extra: sum of w_k (e_ki - t_k), (n_items,) float32.
+        largest: Largest bounds of groups of items, float32.
+    """
+
+    points: Array
+    offsets: Array
+    exponents: Array
+    extra: Array
+    largest: Array
+
+
+@compiled
+def find_candidates(
+    params: ScoreParams, catalogue: Catalogue, seen_starts: Array, seen_items: Array, users: Array,
+    k: int, errors: Array, counts: Array, found: Array, first: int, end: int,
+) -> None:  # fmt: skip
+    """Find all items that may be among the best k of the users first..end-1.
+
+    Args:
+        params: Of the scores.
+        catalogue: The items.
+        seen_starts: Where the hidden items of each user row start, (n_rows + 1,) int64.
+        seen_items: Hidden items, (n_entries,) int32.
+        users: (n,) int32 rows of users, each of whom has a history.
+        k: Length of lists, at least 1.
+        errors: (n,) float32, how far a float32 score or bound may be from the true one.
+        counts: (n,) int64, out: number of candidates or `CROWDED`.
+        found: (n, capacity) int32, out: the candidates; capacity is above k.
+        first: First user.
+        end: One behind the last user.
+    """
+    n_items, longest = len(catalogue.heights), 1
+    width = len(catalogue.points) // n_items
+    vectors = catalogue.points.reshape(n_items, width)
+    for n in range(first, end):
+        longest = max(longest, params.starts[users[n] + 1] - params.starts[users[n]])
+    events = _whole(longest, _EVENTS)
+    user = _User(
+        np.empty(width * events, np.float32), np.empty(events, np.float32),
+        np.empty(events, np.float32), np.empty(n_items, np.float32),
+        np.empty(_whole(n_items, TOGETHER), np.float32),
+    )  # fmt: skip
+    kept = np.empty(found.shape[1], np.float32)
+    group = min(max(_USERS, _PRODUCT // n_items), end - first)
+    homes, tile = np.zeros((group, width), np.float32), np.empty(group * n_items, np.float32)
+    for begin in range(first, end, group):
+        size = min(group, end - begin)
+        for n in range(size):
+            for d in range(params.users.shape[1]):
+                a = np.float64(params.users[users[begin + n], d])
+                homes[n, d] = np.float32(2 * params.beta * a)
+        product = tile[: size * n_items]
+        np.dot(homes[:size], vectors.T, product.reshape(size, n_items))
+        for n in range(begin, begin + size):
+            row, bounds = users[n], product[(n - begin) * n_items : (n - begin + 1) * n_items]
+            own = _place(params, row, width, user)
+            _add_bounds(params, catalogue, row, own, user.extra, bounds)
+            for place in range(seen_starts[row], seen_starts[row + 1]):
+                bounds[seen_items[place]] = _HIDDEN
+            cutoff = _cutoff(bounds, max(_FIRST, _FIRST_OF_A_PLACE * k), user.largest)
+            high, low, count = np.float32(np.inf), cutoff, 0
+            for _ in range(2):
+                count = _score_between(
+                    params, catalogue, row, k, errors[n], high, low, bounds, user, kept, found[n],
+                    count,
+                )  # fmt: skip
+                high, low = cutoff, np.float32(_lowest(kept, count, k, errors[n]))
+            counts[n] = count
+
+
+@inlined
+def _whole(size: int, unit: int) -> int:
+    """The size, rounded up to a multiple of a unit."""
+    return (size + unit - 1) // unit * unit
+
+
+@inner
+def _place(params: ScoreParams, row: int, width: int, user: _User) -> float:
+    """Write what scores need of a user; return beta |a|^2."""
+    start, count = params.starts[row], params.starts[row + 1] - params.starts[row]
+    events, dim, own = _whole(count, _EVENTS), params.users.shape[1], 0.0
+    for d in range(dim):
+        a = np.float64(params.users[row, d])
+        own += params.beta * a * a
+    for place in range(width * events):
+        user.points[place] = _ZERO
+    for e in range(events):
+        user.offsets[e] = _ABSENT
+    for e in range(count):
+        past, squared = params.past[start + e], 0.0
+        for d in range(dim):
+            p = np.float64(params.history[past, d])
+            moved = params.tau * p + params.beta * np.float64(params.users[row, d])
+            user.points[d * events + e] = np.float32(2 * moved)
+            squared += p * p
+        user.offsets[e] = np.float32(params.logs[start + e] - params.tau * squared - own)
+    return own
+
+
+@inner
+def _add_bounds(
+    params: ScoreParams, catalogue: Catalogue, row: int, own: float, extra: Array, bounds: Array
+) -> None:
+    """Make bounds on all scores of products with 2 beta a."""
+    n_items, near, rest = len(bounds), catalogue.neighbors, 0.0
+    for i in range(n_items):
+        extra[i] = _ZERO
+    items, excess, length = near.items.reshape(-1), near.excess.reshape(-1), near.items.shape[1]
+    for event in range(params.starts[row], params.starts[row + 1]):
+        past, weight = np.uint64(params.past[event]), math.exp(params.logs[event])
+        rest += weight * np.float64(near.rest[past])
+        by, first = np.float32(weight), past * np.uint64(length)
+        for j in range(length):  # numbers without a sign need no check for negative ones
+            at = first + np.uint64(j)
+            extra[np.uint32(items[at])] += by * excess[at]
+    whole, high = fill(np.float32(rest)), fill(np.float32(own))
+    lanes = n_items - n_items % LANES
+    for i in range(0, lanes, LANES):
+        log = log_lanes(load(extra, i) + whole)
+        store(bounds, i, load(bounds, i) + (load(catalogue.own_heights, i) - high) + log)
+    for i in range(lanes, n_items):
+        log = math.log(np.float64(extra[i]) + rest)
+        bounds[i] += np.float32(catalogue.own_heights[i] - own + log)
+
+
+@inner
+def _cutoff(bounds: Array, wanted: int, largest: Array) -> np.float32:
+    """Return a bound that at least so many items reach; the lowest if there are fewer items."""
+    n_items = len(bounds)
+    span, size = -(-n_items // max(_GROUPS, 4 * wanted)) * LANES, 0
+    lanes = n_items - n_items % LANES
+    for start in range(0, lanes, span):
+        high = load(bounds, start)
+        for i in range(start + LANES, min(start + span, lanes), LANES):
+            high = larger(load(bounds, i), high)
+        store(largest, size, high)
+        size += LANES
+    if size <= wanted:
+        return _HIDDEN
+    return kth_largest(largest, size, wanted, largest)
+
+
+@inner
+def _score_between(
+    params: ScoreParams, catalogue: Catalogue, row: int, k: int, error: float, high: np.float32,
+    low: np.float32, bounds: Array, user: _User, kept: Array, found: Array, count: int,
+) -> int:  # fmt: skip
+    """Score items with bounds from `low` on and below `high`; return the number of candidates."""
+    points, offsets, exponents = user.points, user.offsets, user.exponents
+    events = _whole(params.starts[row + 1] - params.starts[row], _EVENTS)
+    vectors, width = catalogue.points, len(catalogue.points) // len(bounds)
+    for start in range(0, len(bounds), CHUNK):
+        bits = np.uint64(0)
+        if start + CHUNK <= len(bounds):
+            bits = reaching(bounds, start, low)
+        else:
+            for i in range(start, len(bounds)):
+                if bounds[i] >= low:
+                    bits |= _BIT << np.uint64(i - start)
+        while bits:
+            item = start + lowest_bit(bits)
+            bits &= bits - _BIT
+            if bounds[item] >= high or bounds[item] == _HIDDEN or bounds[item] < low:
+                continue
+            score = catalogue.heights[item] + _log_sum(
+                points, offsets, exponents, events, vectors, item * width, width
+            )
+            count = _keep(np.float32(score), item, k, error, kept, found, count)
+            low = max(low, np.float32(_lowest(kept, count, k, error)))
+    return count
+
+
+@inlined
+def _log_sum(
+    points: Array, offsets: Array, exponents: Array, events: int, items: Array, at: int, width: int
+) -> float:
+    """Log sum_k exp(v_k . b + e_k) of the item whose vector starts at `at`."""
+    highest = fill(_ABSENT)
+    for e in range(0, events, _EVENTS):
+        one, two = load(offsets, e), load(offsets, e + LANES)
+        three, four = zeros(one), zeros(one)
+        for d in range(0, width, 2):
+            b, c = fill(items[at + d]), fill(items[at + d + 1])
+            line = d * events + e
+            one = one + b * load(points, line)
+            two = two + b * load(points, line + LANES)
+            three = three + c * load(points, line + events)
+            four = four + c * load(points, line + events + LANES)
+        one, two = one + three, two + four
+        store(exponents, e, one)
+        store(exponents, e + LANES, two)
+        highest = larger(larger(one, two), highest)
+    top = largest_lane(highest)
+    total, by = zeros(highest), fill(top)
+    for e in range(0, events, LANES):
+        total = total + exp_lanes(load(exponents, e) - by)
+    return top + math.log(sum_lanes(total))
+
+
+@inner
+def _lowest(scores: Array, count: int, k: int, error: float) -> float:
+    """What a score or bound has to reach for its item to be a candidate."""
+    if count == CROWDED:
+        return np.inf
+    if count < k:
+        return -np.inf
+    return np.float64(scores[k - 1]) - 2 * np.float64(error)
+
+
+@inner
+def _keep(
+    score: np.float32, item: int, k: int, error: float, scores: Array, items: Array, count: int
+) -> int:
+    """Insert a candidate by descending score; return the number of candidates or `CROWDED`."""
+    if score < _lowest(scores, count, k, error):
+        return count
+    if count == len(scores):
+        return CROWDED
+    place = count
+    while place > 0 and scores[place - 1] < score:
+        scores[place], items[place] = scores[place - 1], items[place - 1]
+        place -= 1
+    scores[place], items[place] = score, item
+    count += 1
+    low = _lowest(scores, count, k, error)
+    while scores[count - 1] < low:
+        count -= 1
+    return count

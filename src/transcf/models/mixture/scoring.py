@@ -1,0 +1,298 @@
+"""Scores and lists of users by the mixture, given their histories and vectors.
+
+Users are those of the training data or new users. Lists are exact: candidates are found in float32
+(`kernels.mixture_search`) and scored in float64, so that they do not depend on which users are
+ranked together.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from transcf.data.csr import Csr
+from transcf.data.histories import Histories
+from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Mask
+from transcf.kernels import Array
+from transcf.kernels.mixture_scores import (
+    ScoreParams,
+    UserQueries,
+    read_only,
+    score_pairs,
+    score_people,
+)
+from transcf.kernels.mixture_search import CROWDED, Neighbors, find_candidates
+from transcf.kernels.mixture_table import STRIP, Items, Past, Taken, add_log_sums
+from transcf.kernels.rows import padded
+from transcf.parallel import one_blas_thread, parallel_for
+from transcf.retrieval.forms import vector_form
+from transcf.retrieval.scorer import Norms, Scorer, Scores, Source
+from transcf.retrieval.topk import ROUNDING, not_finite
+from transcf.retrieval.views import FormView
+
+if TYPE_CHECKING:
+    from transcf.models.mixture.learned import Mixture
+
+#: Fewest and most neighbours of a past item, and neighbours of all past items in between.
+_NEIGHBORS, _TABLE_SIZE = (64, 512), 2**22
+#: Past items whose neighbours are found together.
+_ROWS = 1024
+#: Terms below this count as this: bounds stay bounds, and nothing underflows.
+_LEAST_TERM = 1e-30
+#: Users whose lists are made together, which bounds the memory of candidates.
+_USERS = 4096
+#: Longest list that is made from candidates, and candidates beyond the length of a list.
+_LONGEST, _SPARE = 512, 256
+#: Users who share a table of terms.
+_TABLE_USERS = 2**16
+
+
+class NeighborTable:
+    """The nearest items of past items. Rows are computed when they are first needed.
+
+    Args:
+        history: p, (n_items, dim) float32.
+        items: b, (n_items, dim) float32.
+        tau: Weight of squared distances between both.
+        stored: The whole table, where a file has it.
+    """
+
+    def __init__(
+        self, history: Array, items: Array, tau: float, stored: Neighbors | None = None
+    ) -> None:
+        everything = np.ones(len(items), dtype=bool)
+        self._scorer = FormView("nearness", everything, vector_form("distance", history, items))
+        self._tau, self._lock, shape = tau, threading.Lock(), _table_shape(len(items))
+        self._arrays = stored or Neighbors(
+            np.zeros(shape, np.int32), np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
+        )
+        self._is_missing = self._arrays.rest == 0
+
+    def with_rows(self, rows: Rows) -> Neighbors:
+        """Return the table, of which at least these rows are computed."""
+        with self._lock:
+            missing = np.unique(rows[self._is_missing[rows]]).astype(np.int32)
+            for first in range(0, len(missing), _ROWS):
+                self._compute(missing[first : first + _ROWS])
+        return Neighbors(*map(read_only, self._arrays))
+
+    def _compute(self, rows: Rows) -> None:
+        items, excess, rest = self._arrays
+        items[rows], scores = self._scorer.top_k(rows, items.shape[1])
+        distances = np.maximum(-scores.astype(np.float64), 0)
+        terms = np.maximum(np.exp(-self._tau * distances), _LEAST_TERM)
+        excess[rows], rest[rows] = terms - terms[:, -1:], terms[:, -1]
+        self._is_missing[rows] = False
+
+    def whole(self) -> Neighbors | None:
+        """Return the table if all of its rows are computed."""
+        return None if self._is_missing.any() else self._arrays
+
+
+def _table_shape(n_items: int) -> tuple[int, int]:
+    """Return the number of past items and of neighbours of each: more in small catalogues."""
+    fewest, most = _NEIGHBORS
+    return n_items, min(max(fewest, min(_TABLE_SIZE // max(1, n_items), most)), n_items)
+
+
+class UserScorer(Scorer):
+    """Scores items for users with a history and a vector each.
+
+    Args:
+        learned: The fitted model.
+        histories: Of the users.
+        homes: a of each, (n, dim) float32.
+    """
+
+    def __init__(self, learned: Mixture, histories: Histories, homes: Array) -> None:
+        self.learned, self.histories, self.homes = learned, histories, homes
+
+    @property
+    def name(self) -> str:
+        """Name in errors."""
+        return self.learned.name
+
+    @property
+    def rankable(self) -> Mask:
+        """(n_items,) items that may be ranked."""
+        return self.learned.rankable
+
+    def points(self, rows: Rows) -> UserQueries:
+        """Return the translated positions of users: a point for each item of the history."""
+        learned, histories = self.learned, self.histories.take(rows)
+        tau, beta = learned.settings.tau, learned.settings.beta
+        own = np.repeat(self.homes[rows], histories.counts, axis=0)
+        points = 2 * (np.float32(tau) * learned.history[histories.items] + np.float32(beta) * own)
+        offsets = -tau * learned.history_squares[histories.items] - beta * squares(own)
+        offsets += learned.log_weights(histories)
+        width = learned.item_points.shape[1]
+        return UserQueries(
+            histories.indptr, padded(points).reshape(-1, width), offsets.astype(np.float32)
+        )
+
+    def _score_block(self, users: Rows) -> Scores:
+        return score_people(self.points(users), self.learned.item_points, self.learned.heights)
+
+    @cached_property
+    def _params(self) -> ScoreParams:
+        learned, histories = self.learned, self.histories
+        logs = learned.log_weights(histories).astype(np.float64)
+        return ScoreParams(
+            starts=read_only(histories.indptr),
+            past=read_only(histories.items),
+            logs=read_only(logs),
+            users=read_only(self.homes),
+            items=read_only(learned.items),
+            history=read_only(learned.history),
+            bias=read_only(learned.bias),
+            tau=float(learned.settings.tau),
+            beta=float(learned.settings.beta),
+        )
+
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
+        return score_pairs(self._params, users.astype(np.int32), items.astype(np.int32))
+
+    def top_k(
+        self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
+    ) -> tuple[Rows, Scores]:
+        """Find the best k items of some rows; see `retrieval.top_k`."""
+        mask = self.rankable if allowed is None else allowed
+        length = min(k, int(np.count_nonzero(mask)))
+        if not (0 < length <= _LONGEST and self._is_finite(users)):
+            return super().top_k(users, k, seen=seen, allowed=allowed)
+        items = np.full((len(users), k), UNKNOWN, dtype=np.int32)
+        scores = np.full((len(users), k), np.nan, dtype=np.float32)
+        hidden = seen or Csr(np.zeros(len(self.histories) + 1, np.int64), np.empty(0, np.int32), 0)
+        is_crowded = np.zeros(len(users), dtype=bool)
+        for first in range(0, len(users), _USERS):
+            some = slice(first, first + _USERS)
+            lists = (items[some], scores[some])
+            is_crowded[some] = self._find(users[some], length, hidden, mask, *lists)
+        if is_crowded.any():
+            rest = super().top_k(users[is_crowded], k, seen=seen, allowed=allowed)
+            items[is_crowded], scores[is_crowded] = rest
+        return items, scores
+
+    def _is_finite(self, users: Rows) -> bool:
+        """Whether all scores of these users are finite."""
+        has_history = self.histories.indptr[users] < self.histories.indptr[users + 1]
+        finite = self.learned.is_finite and has_history.all()
+        return bool(finite and np.isfinite(squares(self.homes[users]).astype(np.float32)).all())
+
+    def _find(
+        self, users: Rows, k: int, seen: Csr, allowed: Mask, items: Rows, scores: Scores
+    ) -> Mask:
+        """Write the best k items of users, and return which users have too many candidates."""
+        histories = self.histories.take(users)
+        catalogue = self.learned.catalogue(histories.items, allowed)
+        counts = np.empty(len(users), np.int64)
+        found = np.empty((len(users), k + _SPARE), np.int32)
+        hidden, errors = (seen.indptr, seen.indices), self._error(users, histories)
+        given = (self._params, catalogue, *hidden, users, k, errors, counts, found)
+        with one_blas_thread():
+            parallel_for(len(users), partial(find_candidates, *given))
+        is_candidate = np.arange(found.shape[1]) < counts[:, None]
+        owners, candidates = np.nonzero(is_candidate)[0], found[is_candidate]
+        true = self.scores(users[owners], candidates)
+        order = np.lexsort((candidates, -true, owners))
+        places = np.arange(len(owners)) - np.searchsorted(owners, owners)
+        listed = places < k
+        owners, places, best = owners[listed], places[listed], order[listed]
+        items[owners, places], scores[owners, places] = candidates[best], true[best]
+        is_crowded: Mask = counts == CROWDED
+        return is_crowded
+
+    def _error(self, users: Rows, histories: Histories) -> Scores:
+        """Return how far scores and bounds in float32 may be from the true ones: (n,)."""
+        learned, tau, beta = self.learned, self.learned.settings.tau, self.learned.settings.beta
+        longest, bias = learned.reach
+        past = np.sqrt(learned.history_squares[histories.items].max(initial=0))
+        faded = np.abs(learned.log_weights(histories)).max(initial=0)
+        away = np.sqrt(squares(self.homes[users])) + longest
+        size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
+        steps = learned.history.shape[1] + 16
+        error: Scores = (4 * ROUNDING * (steps * size + histories.counts)).astype(np.float32)
+        return error
+
+    @property
+    def block_users(self) -> int | None:
+        """Users who share a table of terms; None where terms would underflow."""
+        return _TABLE_USERS if self.learned.has_tables else None
+
+    def open_block(self, users: Rows, items: Rows) -> Source:
+        """Return the scores of some rows, to be read in tiles."""
+        if not self.learned.has_tables:
+            return super().open_block(users, items)
+        if not self.histories.take(users).counts.all():
+            raise not_finite(self.name)
+        return PairTermTable(self, users, items)
+
+
+class PairTermTable:
+    """Scores of many users: terms between two items are computed once for all users.
+
+    Args:
+        scorer: Of all users.
+        users: (n,) rows.
+        items: (m,) rows of the items to rank.
+    """
+
+    def __init__(self, scorer: UserScorer, users: Rows, items: Rows) -> None:
+        learned, self._scorer, self._users = scorer.learned, scorer, users
+        histories, tau, beta = (scorer.histories.take(users), *learned.steepness)
+        past, places = np.unique(histories.items, return_inverse=True)
+        a, p = scorer.homes[users], learned.history[past]
+        width = learned.item_points.shape[1]
+        self._homes = padded(np.float32(2 * beta) * a).reshape(-1, width)
+        self._past = Past(
+            padded(np.float32(2 * tau) * p).reshape(-1, width),
+            (-tau * squares(p)).astype(np.float32),
+        )
+        log_weights = learned.log_weights(histories)
+        self._taken = Taken(
+            histories.indptr,
+            places.astype(np.int32),
+            np.exp(log_weights).astype(np.float32),
+            (-beta * squares(a)).astype(np.float32),
+        )
+        self.size, self.error = self._bounds(a, p, items, -log_weights.min(initial=0))
+
+    def _bounds(self, a: Array, p: Array, items: Rows, faded: float) -> tuple[Norms, Scores]:
+        """Return bounds on the size of scores and on their rounding error: (n,) each."""
+        learned, (tau, beta) = self._scorer.learned, self._scorer.learned.steepness
+        longest = np.sqrt(squares(learned.items[items]).max(initial=0))
+        bias = np.abs(learned.bias[items]).max(initial=0)
+        near = tau * (np.sqrt(squares(p).max(initial=0)) + longest) ** 2
+        home = beta * (np.sqrt(squares(a)) + longest) ** 2
+        counts = np.diff(self._taken.starts)
+        size = near + home + bias + faded + np.log(counts)
+        # Two products of d terms, whose roundings an exponential turns into relative ones; those of
+        # the exponential and of adding up a history; and the logarithm's.
+        steps = self._homes.shape[1] + 16
+        error = 1.01 * ROUNDING * (steps * size + counts + 16)
+        return size, error.astype(np.float32)
+
+    def fill(self, items: Rows, tile: Scores) -> None:
+        """Write the scores of all users for some item rows: (n, n_items)."""
+        learned, (tau, beta) = self._scorer.learned, self._scorer.learned.steepness
+        b = learned.items[items]
+        room, lengths = (0, -len(items) % STRIP), squares(b)
+        points = np.pad(padded(b).reshape(len(b), -1), (room, (0, 0)))
+        heights = np.pad(learned.bias[items] - beta * lengths, room).astype(np.float32)
+        offsets = np.pad(-tau * lengths, room).astype(np.float32)
+        np.matmul(self._homes, points[: len(items)].T, out=tile)
+        add_log_sums(self._taken, self._past, Items(points, offsets, heights), tile)
+
+    def pairs(self, rows: Rows, items: Rows) -> Scores:
+        """Score pairs by the direct formula: (n,)."""
+        return self._scorer.scores(self._users[rows], items)
+
+
+def squares(vectors: Array) -> Array:
+    """Squared lengths of vectors, (n,) float64."""
+    squares: Array = np.square(vectors, dtype=np.float64).sum(axis=1)
+    return squares
