@@ -38,10 +38,10 @@ def fit_for_use(
         Description of the fit.
 
     Example:
-        >>> from transcf import EASE, Validation, leave_one_out, synthesize
+        >>> from transcf import EASE, EventWeights, Validation, leave_one_out, synthesize
         >>> log = synthesize(users=100, items=40, interactions=1500, seed=0)
-        >>> split = leave_one_out(log)
-        >>> fit_for_use(EASE(trend=0), log, split, Validation.of(split))
+        >>> split, untimed = leave_one_out(log), EventWeights(trend=0)
+        >>> fit_for_use(EASE(event_weights=untimed), log, split, Validation.of(split))
         'all 1,500 events; there was no epoch to choose'
     """
     options = options or FitOptions()
