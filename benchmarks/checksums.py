@@ -195,9 +195,9 @@ def commands(path: Path, folder: Path) -> Found:
     for label, protocol in runs:
         words: list[object] = ["--model", MODELS[label][0], "--protocol", PROTOCOLS[protocol][0]]
         words += [] if label == "ease" else ["--set", "epochs=3", "--seeds", 2]
-        found = json.loads(run_command("evaluate", path, *words, "--no-store", "--json"))
+        found = json.loads(run_command("evaluate", path, *words, "--store", "none", "--json"))
         yield f"evaluate {label} {protocol}", figures(found)
-    models = ["--models", "itemknn,bpr", "--set", "bpr.epochs=3", "--no-store", "--json"]
+    models = ["--models", "itemknn,bpr", "--set", "bpr.epochs=3", "--store", "none", "--json"]
     models += ["--out", str(folder / "comparison")]
     yield (
         "compare",

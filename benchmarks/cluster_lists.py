@@ -102,13 +102,14 @@ class Sides:
     def threads_command(self) -> Path:
         """Do the first by a command."""
         out = self._new("all.parquet")
-        run(command(self._model, out, "--threads", str(WORKERS)))
+        words = command(self._model, out)
+        run([*words[:3], "--threads", str(WORKERS), *words[3:]])
         return out
 
-    def workers_command(self, *where: str) -> Path:
+    def workers_command(self, address: str = "local") -> Path:
         """Do the second by a command."""
         out = self._new("parts")
-        run(command(self._model, out, "--workers", str(WORKERS), *where))
+        run(command(self._model, out, "--workers", f"{WORKERS}@{address}"))
         return out
 
 
@@ -238,7 +239,7 @@ def measure(
         commands = take_turns(
             {
                 "peer": sides.threads_command,
-                "there": lambda: sides.workers_command("--cluster", address),
+                "there": lambda: sides.workers_command(address),
                 "own": sides.workers_command,
             },
             command_rounds,

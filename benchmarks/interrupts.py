@@ -36,10 +36,10 @@ COMMANDS = {
         "fit {log} --model bpr --set epochs=1000 --out {out}/model",
         "fit {log} --model ease --out {out}/model",
     ],
-    "evaluate": ["evaluate {log} --model ials", "evaluate {log} --model transcf --no-store"],
+    "evaluate": ["evaluate {log} --model ials", "evaluate {log} --model transcf --store none"],
     "compare": ["compare {log} --models ease,bpr,transcf --out {out}/comparison"],
     "tune": [
-        "tune {log} --model bpr --trials 50 --jobs 2 --out {out}/best.toml",
+        "tune {log} --model bpr --trials 50 --workers 2 --out {out}/best.toml",
         "tune {log} --model ease --trials 50 --storage {out}/trials.db",
     ],
     "recommend --all": [

@@ -1,7 +1,7 @@
 r"""Does a table survive kills? Run it whole, then kill it at random moments, go on, and compare.
 
 Run: python benchmarks/kills.py [--kills 5] -- reproduce performance \\
-    --datasets delicious --budget quick --jobs 2
+    --datasets delicious --budget quick --workers 2
 
 Prints how many cells were there at each kill, whether any of them was run again later, and whether
 the table of the killed run is the one that nobody interrupted.

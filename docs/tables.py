@@ -6,7 +6,7 @@ results and says what to show:
     <!-- table: NAME figures=HitRate@10,NDCG@10 datasets=ciao models="ease:EASE,bpr:BPR" -->
     <!-- end -->
 
-NAME is a file of docs/results, which `transcf study ... --results docs/results/NAME.json` writes;
+NAME is a file of docs/results, which `transcf study ... --out docs/results/NAME.json` writes;
 several, with + between them, are put together. What may follow, all of it optional:
 
     figures      some of the study's metrics; all unless given

@@ -92,8 +92,8 @@ def help_pages() -> Iterator[str]:
         yield f"$ {context.command_path} --help"
         yield from (line.rstrip() for line in command.get_help(context).splitlines())
         yield ""
-        for below, each in getattr(command, "commands", {}).items():
-            yield from walk(each, context, below)
+        for below in getattr(command, "list_commands", lambda _: ())(context):
+            yield from walk(command.get_command(context, below), context, below)
 
     yield from walk(get_command(app), None, "transcf")
 

@@ -29,8 +29,8 @@ TRUNK = 20
 
 #: Words of each traced command; {log}, {model} and {new} are paths.
 COMMANDS = {
-    "evaluate": "evaluate {log} --model transcf --set epochs=2 --threads 1 --store {new}",
-    "fit": "fit {log} --model transcf --set epochs=2 --threads 1 --out {new}",
+    "evaluate": "--threads 1 evaluate {log} --model transcf --set epochs=2 --store {new}",
+    "fit": "--threads 1 fit {log} --model transcf --set epochs=2 --out {new}",
     "recommend": "recommend {model} --user u01",
     "explain": "explain {model} --user u01 --item {item}",
 }

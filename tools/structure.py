@@ -95,8 +95,9 @@ def options() -> int:
     from transcf.cli.app import app
 
     def walk(command: Any) -> int:
-        if hasattr(command, "commands"):
-            return sum(map(walk, command.commands.values()))
+        if hasattr(command, "list_commands"):
+            names = command.list_commands(None)
+            return sum(walk(command.get_command(None, name)) for name in names)
         return sum(each.param_type_name == "option" for each in command.params)
 
     return walk(get_command(app))

@@ -1,12 +1,8 @@
-"""Meanings of the metric names, for `--help` and the legends of tables.
-
-Imports only the standard library, so that `transcf evaluate --help` stays fast.
-"""
+"""What the names of metrics mean, in one place: the notes below tables read it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from textwrap import wrap
 
 #: By the part of a metric name before the @, in the order of tables.
 MEANINGS = {
@@ -43,17 +39,6 @@ def legend(names: Iterable[str], *more: str) -> str:
     """
     kinds = dict.fromkeys(name.partition("@")[0] for name in names)
     return "; ".join([*(f"{_title(kind)} = {MEANINGS[kind]}" for kind in kinds), *more]) + "."
-
-
-def help_text(*more: str) -> str:
-    """Explain all metrics for `--help`."""
-    lines = ["\b", "Metrics:"]  # the first keeps the others as they are
-    for kind, meaning in MEANINGS.items():
-        lines += wrap(f"{_title(kind):<13} {meaning}", 76, subsequent_indent=" " * 14)
-    for text in more:
-        sign, _, meaning = text.partition(" = ")
-        lines += wrap(f"{sign:<13} {meaning}", 76, subsequent_indent=" " * 14)
-    return "\n".join(lines)
 
 
 def _title(kind: str) -> str:

@@ -83,9 +83,9 @@ def test_prepare_in_partitions(answer: Answer, refusal: Refusal, tmp_path: Path)
     fitted = ("--model", "popularity", "--out", tmp_path / "model")
     assert answer("fit", tmp_path / "parts", *fitted)["interactions"] == 1200
     assert "looks at all events at once" in refusal(*words, "--partitions", 3, "--split", "cut")
-    assert "go with --partitions" in refusal(*words, "--workers", 2)
+    assert "goes with --partitions" in refusal(*words, "--workers", 2)
     assert "cannot be used together" in refusal(*words, "--partitions", 3, "--candidates", 9)
-    assert "--no-header does not go" in refusal(*words, "--partitions", 3, "--no-header")
+    assert "--read header does not go" in refusal(*words, "--partitions", 3, "--read", "header=no")
     named = ("--model", "bpr", "--out", tmp_path / "other", "--workers", 2)
     assert "does not go with" in refusal("fit", tmp_path / "parts", *named, "--protocol", "paper")
     assert "is split already" in refusal("fit", tmp_path / "parts", *named, "--column", "user=u")
@@ -150,8 +150,8 @@ def test_columns_and_ratings_from_the_shell(
     assert "--column user=NAME" in refusal("data", "info", file)
     assert "0 or below" in refusal("data", "info", file, *columns)
     assert answer("data", "info", file, *columns, "--min-rating", "-inf")["timestamps"]
-    assert "negative" in refusal("data", "info", file, *columns, "--ratings", "nonnegative")
-    assert "ratings='odd'" in refusal("data", "info", file, *columns, "--ratings", "odd")
+    assert "negative" in refusal("data", "info", file, *columns, "--read", "ratings=nonnegative")
+    assert "ratings='odd'" in refusal("data", "info", file, *columns, "--read", "ratings=odd")
     frame.write_csv(file)
     assert "--column buyer=who" in refusal("data", "info", file, "--column", "buyer=who")
     out = ("--out", tmp_path / "split")
@@ -159,7 +159,9 @@ def test_columns_and_ratings_from_the_shell(
     assert "is no file" in refusal("data", "info", "synthetic", *columns)
     plain = answer("evaluate", log_file, "--model", "popularity")["metrics"]
     assert answer("evaluate", file, *columns, "--model", "popularity")["metrics"] == plain
-    compared = answer("compare", file, "--no-files", *columns, "--models", "popularity")["models"]
+    compared = answer("compare", file, "--out", "none", *columns, "--models", "popularity")[
+        "models"
+    ]
     assert compared[0]["metrics"] == plain
     model = tmp_path / "model"
     answer("fit", file, *columns, "--model", "popularity", "--out", model, "--hold-out")
@@ -169,18 +171,18 @@ def test_columns_and_ratings_from_the_shell(
 def test_files_as_they_are_from_the_shell(answer: Answer, refusal: Refusal, tmp_path: Path) -> None:
     file = tmp_path / "u.dat"
     file.write_bytes("1::é::0::5\n2::x::4::6\n1::x::5::7\n\n".encode("latin-1"))
-    words = ("data", "info", file, "--no-header", "--encoding", "latin-1")
+    words = ("data", "info", file, "--read", "header=no", "--read", "encoding=latin-1")
     assert answer(*words)["interactions"] == 3
-    rated = answer(*words, "--column", "rating=3", "--separator", "::")
+    rated = answer(*words, "--column", "rating=3", "--read", "separator=::")
     assert rated["interactions"] == 2
     assert rated["report"][-1]["step"] == "leave out ratings of 0 or below"
     assert answer(*words, "--column", "rating=3", "--min-rating", "5")["interactions"] == 1
     assert "no column '9'; they are counted from 1 to 4" in refusal(*words, "--column", "user=9")
-    assert "line 1 is not utf-8 text" in refusal("data", "info", file, "--no-header")
+    assert "line 1 is not utf-8 text" in refusal("data", "info", file, "--read", "header=no")
     tabs = tmp_path / "tabs.txt"
     tabs.write_text("user\titem\n1\t2,3\n")
     for tab in ("tab", "\\t", "\t"):
-        assert answer("data", "info", tabs, "--separator", tab)["items"] == 1
+        assert answer("data", "info", tabs, "--read", f"separator={tab}")["items"] == 1
     assert answer("data", "info", tmp_path / "t*.txt")["items"] == 1
     assert answer("data", "info", "synthetic", "--min-rating", 4)["interactions"] < 20_000
 
@@ -235,8 +237,10 @@ def test_unused_columns_and_the_use_of_ratings_are_named(
     shown = command("data", "info", file).stdout
     noted = " ".join(answer("data", "info", file)["notes"])
     fitted = command("fit", file, "--model", "ease", "--out", tmp_path / "model").stderr
-    judged = command("evaluate", file, "--model", "ease", "--no-store").stderr
-    compared = command("compare", file, "--models", "ease", "--no-files", "--no-store").stderr
+    judged = command("evaluate", file, "--model", "ease", "--store", "none").stderr
+    compared = command(
+        "compare", file, "--models", "ease", "--out", "none", "--store", "none"
+    ).stderr
     for text in (shown, noted, fitted, judged, compared):
         assert text.count("not used: 'seen_on', 'title'") == 1
         assert text.count("ratings from 0.5 to 4.5") == 1

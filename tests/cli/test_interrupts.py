@@ -24,7 +24,7 @@ def place(tmp_path: Path) -> Place:
     [
         FIT,
         "compare synthetic --models ease,bpr --set bpr.epochs=100000 --out comparison",
-        "tune synthetic --model bpr --jobs 2 --trials 500",
+        "tune synthetic --model bpr --workers 2 --trials 500",
     ],
 )
 def test_ctrl_c_ends_a_command(place: Place, command: str, moment: float) -> None:

@@ -56,14 +56,14 @@ def test_known_figures(
 
 
 def test_evaluate_has_the_promised_form(answer: Answer, log_file: Path) -> None:
-    found = answer("evaluate", log_file, "--model", "random", "--seeds", 3, "--at", "5")
+    found = answer("evaluate", log_file, "--model", "random", "--seeds", 3, "-k", "5")
     assert {"model", "protocol", "users", "metrics", "seconds", "skipped", "parameters", "ties",
             "dataset"} <= set(found)  # fmt: skip
     assert (found["model"], found["protocol"], found["runs"]) == ("random", "temporal", 3)
     assert set(found["metrics"]["HitRate@5"]) == {"mean", "sd", "se"}
     assert found["metrics"]["NDCG@5"]["sd"] > 0
     single = [
-        answer("evaluate", log_file, "--model", "random", "--seed", seed, "--at", "5")
+        answer("evaluate", log_file, "--model", "random", "--seed", seed, "-k", "5")
         for seed in range(3)
     ]
     mean = sum(one["metrics"]["NDCG@5"]["mean"] for one in single) / 3
@@ -77,7 +77,7 @@ def test_a_filter_comes_before_the_split(
     split = transcf.temporal_cut(log)
     expected = evaluate(transcf.ItemKNN().fit(split.train), split)
     words = log_file, "--model", "itemknn", "--protocol", "temporal-no-refit", "--filter", "12-core"
-    found = answer("evaluate", *words, "--no-store")
+    found = answer("evaluate", *words, "--store", "none")
     assert found["users"] == expected.users
     assert found["metrics"]["NDCG@10"]["mean"] == pytest.approx(expected.metrics["NDCG@10"].mean)
     saved = answer("fit", *words[:3], "--filter", "12-core", "--out", tmp_path / "model")
@@ -140,7 +140,7 @@ def test_fit_then_evaluate_equals_evaluate(
         assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["model"]
     ease = ("--model", "ease", "--set", "regularization=50")
     fitted = answer(
-        "fit", data, *ease, "--out", folder, "--threads", 1, "--hold-out", "--overwrite"
+        "--threads", 1, "fit", data, *ease, "--out", folder, "--hold-out", "--overwrite"
     )
     assert fitted["parameters"]["regularization"] == 50
     saved = answer("evaluate", folder)
@@ -149,7 +149,7 @@ def test_fit_then_evaluate_equals_evaluate(
     assert "this split holds out the newest 10 %" in refusal(
         "evaluate", folder, "--protocol", "leave-last-out"
     )
-    assert "of the validation interactions" in refusal("evaluate", folder, "--part", "validation")
+    assert "of the validation interactions" in refusal("evaluate", folder, "--subset", "validation")
     assert transcf.load(folder).report_["dataset"] == str(data.resolve())
     data.write_text("\n".join(data.read_text().splitlines()[:-50]))
     assert "has changed" in refusal("evaluate", folder)
@@ -166,7 +166,7 @@ def test_evaluate_of_a_model_without_its_data(
 
 def test_compare_has_the_floor_and_the_test(answer: Answer, log_file: Path) -> None:
     found = answer(
-        "compare", log_file, "--no-files", "--models", "ease", "--set", "ease.regularization=5"
+        "compare", log_file, "--out", "none", "--models", "ease", "--set", "ease.regularization=5"
     )
     names = [entry["model"] for entry in found["models"]]
     floor = ["popularity", "inverse-popularity", "random", "recent-popularity"]
@@ -180,11 +180,11 @@ def test_compare_for_people_marks_the_best(
     command: Command, answer: Answer, log_file: Path
 ) -> None:
     result = command(
-        "compare", log_file, "--no-files", "--models", "itemknn,ease", "--protocol", "paper"
+        "compare", log_file, "--out", "none", "--models", "itemknn,ease", "--protocol", "paper"
     )
     assert result.exit_code == 0, result.output
     found = answer(
-        "compare", log_file, "--no-files", "--models", "itemknn,ease", "--protocol", "paper"
+        "compare", log_file, "--out", "none", "--models", "itemknn,ease", "--protocol", "paper"
     )
     best = max(found["models"], key=lambda entry: entry["metrics"]["NDCG@10"]["mean"])
     metric = best["metrics"]["NDCG@10"]
@@ -219,11 +219,14 @@ WRONG = {
     "misspelled parameter": (("--model", "bpr", "--set", "dims=3"), "Did you mean 'dim'?"),
     "bad value": (("--model", "ease", "--set", "regularization=-1"), "regularization=-1"),
     "no value": (("--model", "ease", "--set", "regularization"), "NAME=VALUE"),
-    "bad protocol": (("--model", "ease", "--protocol", "odd"), "--protocol odd"),
-    "misspelled protocol": (("--model", "ease", "--protocol", "strickt"), "mean 'leave-last-out'"),
+    "bad protocol": (("--model", "ease", "--protocol", "odd"), "protocol='odd' is not allowed"),
+    "misspelled protocol": (
+        ("--model", "ease", "--protocol", "leave-last"),
+        "mean 'leave-last-out'",
+    ),
     "bad ties": (("--model", "ease", "--ties", "odd"), "--ties odd"),
-    "bad part": (("--model", "ease", "--part", "odd"), "--part odd"),
-    "bad length": (("--model", "ease", "--at", "0"), "--at 0"),
+    "bad part": (("--model", "ease", "--subset", "odd"), "--subset odd"),
+    "bad length": (("--model", "ease", "-k", "0"), "-k 0"),
 }
 
 
@@ -241,8 +244,8 @@ def test_a_misspelled_dataset_is_recognised(refusal: Refusal) -> None:
 
 
 def test_one_seed_has_no_spread(command: Command, log_file: Path) -> None:
-    one = command("evaluate", log_file, "--model", "random", "--no-store").stdout
-    two = command("evaluate", log_file, "--model", "random", "--no-store", "--seeds", 2).stdout
+    one = command("evaluate", log_file, "--model", "random", "--store", "none").stdout
+    two = command("evaluate", log_file, "--model", "random", "--store", "none", "--seeds", 2).stdout
     lines = [next(line for line in shown.splitlines() if "NDCG@10" in line) for shown in (one, two)]
     assert [cell.strip() for cell in lines[0].split("│")][4] == "-"
     assert float([cell.strip() for cell in lines[1].split("│")][4]) > 0
@@ -263,7 +266,7 @@ def test_a_tilde_in_a_path_is_the_home_folder(
 def test_compare_runs_a_model_once_whatever_its_capitals(answer: Answer, log_file: Path) -> None:
     settings = ("--set", "Ease.regularization=5")
     models = ("--models", "EASE, ease,transcf_DOT", "--set", "transcf-dot.epochs=1")
-    found = answer("compare", log_file, "--no-files", *models, *settings)
+    found = answer("compare", log_file, "--out", "none", *models, *settings)
     names = [entry["model"] for entry in found["models"]]
     assert names[-3:] == ["recent-popularity", "ease", "transcf-dot"]
     assert found["models"][4]["parameters"]["regularization"] == 5
@@ -271,7 +274,7 @@ def test_compare_runs_a_model_once_whatever_its_capitals(answer: Answer, log_fil
 
 def test_compare_runs_the_class_that_old_parameters_mean(answer: Answer, log_file: Path) -> None:
     old = ("--set", "transcf.form=mixture", "--set", "transcf.rho=0.5", "--set", "transcf.epochs=1")
-    found = answer("compare", log_file, "--no-files", "--models", "transcf", *old)
+    found = answer("compare", log_file, "--out", "none", "--models", "transcf", *old)
     last = found["models"][-1]
     assert (last["model"], last["class"]) == ("transcf-mixture", "TransCFMixture")
     assert last["parameters"]["history_decay"] == 0.5
@@ -345,7 +348,14 @@ def test_events_that_ratings_leave_out_are_counted(
     file = tmp_path / "rated.csv"
     bad = pl.when(pl.int_range(pl.len()) < 3).then(0.0).otherwise(pl.col("rating"))
     pl.read_csv(log_file).with_columns(rating=bad).write_csv(file)
-    words = {"evaluate": (), "fit": ("--out", tmp_path / "model"), "compare": ("--no-files",)}
+    words = {
+        "evaluate": (),
+        "fit": ("--out", tmp_path / "model"),
+        "compare": (
+            "--out",
+            "none",
+        ),
+    }
     for name, more in words.items():
         chosen = ("--models", "ease") if name == "compare" else ("--model", "ease")
         said = command(name, file, *chosen, *more).stderr
@@ -363,7 +373,7 @@ def test_a_model_for_use_learns_from_everything(
     owned = set(log.to_frame().select("user_id", "item_id").iter_rows())
     listed = transcf.load(folder).recommend(k=10).select("user_id", "item_id")
     assert not owned & set(listed.iter_rows())
-    assert "was fitted on everything" in refusal("evaluate", folder)
+    assert "was fitted on all events" in refusal("evaluate", folder)
     assert "holds a model already" in refusal("fit", log_file, "--model", model, "--out", folder)
     answer("fit", log_file, "--model", model, "--out", folder, "--overwrite")
 
@@ -437,16 +447,16 @@ def test_compare_takes_settings_of_the_floor_that_joins_by_itself(
     answer: Answer, log_file: Path
 ) -> None:
     own = ("--models", "ease", "--set", "recent-popularity.half_life=.1")
-    found = answer("compare", log_file, "--no-files", *own)["models"]
+    found = answer("compare", log_file, "--out", "none", *own)["models"]
     names = [entry["model"] for entry in found]
     assert names == ["popularity", "inverse-popularity", "random", "recent-popularity", "ease"]
     assert (found[3]["parameters"]["half_life"], found[3]["tried"]) == (0.1, 1)
 
 
 def test_compare_chooses_by_the_length_that_is_judged(command: Command, log_file: Path) -> None:
-    words = ("compare", log_file, "--no-files", "--models", "ease", "--budget", "small")
-    assert "on validation data (NDCG@5)" in command(*words, "--at", "5").stdout
-    assert "on validation data (NDCG@10)" in command(*words, "--at", "5,10").stdout
+    words = ("compare", log_file, "--out", "none", "--models", "ease", "--budget", "small")
+    assert "on validation data (NDCG@5)" in command(*words, "-k", "5").stdout
+    assert "on validation data (NDCG@10)" in command(*words, "-k", "5,10").stdout
 
 
 def test_tune_writes_settings_that_other_commands_take(
@@ -455,7 +465,7 @@ def test_tune_writes_settings_that_other_commands_take(
     pytest.importorskip("optuna", reason="optuna is not installed")
     best, record = tmp_path / "best.toml", tmp_path / "trials.sqlite"
     words = ("tune", log_file, "--model", "ease", "--trials", 3, "--sampler", "grid")
-    words = (*words, "--storage", record, "--no-store")
+    words = (*words, "--storage", record, "--store", "none")
     found = answer(*words, "--out", best)
     assert (found["trials"], found["complete"], len(found["table"])) == (3, 3, 3)
     fitted = answer("fit", log_file, "--config", best, "--out", tmp_path / "model")
@@ -463,7 +473,7 @@ def test_tune_writes_settings_that_other_commands_take(
     assert {name: fitted["parameters"][name] for name in found["best"]} == found["best"]
     judged = answer("evaluate", log_file, "--config", best, "--set", "regularization=7")
     assert judged["parameters"]["regularization"] == 7
-    words = ("compare", log_file, "--models", "itemknn", "--config", best, "--no-files")
+    words = ("compare", log_file, "--models", "itemknn", "--config", best, "--out", "none")
     compared = answer(*words)["models"]
     assert [one["model"] for one in compared][-2:] == ["itemknn", "ease"]
     assert compared[-1]["parameters"] == fitted["parameters"]
@@ -489,7 +499,18 @@ def test_an_interrupted_search_keeps_its_trials_and_goes_on(
         return fit(self, *words)
 
     monkeypatch.setattr(transcf.EASE, "fit", interrupt)
-    words = ("tune", log_file, "--model", "ease", "--trials", 4, "--sampler", "grid", "--no-store")
+    words = (
+        "tune",
+        log_file,
+        "--model",
+        "ease",
+        "--trials",
+        4,
+        "--sampler",
+        "grid",
+        "--store",
+        "none",
+    )
     words = (*words, "--storage", tmp_path / "trials.sqlite")
     first = command(*words)
     assert (first.exit_code, first.stdout) == (130, "")
@@ -507,12 +528,12 @@ def test_an_interrupted_search_keeps_its_trials_and_goes_on(
 
 def test_compare_checks_budget_and_folder_first(refusal: Refusal, log_file: Path) -> None:
     assert "no budget 'huge'" in refusal("compare", log_file, "--budget", "huge")
-    assert "is not a folder" in refusal("compare", log_file, "--out", log_file)
+    assert "use .html, .md or .json" in refusal("compare", log_file, "--out", log_file)
 
 
 def test_what_is_set_by_hand_is_not_searched(answer: Answer, log_file: Path) -> None:
     fixed = ("--models", "itemknn", "--set", "itemknn.shrinkage=7", "--budget", "small")
-    found = answer("compare", log_file, "--no-files", *fixed)["models"][-1]
+    found = answer("compare", log_file, "--out", "none", *fixed)["models"][-1]
     assert found["tried"] == 3
     assert found["parameters"]["shrinkage"] == 7
     assert "shrinkage" not in found["chosen"]
@@ -591,15 +612,15 @@ def test_a_study_leaves_a_report_and_results_behind(
     folder = draw_candidates(leave_one_out(log)).save(tmp_path / "split")
     file, report, results = (tmp_path / name for name in ("own.toml", "r.html", "r.json"))
     file.write_text(STUDY.format(folder=folder))
-    printed = answer("study", file, "--seeds", 1, "--report", report, "--results", results)
+    printed = answer("study", file, "--seeds", 1, "--out", report, "--out", results)
     assert json.loads(results.read_text()) == printed
     assert printed["command"] == f"transcf study {file} --seeds 1"
     assert "pure chance" in report.read_text()
-    assert "call the report .html or .md" in refusal("study", file, "--report", tmp_path / "r.pdf")
+    assert "use .html, .md or .json" in refusal("study", file, "--out", tmp_path / "r.pdf")
     (tmp_path / "folder.md").mkdir()
-    assert "is a folder" in refusal("study", file, "--report", tmp_path / "folder.md")
-    assert "is a folder" in refusal("study", file, "--results", tmp_path)
-    assert "call the report" in refusal("compare", folder, "--report", tmp_path / "report")
+    assert "is a folder" in refusal("study", file, "--out", tmp_path / "folder.md")
+    (tmp_path / "file").write_text("")
+    assert "is not a folder" in refusal("compare", folder, "--out", tmp_path / "file")
 
 
 def test_categories_come_from_a_file_beside_the_log(
@@ -610,7 +631,16 @@ def test_categories_come_from_a_file_beside_the_log(
     write_csv(log, events)
     log.categories.write_csv(shelves)
     few = ("--model", "transcf-categories", "--set", "dim=8", "--set", "epochs=1")
-    answer("fit", events, *few, "--categories", shelves, "--hold-out", "--out", tmp_path / "model")
+    answer(
+        "fit",
+        events,
+        *few,
+        "--read",
+        f"categories={shelves}",
+        "--hold-out",
+        "--out",
+        tmp_path / "model",
+    )
     model = transcf.load(tmp_path / "model")
     assert model.name == "TransCF-categories"
     assert model.report_["reading"] == {"categories": str(shelves)}

@@ -7,14 +7,18 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import transcf
-from transcf.cli.app import app
-from transcf.cli.doctor import EXTRAS
+from transcf.cli.about import EXTRAS
+from transcf.cli.app import GROUPS, app
 from transcf.models.registry import HOMES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,10 +53,53 @@ def test_help_imports_nothing_heavy(words: tuple[str, ...]) -> None:
 def test_help_names_every_command() -> None:
     done = program("--help")
     assert done.returncode == 0
-    names = [command.callback.__name__.replace("_", "-") for command in app.registered_commands]
-    assert len(names) > 10
-    for name in ("data", *names):
-        assert f" {name} " in done.stdout
+    for title, commands in GROUPS.items():
+        assert f"\n{title}:\n" in done.stdout
+        for name, summary in commands.items():
+            assert f"  {name:<11}  {summary}\n" in done.stdout
+
+
+def _pages(command: Any, parent: Any = None, name: str = "transcf") -> Iterator[tuple[str, str]]:
+    """Yield the help page of every command, 100 columns wide."""
+    context = typer.Context(
+        command, parent=parent, info_name=name, terminal_width=100, max_content_width=100
+    )
+    for below in getattr(command, "list_commands", lambda _: ())(context):
+        yield from _pages(command.get_command(context, below), context, below)
+    if not hasattr(command, "list_commands"):
+        yield context.command_path, command.get_help(context)
+
+
+def test_every_command_fits_on_two_screens_and_shows_an_example() -> None:
+    pages = dict(_pages(get_command(app)))
+    assert len(pages) == 26
+    summaries = {name: text for group in GROUPS.values() for name, text in group.items()}
+    for name, text in pages.items():
+        lines = [line.strip() for line in text.splitlines()]
+        assert len(lines) <= 70, name
+        assert any(line.startswith(f"Example: {name}") for line in lines), name
+        assert summaries.get(name.removeprefix("transcf "), "") in lines, name
+
+
+def test_no_argument_says_what_to_do_first() -> None:
+    done = program()
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 3
+
+
+def test_removed_options_name_their_successors() -> None:
+    for words, now in (
+        (("evaluate", "synthetic", "--no-store"), "--no-store was removed: use --store none."),
+        (("fit", "synthetic", "--preset", "paper"), "use --config NAME."),
+        (("tune", "synthetic", "--jobs=2"), "use --workers N."),
+        (("data", "info", "x.csv", "--encoding", "latin-1"), "use --read encoding=NAME."),
+        (("report", "model", "--seed", "1"), "use transcf analyze DIR --seed N."),
+        (("recommend", "model", "--threads", "1"), "use transcf --threads N COMMAND, or"),
+    ):
+        result = CliRunner().invoke(app, words)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert now in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 def test_wrong_input_ends_with_code_2_and_one_sentence() -> None:
@@ -77,7 +124,7 @@ def test_an_ascii_terminal_gets_a_table_and_whole_json(tmp_path: Path) -> None:
     rows = (f"u{user},\u00e9{item}" for user in range(5) for item in range(user, user + 4))
     file.write_text("\n".join(("user,item", *rows)), encoding="utf-8")
     ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    shown = program("compare", str(file), "--no-files", "--models", "popularity", **ascii_only)
+    shown = program("compare", str(file), "--out", "none", "--models", "popularity", **ascii_only)
     assert shown.returncode == 0, shown.stderr
     assert "popularity" in shown.stdout
     folder = str(tmp_path / "model")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transcf.cli._output import print_table
-from transcf.cli._progress import show_steps
+from transcf.cli._output import print_table, show_steps
 
 
 def test_parts_are_counted_by_name(

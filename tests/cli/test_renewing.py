@@ -73,7 +73,7 @@ def test_refit_replaces_a_model_when_told_to(
     assert shown.exit_code == 0, shown.output
     assert "fitted_on" in shown.stdout
     assert transcf.load(folder).report_["interactions"] == len(transcf.read_interactions(halves[1]))
-    assert "was fitted on everything" in refusal("evaluate", folder)
+    assert "was fitted on all events" in refusal("evaluate", folder)
 
 
 @pytest.mark.parametrize("out", [False, True])
@@ -180,7 +180,7 @@ def test_partial_fit_adds_what_python_adds(
     assert len(larger.users_) >= users
     assert "was added" in found["fitted_on"]
     assert tensors(old) == before
-    assert "was fitted on everything" in refusal("evaluate", new)
+    assert "was fitted on all events" in refusal("evaluate", new)
     again = answer("partial-fit", new, halves[1], "--overwrite")
     assert (again["additions"], again["new_interactions"]) == (2, 0)
 
@@ -191,7 +191,7 @@ def test_models_that_cannot_add_say_what_can(
     folder = tmp_path / "model"
     answer("fit", halves[0], "--model", "ease", "--out", folder)
     sentence = refusal("partial-fit", folder, halves[1], "--overwrite")
-    assert "EASE cannot take in events" in sentence
+    assert "EASE cannot add events" in sentence
     assert f"`transcf refit {folder}`" in sentence
     assert "--out DIR, or --overwrite" in refusal("partial-fit", folder, halves[1])
 
@@ -201,7 +201,7 @@ def test_reading_options_are_those_of_fit(answer: Answer, tmp_path: Path, log_fi
     answer("fit", log_file, "--model", "eals", *SMALL, "--out", folder)
     pairs = [line.split(",")[:2] for line in log_file.read_text().splitlines()[1:400]]
     plain.write_text("\n".join("::".join(pair) for pair in pairs))
-    reading = ("--no-header", "--separator", "::")
+    reading = ("--read", "header=no", "--read", "separator=::")
     found = answer("refit", folder, plain, *reading, "--out", tmp_path / "renewed")
     assert found["interactions"] == len({tuple(pair) for pair in pairs})
     assert found["reading"] == {"header": False, "separator": "::"}

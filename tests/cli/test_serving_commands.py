@@ -242,11 +242,10 @@ def test_files_hold_what_their_ending_says(
         assert found.cast(dict(expected.schema)).equals(expected)
 
 
-@pytest.mark.parametrize("form", [None, "csv", "tsv", "jsonl"])
-def test_tables_go_to_the_output(command: Command, folder: Path, form: str | None) -> None:
+@pytest.mark.parametrize("form", ["-", "csv", "tsv", "jsonl"])
+def test_tables_go_to_the_output(command: Command, folder: Path, form: str) -> None:
     expected = transcf.load(folder).recommend(k=2)
-    chosen = () if form is None else ("--format", form)
-    result = command("recommend", folder, "--all", "-k", 2, "--out", "-", *chosen)
+    result = command("recommend", folder, "--all", "-k", 2, "--out", form)
     assert result.exit_code == 0, result.output
     raw = result.stdout.encode()
     if form == "jsonl":
@@ -295,8 +294,7 @@ WRONG = {
     "unknown ending": (("--all", "--out", "x.xlsx"), "x.xlsx does not say by its ending"),
     "no ending": (("--all", "--out", "x"), "use .csv, .tsv or .jsonl"),
     "no folder": (("--all", "--out", "no/where/x.csv"), "in a folder that exists"),
-    "form of a file": (("--all", "--out", "x.csv", "--format", "csv"), "--format is for --out -"),
-    "form of text": (("--all", "--out", "-", "--format", "parquet"), "'parquet' is no form of"),
+    "form of text": (("--all", "--out", "parquet"), "parquet does not say by its ending"),
     "two forms": (("--all", "--out", "-", "--json"), "--json and --out - contradict"),
     "odd policy": (("--user", "u010", "--on-unknown", "odd"), "--on-unknown odd is not"),
 }

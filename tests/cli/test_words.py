@@ -44,7 +44,7 @@ def untimed(log_file: Path, tmp_path: Path) -> Path:
 def test_every_command_names_the_split(
     command: Command, answer: Answer, log_file: Path, untimed: Path, tmp_path: Path
 ) -> None:
-    compared = ("--no-files", "--models", "ease")
+    compared = ("--out", "none", "--models", "ease")
     for data, seed, how in ((log_file, (), NEWEST), (untimed, ("--seed", 4), ANY)):
         assert answer("evaluate", data, "--model", "ease", *seed)["split"] == how
         assert f"held out: {how}" in command("evaluate", data, "--model", "ease", *seed).stdout
@@ -82,40 +82,45 @@ def test_studies_name_the_split_and_explain_their_figures(
         assert found["models"][1]["metrics"][name]["mean"] == pytest.approx(expected[name].mean)
     shown = command("study", plan).stdout
     assert f"Held out: {how}." in shown
-    for kind in ("R", "AUC", "ILD"):
+    for kind in ("Recall", "AUC", "ILD"):
         assert MEANINGS[kind] in shown
     assert "± = standard error over users" in shown
 
 
-def test_help_explains_every_figure(command: Command) -> None:
+def test_every_figure_has_a_meaning() -> None:
     assert set(METRICS) < set(MEANINGS)
-    for name, sign in (("evaluate", "se "), ("compare", "±"), ("study", "±")):
-        text = " ".join(command(name, "--help").stdout.split())
-        assert all(f"{kind}@N {meaning}" in text for kind, meaning in MEANINGS.items()
-                   if kind != "AUC")  # fmt: skip
-        assert f"AUC {MEANINGS['AUC']}" in text
-        assert sign in text
 
 
 def test_tables_explain_what_they_show(command: Command, log_file: Path) -> None:
     shown = command("evaluate", log_file, "--model", "ease", "--beyond").stdout
     assert all(f"{kind} = {text}" in shown.replace("@N", "") for kind, text in MEANINGS.items())
     assert "se = standard error over users" in shown
-    shown = command("compare", log_file, "--no-files", "--models", "ease").stdout
-    assert f"HitRate@N = {MEANINGS['H']}; NDCG@N = {MEANINGS['N']}; ± = standard error" in shown
+    shown = command("compare", log_file, "--out", "none", "--models", "ease").stdout
+    assert (
+        f"HitRate@N = {MEANINGS['HitRate']}; NDCG@N = {MEANINGS['NDCG']}; ± = standard error"
+        in shown
+    )
     assert "MRR" not in shown
 
 
-def test_help_of_studies_names_them_and_shows_a_file_that_is_one(command: Command) -> None:
+def test_study_without_a_name_lists_them_and_shows_a_file_that_is_one(command: Command) -> None:
     assert available_studies() == STUDIES
-    text = command("study", "--help").stdout
-    assert ",".join(STUDIES) in "".join(text.split())  # lines may end at a hyphen
-    lines = [line.strip() for line in text.splitlines()]
-    assert all(line.strip() in lines for line in FORMAT.splitlines() if line)
+    text = command("study").stdout
+    assert ", ".join(STUDIES) in text
+    assert FORMAT in text
     study = Study.from_dict(tomllib.loads(FORMAT))
     assert study.models[0].choices() == [{"learning_rate": 0.02}, {"learning_rate": 0.05}]
     known = set(re.findall(r"^\[?\[?([a-z_]+)", FORMAT, re.MULTILINE))
-    assert {"title", "seeds", "paired_tests", "part", "datasets", "core", "label", "grid"} <= known
+    assert {
+        "title",
+        "seeds",
+        "paired_tests",
+        "subset",
+        "datasets",
+        "core",
+        "label",
+        "grid",
+    } <= known
 
 
 def test_a_study_with_something_missing_is_told_so(refusal: Refusal, tmp_path: Path) -> None:
@@ -129,12 +134,14 @@ def test_a_study_with_something_missing_is_told_so(refusal: Refusal, tmp_path: P
 def test_the_metric_moves_with_the_lengths(
     answer: Answer, refusal: Refusal, log_file: Path
 ) -> None:
-    compared = ("compare", log_file, "--no-files", "--models", "ease")
+    compared = ("compare", log_file, "--out", "none", "--models", "ease")
     for at, metric in (("5", "NDCG@5"), ("20,10", "NDCG@10"), ("3,7", "NDCG@3")):
-        found = answer(*compared, "--at", at)
+        found = answer(*compared, "-k", at)
         assert (found["metric"], found["tests"][0]["metric"]) == (metric, metric)
     assert transcf.compare("ease", log_file, k=5).metric == "NDCG@5"
-    assert "metric='NDCG@10' is not among" in refusal(*compared, "--at", "5", "--metric", "NDCG@10")
+    assert "metric='NDCG@10' is not computed" in refusal(
+        *compared, "-k", "5", "--metric", "NDCG@10"
+    )
     assert "--beyond" in refusal(*compared, "--metric", "AUC")
 
 
@@ -147,7 +154,7 @@ def test_beyond_accuracy_on_the_command_line(
     assert list(found["metrics"]) == list(expected.metrics)
     assert found["metrics"]["novelty@20"]["mean"] == expected.metrics["novelty@20"].mean
     assert found["catalogue"] == expected.catalogue
-    compared = ("compare", log_file, "--no-files", "--models", "ease", "--beyond")
+    compared = ("compare", log_file, "--out", "none", "--models", "ease", "--beyond")
     tested = answer(*compared, "--metric", "ILD@20")
     assert tested["tests"][0]["metric"] == "ILD@20"
     heads, ease = (
@@ -175,7 +182,7 @@ def test_one_of_something_is_not_many(command: Command, tmp_path: Path) -> None:
     ).write_csv(path)
     shown = command("evaluate", path, "--model", "popularity").output
     assert "1 user, pessimistic ties" in shown, shown
-    shown = command("compare", path, "--no-files", "--models", "popularity").output
+    shown = command("compare", path, "--out", "none", "--models", "popularity").output
     assert "1 user, pessimistic ties" in shown
     split = transcf.open_split(path)
     assert "1 user," in str(transcf.evaluate(transcf.Popularity().fit(split.train), split))

@@ -211,7 +211,10 @@ BAD_FILES = {
     "rating.csv": (b"user,item,rating\n1,2,3\n1,3,good\n", "line 3 of column 'rating' is 'good'"),
     "time.csv": (b"user,item,ts\n1,2,3\n1,3,noon\n", "line 3 of column 'ts' is 'noon'"),
     "binary.csv": (b"user,item\n\x00\x01\x02,1\n", "binary data"),
-    "latin.csv": (b"user,item\nJos\xe9,1\n", "line 2 is not utf-8 text; .* --encoding latin-1"),
+    "latin.csv": (
+        b"user,item\nJos\xe9,1\n",
+        "line 2 is not utf-8 text; .* --read encoding=latin-1",
+    ),
     "ragged.csv": (b"user,item\n1,2\n3,4,5\n", "line 3 has 3 columns, but the first line has 2"),
     "not.csv.gz": (b"user,item\n1,2\n", "no intact gzip file"),
     "cut.csv.gz": (gzip.compress(b"user,item\n1,2\n" * 99)[:40], "no intact gzip file"),
@@ -230,7 +233,10 @@ BAD_FILES = {
         "line 1 is nested too deeply",
     ),
     "lone-return.csv": (b"user,item\rfoo,x\n1,2,3\n", "first line cannot be read as names"),
-    "numbers.csv": (b"1,31,2.5\n1,10,3.0\n", "or say header=False .--no-header. if the first line"),
+    "numbers.csv": (
+        b"1,31,2.5\n1,10,3.0\n",
+        "or say header=False .--read header=no. if the first line",
+    ),
     "blank-between.csv": (b"user,item\n\n1,2\n  \n3,\n\n", "line 5 of column 'item' has no id"),
     "multiline.csv": (b'user,item,x\n1,2,"a\n\nb"\n,3,c\n', "line 5 of column 'user' has no id"),
     "mixed-times.jsonl": (

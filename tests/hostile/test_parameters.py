@@ -330,7 +330,7 @@ def test_evaluate(round_: int, at: Any, odd: str, data: st.DataObject) -> None:
         lengths = [int(n) for n in np.atleast_1d(at)]
         ranks = held_out_ranks()
         for n in lengths:
-            for metric, of in (("H", _oracle.hit), ("N", _oracle.gain)):
+            for metric, of in (("HitRate", _oracle.hit), ("NDCG", _oracle.gain)):
                 mean = sum(of(rank, n) for rank in ranks) / len(ranks)
                 assert found.value.metrics[f"{metric}@{n}"].mean == pytest.approx(mean)
 

@@ -24,7 +24,7 @@ COMMANDS = (
     "fit synthetic --model ease --out model",
     "evaluate synthetic --model popularity",
     "compare synthetic --models ease --out comparison",
-    "tune synthetic --model ease --trials 20 --jobs 2",
+    "tune synthetic --model ease --trials 20 --workers 2",
     "recommend model --all --out lists.csv",
 )
 #: Where nobody can write, not even root.

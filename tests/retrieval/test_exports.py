@@ -278,11 +278,11 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from typer import Typer
     from typer.testing import CliRunner
 
-    from transcf.cli.export import export
+    from transcf.cli.serve import export
 
     app = Typer()
     app.command()(export)
-    monkeypatch.setattr("transcf.cli.export.open_model", lambda _: Factors().fit(log(True)))
+    monkeypatch.setattr("transcf.cli.serve.open_model", lambda _: Factors().fit(log(True)))
     target = str(tmp_path / "out")
     ask = ["folder", "--to", "parquet", "--out", target]
     done = CliRunner().invoke(app, [*ask, "--json"])

@@ -2,21 +2,35 @@
 
 
 def main() -> None:
-    """Run `transcf`; imported late, so that the package itself stays light."""
+    """Run `transcf`; everything is imported late, so that the package itself stays light."""
     from transcf import interrupts
 
     interrupts.watch()
     import sys
     from io import TextIOWrapper
 
-    from transcf.cli._compiling import show_compiling
     from transcf.cli.app import app
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # an ASCII terminal has no "±"
-    show_compiling()
+    _show_compiling()
     try:
         app()
     finally:
         interrupts.finish()
+
+
+def _show_compiling() -> None:
+    """Print messages of the kernels on stderr: compiling them can take a minute."""
+    import logging
+    import sys
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            print(f"transcf: {record.getMessage()}", file=sys.stderr, flush=True)
+
+    log = logging.getLogger("transcf.kernels")
+    log.setLevel(logging.INFO)
+    log.addHandler(Lines())
+    log.propagate = False

@@ -1,20 +1,27 @@
-"""Options that several commands share, and what they mean to the library."""
+"""Options that several commands share: each group is a dataclass, written once.
+
+A command decorated with `shared_options` takes a group as one argument. `Command` is the class of
+all commands: it expands `~` in paths and names the successors of removed options.
+"""
 
 from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from transcf.errors import ParameterError, did_you_mean
-from transcf.protocols import PROTOCOLS, help_on_protocols
+from transcf.protocols import help_on_protocols, protocol_named
 
 if TYPE_CHECKING:
+    from transcf.data.interactions import Interactions
     from transcf.distributed import Cluster
     from transcf.evaluation.evaluator import Subset
     from transcf.evaluation.ranks import Ties as EvaluationTies
@@ -22,9 +29,34 @@ if TYPE_CHECKING:
     from transcf.experiments.store import Store
     from transcf.models.base import Recommender
 
-#: Keywords of `open_data`.
-ReadingOptions: TypeAlias = dict[str, Any]
-#: DATA of every command.
+#: Removed options (of one command, or of all), and how to write them now.
+REMOVED = {
+    "--ratings": "--read ratings=RULE",
+    "--no-header": "--read header=no",
+    "--separator": "--read separator=TEXT",
+    "--encoding": "--read encoding=NAME",
+    "--categories": "--read categories=FILE",
+    "--preset": "--config NAME",
+    "--part": "--subset",
+    "--at": "-k",
+    "--cluster": "--workers N@ADDRESS",
+    "--jobs": "--workers N",
+    "--no-store": "--store none",
+    "--threads": "transcf --threads N COMMAND, or the environment variable TRANSCF_THREADS",
+    "--files": "--out FOLDER",
+    "--no-files": "--out none",
+    "--report": "--out FILE.html",
+    "--results": "--out FILE.json",
+    "--beside": "transcf analyze DIR DIR",
+    "--format": "--out csv, --out tsv or --out jsonl",
+    "report --pairs": "transcf analyze DIR --pairs N",
+    "report --seed": "transcf analyze DIR --seed N",
+    **dict.fromkeys(
+        ("analyze --column", "analyze --min-rating", "analyze --filter"),
+        "transcf data prepare, and --data with its folder",
+    ),
+}
+
 Data: TypeAlias = Annotated[
     str,
     typer.Argument(
@@ -34,272 +66,187 @@ Data: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-Columns: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        metavar="ROLE=NAME",
-        help="Which column of a file is the user, item, rating, timestamp or category, where its "
-        "name does not tell; a number from 1 with --no-header; repeatable.",
+ModelDir: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR",
+        help="A saved model; if `transcf refresh` has added versions, the current one is used.",
+        show_default=False,
     ),
 ]
-Ratings: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="What ratings of a file have to be: any (default), present or nonnegative."),
-]
-MinRating: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        help="The lowest rating of events that count. Unless given, ratings of 0 and below are "
-        "left out of files (and counted); -inf keeps all.",
-    ),
-]
-FilterName: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--filter",
-        metavar="none|paper|N-core",
-        help="5-core (any number) keeps users and items with at least 5 events, repeated until it "
-        "holds; paper is the one-pass filter of the TransCF paper.",
-        show_default="none",
-    ),
-]
-NoHeader: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--no-header",
-        help="The first line of the file is data: columns are numbers from 1, the first is the "
-        "user and the second the item unless --column says otherwise.",
-    ),
-]
-Separator: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="What parts the columns of a file, such as '|', '::' or tab; else found."),
-]
-Encoding: TypeAlias = Annotated[
-    str | None, typer.Option(help="Encoding of a file, such as latin-1; utf-8 unless given.")
-]
-Categories: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE", help="Categories of a file's items: item_id and category, a line for each."
-    ),
-]
-Settings: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the model; repeatable."),
-]
-Preset: TypeAlias = Annotated[
-    str | None, typer.Option(help="Settings that come with the model, before --set.")
-]
-Config: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Settings from a TOML file, as `transcf tune --out FILE` writes it; before --set.",
-    ),
+JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the model and of the split.")]
+Seeds: TypeAlias = Annotated[
+    int, typer.Option(min=1, help="Number of runs, with seeds counted up from --seed.")
 ]
 Protocol: TypeAlias = Annotated[
     str | None, typer.Option(help=help_on_protocols(), show_default=False)
 ]
-Part: TypeAlias = Annotated[str, typer.Option(help="test or validation.")]
-Lengths: TypeAlias = Annotated[
-    str, typer.Option("--at", metavar="N,N", help="Lengths N of the lists that are judged.")
-]
-Beyond: TypeAlias = Annotated[
-    bool,
+Resume: TypeAlias = Annotated[
+    bool | None,
     typer.Option(
-        "--beyond", help="Go beyond accuracy: AUC, novelty, diversity (ILD) and Gini of the lists."
-    ),
-]
-Seeds: TypeAlias = Annotated[
-    int, typer.Option(min=1, help="Runs, with seeds counted up; models without chance run once.")
-]
-Ties: TypeAlias = Annotated[str, typer.Option(help="pessimistic, realistic or optimistic.")]
-Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the model and of the split.")]
-ReportFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--report",
-        metavar="FILE",
-        help="Write a page with tables, figures and a summary: one file that needs nothing else if "
-        "it ends in .html; .md has its figures in a folder beside it.",
-    ),
-]
-
-ResultsFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--results",
-        metavar="FILE",
-        help="Keep what came of it, as --json prints it; tables of documentation are made of it.",
-    ),
-]
-
-#: Where commands that fit and judge keep what came of it.
-StorePath: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--store",
-        metavar="FOLDER",
-        help="Stored runs: what is there is not run again, and what is run is kept there. Unless "
-        "given: $TRANSCF_RUNS, else runs in the user's cache (~/.cache/transcf).",
+        "--resume/--fresh",
+        help="Continue an interrupted run, or replace its checkpoint.",
         show_default=False,
     ),
 ]
-NoStore: TypeAlias = Annotated[
-    bool, typer.Option("--no-store", help="Run everything, and keep nothing.")
-]
-
-
-def open_store(folder: Path | None) -> Store:
-    """Return the store of runs that `--store` asks for."""
-    from transcf.experiments.store import Store, default_folder
-
-    return Store(folder or default_folder())
-
-
-def open_store_unless(no_store: bool, folder: Path | None) -> Store | None:
-    """Return the store of runs, or None with `--no-store`."""
-    if folder is not None and no_store:
-        raise ParameterError("--store and --no-store contradict each other: use one of them.")
-    return None if no_store else open_store(folder)
-
-
-def _limit_threads(context: typer.Context, threads: int | None) -> int | None:
-    """Let the command use so many threads until it ends."""
-    if threads is not None:
-        from transcf.parallel import use_threads
-
-        context.with_resource(use_threads(threads))
-    return threads
-
-
-Threads: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        callback=_limit_threads,
-        help="Threads of everything: kernels, matrix products, torch; all cores unless given. "
-        "Results do not depend on it.",
-    ),
+Overwrite: TypeAlias = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the model in the folder, in one step.")
 ]
 Workers: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Spread the work over so many processes; not all models can be trained like that.",
-    ),
-]
-ClusterAddress: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--cluster",
-        metavar="auto|ADDRESS",
-        help="Ray cluster of the workers; else one is started on this machine, and ended.",
+        metavar="N|N@ADDRESS",
+        help="Number of worker processes on this machine, or on the Ray cluster at ADDRESS (auto: "
+        "the running one). Results are the same.",
+    ),
+]
+StoreOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER|none",
+        help="Run cache: stored runs are reused, new ones are kept. Default: $TRANSCF_RUNS, else "
+        "~/.cache/transcf/runs.",
+        show_default=False,
+    ),
+]
+OutFiles: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--out",
+        metavar="PATH",
+        help="Write results: FILE.json, a report FILE.html or FILE.md, or a folder for all three; "
+        "repeatable.",
+        show_default=False,
     ),
 ]
 
 
-def parse_cluster(workers: int | None, address: str | None) -> Cluster | None:
-    """Say where to work; None works in this process."""
-    if workers is None and address is None:
-        return None
-    from transcf.distributed import Cluster
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How a log is read and filtered."""
 
-    return Cluster(workers=workers or 2, address=address)
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="ROLE=NAME",
+            help="Column (name, or number from 1) of user, item, rating, timestamp or category; "
+            "repeatable.",
+        ),
+    ] = None
+    min_rating: Annotated[
+        float | None,
+        typer.Option(
+            help="Lowest rating of events that count. By default ratings of 0 and below are left "
+            "out; -inf keeps all."
+        ),
+    ] = None
+    filter_name: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="none|paper|N-core",
+            help="5-core keeps users and items with at least 5 events, repeatedly; paper is the "
+            "one-pass filter of the TransCF paper.",
+            show_default="none",
+        ),
+    ] = None
+    read: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Format of a file: header=no, separator='|' (or tab), encoding=latin-1, "
+            "categories=FILE (item_id, category), ratings=any|present|nonnegative; repeatable.",
+        ),
+    ] = None
+
+    def keywords(self) -> dict[str, Any]:
+        """Return the keywords of `open_data`."""
+        from transcf.data.validate import ROLES
+
+        reading = _pairs("--column", self.columns, ROLES)
+        names = ("header", "separator", "encoding", "categories", "ratings")
+        for name, text in _pairs("--read", self.read, names).items():
+            reading[name] = _parse_reading(name, text)
+        if self.min_rating is not None:
+            reading["min_rating"] = self.min_rating
+        if self.filter_name not in (None, "none"):
+            reading["filter"] = self.filter_name
+        return reading
 
 
-def reading_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of reading a log to a command, which takes them as `reading`."""
-    own = inspect.signature(command, eval_str=True)
-    options = inspect.signature(_parse_reading, eval_str=True).parameters
-
-    @wraps(command)
-    def run(**values: Any) -> None:
-        given = {name: values.pop(name) for name in options}
-        command(**values, reading=_parse_reading(**given))
-
-    parameters = [
-        parameter
-        for name, one in own.parameters.items()
-        for parameter in (options.values() if name == "reading" else [one])
-    ]
-    # Everything is given by name, so that the order of kinds and defaults is of no meaning.
-    named = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-    setattr(run, "__signature__", own.replace(parameters=named))  # noqa: B010
-    run.__annotations__ = {one.name: one.annotation for one in named}
-    return run
-
-
-def _parse_reading(
-    columns: Columns = None,
-    ratings: Ratings = None,
-    min_rating: MinRating = None,
-    filter_name: FilterName = None,
-    no_header: NoHeader = False,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    categories: Categories = None,
-) -> ReadingOptions:
-    """Turn the options of reading into the keywords of `open_data`."""
-    from transcf.data.paths import path_of
-    from transcf.data.validate import ROLES
-
-    reading: ReadingOptions = {}
-    for column in columns or ():
-        role, equals, name = column.partition("=")
-        if not equals or role not in ROLES:
+def _pairs(option: str, texts: Sequence[str] | None, names: Collection[str]) -> dict[str, Any]:
+    found = dict[str, Any]()
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or name not in names:
             raise ParameterError(
-                f"--column {column} is not understood: write ROLE=NAME, with one of the roles "
-                f"{', '.join(ROLES)}."
+                f"{option} {text} is not understood: write NAME=VALUE, with one of the names "
+                f"{', '.join(names)}."
             )
-        reading[role] = name
-    if no_header:
-        reading["header"] = False
-    given = {
-        "ratings": ratings,
-        "min_rating": min_rating,
-        "filter": None if filter_name == "none" else filter_name,
-        "separator": "\t" if separator in ("tab", "\\t") else separator,
-        "encoding": encoding,
-        # The same file from any folder: a fitted model stores how its data was read.
-        "categories": categories and str(path_of(categories).resolve()),
-    }
-    return reading | {name: value for name, value in given.items() if value is not None}
+        found[name] = value
+    return found
 
 
-def read_preset(name: str, preset_name: str | None, data: str) -> dict[str, Any]:
-    """Read `--preset NAME` of a model for DATA; nothing if there is none."""
-    from transcf.models.registry import preset_of
+def _parse_reading(name: str, text: str) -> Any:
+    from transcf.data.paths import path_of
 
-    return {} if preset_name is None else preset_of(name, preset_name, dataset_name(data))
-
-
-def read_model(
-    name: str | None,
-    config: Path | None,
-    settings: list[str] | None,
-    preset_name: str | None = None,
-    data: str = "",
-) -> tuple[str, dict[str, Any]]:
-    """Return the model of `--model` or `--config`, and its parameters: preset, file, `--set`."""
-    from transcf.experiments.tune_result import Config
-
-    stored = None if config is None else Config.read(config, name)
-    if stored is not None:
-        name = stored.model
-    if name is None:
-        raise ParameterError(
-            "--model is missing: `transcf models` lists the names; --config FILE has one, too."
-        )
-    name, values = read_values(name, settings)
-    params = read_preset(name, preset_name, data) | dict({} if stored is None else stored.params)
-    return name, params | values
+    if name == "header":
+        if text not in ("yes", "no"):
+            raise ParameterError(f"--read header={text} is not understood: write yes or no.")
+        return text == "yes"
+    if name == "separator":
+        return "\t" if text in ("tab", "\\t") else text
+    # An absolute path, because a fitted model stores how its data was read.
+    return str(path_of(text).resolve()) if name == "categories" else text
 
 
-def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, Any]]:
-    """Read `--set NAME=VALUE`; return the model's name, old names replaced, and the values."""
+@dataclass(frozen=True)
+class ModelOptions:
+    """A model and its parameters."""
+
+    model: Annotated[
+        str | None, typer.Option(help="Name of the model; `transcf models` lists them.")
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter; repeatable."),
+    ] = None
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Parameters from a preset of the model (such as paper) or from a TOML file of "
+            "`transcf tune --out FILE`; --set wins; repeatable.",
+        ),
+    ] = None
+
+    def read(self, data: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        """Return the model's name, its parameters of `--config`, and those of `--set`."""
+        from transcf.experiments.tune_result import Config
+        from transcf.models.registry import preset_of
+
+        name, presets, params = self.model, list[str](), dict[str, Any]()
+        for config in self.config or ():
+            if not Path(config).suffix:
+                presets.append(config)
+                continue
+            stored = Config.read(config, name)
+            name = stored.model
+            params |= stored.params
+        if name is None:
+            raise ParameterError(
+                "--model is missing: `transcf models` lists the names; --config FILE has one, too."
+            )
+        name, values = read_settings(name, self.settings)
+        for preset in reversed(presets):
+            params = preset_of(name, preset, _dataset_name(data)) | params
+        return name, params, values
+
+
+def read_settings(name: str, settings: Sequence[str] | None) -> tuple[str, dict[str, Any]]:
+    """Read `--set NAME=VALUE`; return the model's current name and the values."""
     from transcf.models.params import parse
     from transcf.models.registry import current, model_class
 
@@ -315,63 +262,170 @@ def read_values(name: str, settings: list[str] | None) -> tuple[str, dict[str, A
     return name, {key: parse(kind.__name__, key, text, rules) for key, text in texts.items()}
 
 
-def read_eval_config(
-    protocol: str | None, ties: str, part: str, at: str, beyond: bool = False
-) -> EvalConfig:
-    """Check how models are to be judged, before anything is fitted."""
-    from transcf.evaluation import evaluator, ranks
-    from transcf.experiments.run import EvalConfig
+@dataclass(frozen=True)
+class EvalOptions:
+    """How models are evaluated."""
 
-    for option, word, allowed in (
-        ("protocol", protocol, (None, *PROTOCOLS)),
-        ("ties", ties, get_args(ranks.Ties)),
-        ("part", part, get_args(evaluator.Subset)),
-    ):
-        if word not in allowed:
-            raise ParameterError(
-                f"--{option} {word} is not understood: use {', '.join(filter(None, allowed))}."
-                f"{did_you_mean(word, filter(None, allowed))}"
+    protocol: Protocol = None
+    ties: Annotated[str, typer.Option(help="pessimistic, realistic or optimistic.")] = "pessimistic"
+    subset: Annotated[str, typer.Option(help="test or validation.")] = "test"
+    lengths: Annotated[
+        str, typer.Option("-k", metavar="K,K", help="Lengths of the evaluated lists.")
+    ] = "10,20"
+    beyond: Annotated[
+        bool, typer.Option("--beyond", help="Add AUC, novelty, diversity (ILD) and Gini.")
+    ] = False
+
+    def config(self) -> EvalConfig:
+        """Check the options before anything is fitted."""
+        from transcf.evaluation import evaluator, ranks
+        from transcf.experiments.run import EvalConfig
+
+        for option, word, allowed in (
+            ("ties", self.ties, get_args(ranks.Ties)),
+            ("subset", self.subset, get_args(evaluator.Subset)),
+        ):
+            if word not in allowed:
+                raise ParameterError(
+                    f"--{option} {word} is not understood: use {', '.join(allowed)}."
+                    f"{did_you_mean(word, allowed)}"
+                )
+        lengths = [length.strip() for length in self.lengths.split(",")]
+        if not all(length.isdecimal() and int(length) for length in lengths):
+            raise ParameterError(f"-k {self.lengths} is not understood: write numbers as in 10,20.")
+        return EvalConfig(
+            protocol=self.protocol and protocol_named(self.protocol).name,
+            ties=cast("EvaluationTies", self.ties),
+            subset=cast("Subset", self.subset),
+            k=tuple(map(int, lengths)),
+            beyond=self.beyond,
+        )
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where runs are computed and stored."""
+
+    workers: Workers = None
+    store: StoreOption = None
+
+    def open_store(self) -> Store | None:
+        """Return the run cache, or None with `--store none`."""
+        return None if self.store == "none" else open_store(self.store)
+
+    def jobs_and_cluster(self) -> tuple[int, Cluster | None]:
+        """Return the number of local processes, or the cluster at `--workers N@ADDRESS`."""
+        cluster = parse_workers(self.workers)
+        if cluster is None or "@" in str(self.workers):
+            return 1, cluster
+        return cluster.workers, None
+
+
+def open_store(folder: str | None) -> Store:
+    """Return the run cache in a folder, or the usual one."""
+    from transcf.data.paths import path_of
+    from transcf.experiments.store import Store, default_folder
+
+    if folder == "none":
+        raise ParameterError("--store none has no runs to show: name a folder.")
+    return Store(default_folder() if folder is None else path_of(folder))
+
+
+def parse_workers(text: str | None) -> Cluster | None:
+    """Read `--workers`; None works in this process, and N@local starts a Ray cluster here."""
+    if text is None:
+        return None
+    from transcf.distributed import Cluster
+
+    number, at, address = text.partition("@")
+    if not (number.isascii() and number.isdecimal() and int(number)) or bool(at) != bool(address):
+        raise ParameterError(
+            f"--workers {text} is not understood: write a number from 1 on, or N@ADDRESS for "
+            "a Ray cluster."
+        )
+    return Cluster(workers=int(number), address=None if address in ("", "local") else address)
+
+
+def shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each argument of a command that is a group of options by the group's options."""
+    own = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: each.annotation
+        for name, each in own.parameters.items()
+        if is_dataclass(each.annotation)
+    }
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            given = {field.name: values.pop(field.name) for field in fields(group)}
+            values[name] = group(**given)
+        command(**values)
+
+    options = list[inspect.Parameter]()
+    for name, each in own.parameters.items():
+        # All are passed by name, so that kinds and the order of defaults do not matter.
+        if name not in groups:
+            options.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(groups[name], include_extras=True)
+        options += [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=hints[field.name],
             )
-    lengths = [length.strip() for length in at.split(",")]
-    if not all(length.isdecimal() and int(length) for length in lengths):
-        raise ParameterError(f"--at {at} is not understood: write numbers such as 10,20.")
-    return EvalConfig(
-        protocol=protocol,
-        ties=cast("EvaluationTies", ties),
-        subset=cast("Subset", part),
-        k=tuple(map(int, lengths)),
-        beyond=beyond,
-    )
+            for field in fields(groups[name])
+        ]
+    setattr(run, "__signature__", own.replace(parameters=options))  # noqa: B010
+    run.__annotations__ = {each.name: each.annotation for each in options}
+    return run
 
 
-def check_files(report: Path | None, results: Path | None = None) -> None:
-    """Refuse files that cannot be written, before any work is done."""
-    from transcf.experiments.page import check_file
+class Command(TyperCommand):
+    """A command that expands `~` in paths and names the successors of removed options."""
 
-    if report is not None:
-        check_file(report)
-    for option, path in (("--report", report), ("--results", results)):
-        if path is not None and path.is_dir():
-            raise ParameterError(f"{option} {path} is a folder: name a file.")
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            option = getattr(error, "option_name", "")
+            now = REMOVED.get(f"{self.name} {option}", REMOVED.get(option))
+            if now is None:
+                raise
+            raise ParameterError(f"{option} was removed: use {now}.") from error
+
+    def invoke(self, ctx: Any) -> Any:
+        ctx.params = {name: _expanded(value) for name, value in ctx.params.items()}
+        return super().invoke(ctx)
 
 
-def command_line(context: typer.Context, *, leave_out: Collection[str] = ()) -> str:
-    """Write the command that is being run as one would type it, apart from some options.
+def _expanded(value: Any) -> Any:
+    from transcf.data.paths import path_of
 
-    Args:
-        context: Of the command.
-        leave_out: Names of parameters that do not change what comes of it.
-    """
-    given = [
-        param
-        for param in context.command.params
-        if param.name is not None
-        and param.name not in leave_out
-        and getattr(context.get_parameter_source(param.name), "name", "") == "COMMANDLINE"
-    ]
+    if isinstance(value, list | tuple):
+        return type(value)(map(_expanded, value))
+    return path_of(value) if isinstance(value, Path) else value
+
+
+def given_options(context: typer.Context) -> dict[str, str]:
+    """Return the options on the command line: names of parameters, and spellings."""
+    return {
+        str(each.name): each.opts[0]
+        for each in context.command.params
+        if getattr(context.get_parameter_source(str(each.name)), "name", "") == "COMMANDLINE"
+    }
+
+
+def command_line(context: typer.Context) -> str:
+    """Write the command that is being run, without options that do not change the results."""
+    given = given_options(context).keys() - {"out", "store", "workers", "as_json"}
     words = ["transcf", str(context.info_name)]
-    for param in given:
-        value = context.params[str(param.name)]
+    for param in context.command.params:
+        value = context.params.get(str(param.name))
+        if param.name not in given:
+            continue
         for one in value if isinstance(value, list | tuple) else [value]:
             if param.param_type_name == "argument":
                 words.append(str(one))
@@ -397,12 +451,18 @@ def open_model(folder: str | Path) -> Recommender[Any]:
     return model
 
 
-def dataset_name(data: str) -> str:
-    """Return the catalog name of DATA if it is one or a folder called so, else DATA."""
-    from transcf.data.datasets import names
+def open_data_of(model: Recommender[Any], folder: Path, data: str | None) -> Interactions:
+    """Open DATA, or else the data that a saved model was fitted on."""
+    from transcf.data.readers import open_data
 
-    folder = Path(data).name
-    return folder if folder in names() else data
+    if data is not None:
+        return open_data(data)
+    origin = model.report_
+    if "dataset" not in origin:
+        raise ParameterError(
+            f"{folder} does not say what it was fitted on: name it with --data DATA."
+        )
+    return open_data(origin["dataset"], **origin.get("reading", {}))
 
 
 def absolute_name(data: str) -> str:
@@ -411,3 +471,16 @@ def absolute_name(data: str) -> str:
     from transcf.data.paths import path_of
 
     return data if is_name(data) else str(path_of(data).resolve())
+
+
+def _dataset_name(data: str) -> str:
+    """Return the catalog name of DATA if it is one or a folder called so, else DATA."""
+    from transcf.data.datasets import names
+
+    folder = Path(data).name
+    return folder if folder in names() else data
+
+
+def split_names(names: str | None) -> list[str] | None:
+    """Split names at commas."""
+    return None if names is None else [name.strip() for name in names.split(",")]

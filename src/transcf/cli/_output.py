@@ -1,25 +1,30 @@
-"""What commands print: a table for people, one JSON value for machines."""
+"""What commands print: tables or JSON on stdout; notes and progress on stderr."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
+
+from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned.log import PartitionedLog
     from transcf.experiments.results import Results
     from transcf.models.base import Recommender
+    from transcf.tables import Table
 
-#: The `--json` flag of every command; with it, stdout holds JSON and nothing else.
-JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+T = TypeVar("T")
+_PAGES = (".html", ".htm", ".md", ".markdown")
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value, in ASCII; numbers that JSON does not have become null."""
+    """Print one JSON value in ASCII; numbers that JSON does not have become null."""
     from transcf.data.json_text import to_json
 
     typer.echo(to_json(value))
@@ -32,7 +37,7 @@ def print_table(
     *,
     notes: Iterable[str] = (),
 ) -> None:
-    """Print a title, a table with numbers to the right, and notes below it."""
+    """Print a title, a table with numbers aligned to the right, and notes below it."""
     from rich.console import Console
     from rich.table import Table
 
@@ -52,49 +57,17 @@ def print_table(
         console.print(note)
 
 
-def say_reading(log: Interactions | PartitionedLog) -> None:
-    """Print on stderr what of DATA is not used, and how its ratings are used."""
-    from transcf.data.report import reading_notes
-
-    for note in reading_notes(log):
-        typer.echo(f"transcf: note: {note}.", err=True)
+def print_result(table: Table) -> None:
+    """Print a table of results with its title and notes."""
+    print_table(table.title, table.columns, table.rows, notes=table.notes)
 
 
-def write_results(results: Results, report: Path | None, file: Path | None) -> None:
-    """Write the report of results and the results themselves, where that is asked for."""
-    if file is not None:
-        results.write(file)
-        say_written([file])
-    if report is not None:
-        from transcf.experiments.report import write_page
-
-        say_written(*write_page(results, report))
-
-
-def say_written(paths: Sequence[Path], missing: str = "") -> None:
-    """Print to stderr which files were written, and what is missing from them."""
-    if missing:
-        typer.echo(f"transcf: the report is incomplete: {missing}", err=True)
-    typer.echo(f"Written: {', '.join(map(str, paths))}", err=True)
-
-
-def show_saved(
-    model: Recommender[Any], folder: Path, as_json: bool, more: Mapping[str, object] | None = None
-) -> None:
-    """Say what a model is that was saved, and where."""
-    from transcf.models.params import values_of
-
-    facts = {"model": model.name, "folder": str(folder), **(more or {}), **model.report_}
-    settings = values_of(model.settings_)
+def print_facts(title: str, facts: Mapping[str, object], as_json: bool = False) -> None:
+    """Print names and values, one per line, or as JSON."""
     if as_json:
-        print_json({**facts, "parameters": settings})
+        print_json(facts)
     else:
-        print_facts(f"Saved {folder}", {**facts, **settings})
-
-
-def print_facts(title: str, facts: Mapping[str, object]) -> None:
-    """Print names and values, one a line."""
-    print_table(title, ("", ""), facts.items())
+        print_table(title, ("", ""), facts.items())
 
 
 def _text(cell: object) -> str:
@@ -111,3 +84,136 @@ def _text(cell: object) -> str:
 
 def _is_number(text: str) -> bool:
     return text == "-" or text[:1].isdigit() or text[:2].lstrip("-.")[:1].isdigit()
+
+
+def note(text: str) -> None:
+    """Print one line on stderr."""
+    typer.echo(f"transcf: {text}", err=True)
+
+
+def note_reading(log: Interactions | PartitionedLog) -> None:
+    """Print on stderr what of DATA is not used, and how its ratings are used."""
+    from transcf.data.report import reading_notes
+
+    for each in reading_notes(log):
+        note(f"note: {each}.")
+
+
+def print_saved(
+    model: Recommender[Any], folder: Path, as_json: bool, more: Mapping[str, object] | None = None
+) -> None:
+    """Print what model was saved, and where."""
+    from transcf.models.params import values_of
+
+    facts = {"model": model.name, "folder": str(folder), **(more or {}), **model.report_}
+    settings = values_of(model.settings_)
+    print_facts(
+        f"Saved {folder}", facts | ({"parameters": settings} if as_json else settings), as_json
+    )
+
+
+def check_outputs(paths: Sequence[Path]) -> None:
+    """Refuse paths of `--out` that cannot be written, before any work is done."""
+    from transcf.experiments.page import check_file
+
+    for path in paths:
+        if path.suffix in _PAGES:
+            check_file(path)
+        elif path.suffix not in ("", ".json") and not path.is_dir():
+            raise ParameterError(f"--out {path} is not understood: use .html, .md or .json.")
+        if path.suffix in (*_PAGES, ".json") and path.is_dir():
+            raise ParameterError(f"--out {path} is a folder: name a file.")
+        if not path.suffix and path.exists() and not path.is_dir():
+            raise ParameterError(f"--out {path} is not a folder: name another one.")
+
+
+def write_outputs(results: Results, paths: Sequence[Path], name: str) -> None:
+    """Write results to the paths of `--out`; a folder gets NAME.html, NAME.md and NAME.json."""
+    from transcf.experiments.report import write_page
+
+    for path in paths:
+        if path.suffix in _PAGES:
+            written, missing = write_page(results, path)
+        elif path.suffix == ".json":
+            results.write(path)
+            written, missing = [path], ""
+        else:
+            results.write(path / f"{name}.json")
+            pages = write_page(results, path / f"{name}.html", path / f"{name}.md")
+            written, missing = [*pages[0], path / f"{name}.json"], pages[1]
+        if missing:
+            note(f"the report is incomplete: {missing}")
+        note_written(written)
+
+
+def note_written(paths: Sequence[Path]) -> None:
+    """Print on stderr which files were written."""
+    typer.echo(f"Written: {', '.join(map(str, paths))}", err=True)
+
+
+class Steps:
+    """Progress of a command.
+
+    Args:
+        show: Called with (parts done, text) whenever one of them changes.
+        names_parts: Whether the text after a part is the part's name instead of the last message.
+    """
+
+    def __init__(self, show: Callable[[int, str], None], names_parts: bool = False) -> None:
+        self._show, self._done, self._text = show, 0, ""
+        self._names_parts = names_parts
+
+    def report(self, text: str) -> None:
+        """Show the current step."""
+        self._text = text
+        self._show(self._done, text)
+
+    def reach(self, done: int, text: str) -> None:
+        """Show the number of finished parts and a text."""
+        self._done, self._text = done, text
+        self._show(done, text)
+
+    def counted(self, parts: Iterable[T]) -> Iterator[T]:
+        """Yield parts; each counts as done when the next one is requested."""
+        for part in parts:
+            yield part
+            self._done += 1
+            name = str(getattr(part, "name", part))
+            self._show(self._done, name if self._names_parts else self._text)
+
+
+@contextmanager
+def show_steps(total: int, unit: str) -> Iterator[Steps]:
+    """Show progress on stderr: a bar on a terminal, else one line for every finished part.
+
+    Args:
+        total: Number of parts.
+        unit: What they are, in the plural.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Steps(_line_printer(total, unit), names_parts=True)
+        return
+    text_column = TextColumn("{task.description}", markup=False)
+    count_column = TextColumn(f"{{task.completed}}/{{task.total}} {unit}")
+    layout = (BarColumn(), count_column, TimeElapsedColumn(), text_column)
+    with Progress(*layout, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield Steps(lambda done, text: bar.update(task, completed=done, description=text))
+
+
+def _line_printer(total: int, unit: str) -> Callable[[int, str], None]:
+    """Return a function that prints a line when another part is done."""
+    shown, started = 0, monotonic()
+
+    def show(done: int, text: str) -> None:
+        nonlocal shown
+        if done > shown:
+            shown = done
+            about = f": {text}" if text else ""
+            note(f"{done}/{total} {unit} done in {monotonic() - started:.0f} s{about}")
+
+    return show

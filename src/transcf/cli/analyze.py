@@ -1,81 +1,76 @@
-"""`transcf analyze`: what the vectors of a saved model encode."""
+"""`transcf analyze` and `transcf report`: what a saved model has learned."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from transcf.cli._options import (
-    ReadingOptions,
-    Threads,
+    JsonFlag,
+    ModelDir,
+    absolute_name,
+    open_data_of,
     open_model,
-    reading_options,
+    split_names,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table
-from transcf.cli._progress import show_steps
-from transcf.cli.recommend import Folder
-from transcf.errors import DataError, ParameterError
+from transcf.cli._output import Steps, print_facts, print_json, print_result, show_steps
+from transcf.errors import DataError, EvaluationError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from transcf.data.interactions import Interactions
     from transcf.models.base import Recommender
     from transcf.paper import Analysis
+    from transcf.paper.model_report import ModelReport
 
-#: Below the options in `--help`; a test compares it with what there is.
-EPILOG = (
-    "Analyses: variety (ratings and categories of users), closer (do translations bring users "
-    "closer to their items), rating and category (do vectors tell them), map (t-SNE by category), "
-    "likeness (of categories), tastes (of a user), toy (the idea on made-up data)."
-)
-#: DATA of commands about a saved model, which mostly knows it.
-OfModel = Annotated[
+_ModelData: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--data", metavar="DATA", help="As for fit; the data that the model notes unless given."
+        "--data", metavar="DATA", help="As for fit; by default the data the model was fitted on."
     ),
 ]
 
 
-@reading_options
 def analyze(
-    folder: Folder,
-    data: OfModel = None,
-    what: Annotated[
-        str, typer.Option(help="Analyses with commas between them, or all; see below.")
-    ] = "all",
-    beside: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="DIR", help="Another saved model, fitted on the same; repeatable."),
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="Whose tastes to show, by id.")] = None,
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR...",
+            help="A saved model, and others fitted on the same data to compare it with.",
+            show_default=False,
+        ),
+    ],
+    data: _ModelData = None,
+    what: Annotated[str, typer.Option(help="Analyses separated by commas, or all.")] = "all",
+    user: Annotated[str | None, typer.Option(help="User id for the analysis tastes.")] = None,
     pairs: Annotated[
-        int, typer.Option(min=10, help="Most pairs that random forests look at.")
+        int, typer.Option(min=10, help="Most pairs that random forests are trained on.")
     ] = 2000,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write tables (JSON, CSV) and figures (SVG) here."),
     ] = None,
-    *,
-    reading: ReadingOptions,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all draws.")] = 0,
-    threads: Threads = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say what the vectors of the model in DIR encode: tables, figures, JSON."""
+    """Analyse the vectors of a saved model: tables, figures, JSON.
+
+    Analyses: variety (ratings and categories of users), closer (do translations bring users closer
+    to their items), rating and category (can they be predicted from vectors), map (t-SNE by
+    category), likeness (of categories), tastes (of a user), toy (the idea on synthetic data).
+
+    Example: transcf analyze my-model --what closer,map --out figures
+    """
+    from transcf.evaluation.results import number_repeats
     from transcf.paper.analysis import WHAT, Subject, check_what
 
-    asked = [name.strip() for name in what.split(",")]
+    asked = split_names(what) or []
     names = check_what(asked)
-    if out is not None and out.exists() and not out.is_dir():
-        raise ParameterError(f"--out {out} is a file: name a folder.")
-    from transcf.evaluation.results import number_repeats
-
-    models = [open_model(place) for place in (folder, *(beside or ()))]
-    log = data_of(models[0], folder, data, reading)
+    check_folder(out)
+    models = [open_model(place) for place in folders]
+    log = open_data_of(models[0], folders[0], data)
     named = number_repeats(model.name for model in models)
     who = None if user is None else models[0].users_.parse(user)
     subject = Subject(
@@ -93,46 +88,84 @@ def analyze(
         raise DataError(next(iter(missing.values())))
     written = [] if out is None else [path for each in found for path in each.write(out)]
     if as_json:
-        print_json(_as_json(folder, found, missing, written))
-    else:
-        print_analyses(found, missing)
-        if out is not None:
-            typer.echo(f"Wrote {len(written)} files to {out}.")
+        facts = {"model": str(folders[0]), "analyses": [each.to_dict() for each in found]}
+        print_json({**facts, "missing": missing, "files": [str(path) for path in written]})
+        return
+    print_analyses(found, missing)
+    if out is not None:
+        typer.echo(f"Wrote {len(written)} files to {out}.")
 
 
-def data_of(
-    model: Recommender[Any], folder: Path, data: str | None, reading: ReadingOptions
-) -> Interactions:
-    """Open the data that a saved model notes, or other data that is named."""
-    from transcf.data.readers import open_data
+def report(
+    folder: ModelDir,
+    out: Annotated[
+        Path, typer.Option(help="File: .html (self-contained), or .md with figures next to it.")
+    ],
+    data: _ModelData = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a report of a saved model.
 
-    if data is not None:
-        return open_data(data, **reading)
-    if reading:
-        raise ParameterError("Options of reading data need --data.")
-    origin = model.report_
-    if "dataset" not in origin:
-        raise ParameterError(
-            f"{folder} does not say what it was fitted on: name it with --data DATA."
-        )
-    return open_data(origin["dataset"], **origin.get("reading", {}))
+    It has data, accuracy, lists, example users and analyses. A model that was fitted on all events
+    is evaluated by a copy with the same settings, fitted without the newest events.
+
+    Example: transcf report my-model --out report.html
+    """
+    from transcf.experiments.page import check_file
+
+    check_file(out)
+    if out.is_dir():
+        raise ParameterError(f"--out {out} is a folder: name a file.")
+    model = open_model(folder)
+    with show_steps(3, "parts") as steps:
+        found = _report_of(model, data, steps)
+        written = found.page().write(out)
+    facts: dict[str, Any] = {"report": str(out), "files": len(written)}
+    if as_json or found.missing:
+        facts["missing"] = found.missing
+    print_facts(f"Wrote {out}", facts, as_json)
+
+
+def check_folder(out: Path | None) -> None:
+    """Refuse a file as `--out FOLDER`."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise ParameterError(f"--out {out} is a file: name a folder.")
 
 
 def print_analyses(found: Iterable[Analysis], missing: dict[str, str]) -> None:
     """Print tables, and why others are missing."""
     for each in found:
-        table = each.table
-        print_table(table.title, table.columns, table.rows, notes=table.notes)
+        print_result(each.table)
     for name, reason in missing.items():
         typer.echo(f"{name} is missing: {reason}")
 
 
-def _as_json(
-    folder: Path, found: Iterable[Analysis], missing: dict[str, str], written: list[Path]
-) -> dict[str, Any]:
-    return {
-        "model": str(folder),
-        "analyses": [each.to_dict() for each in found],
-        "missing": missing,
-        "files": [str(path) for path in written],
-    }
+def _report_of(model: Recommender[Any], data: str | None, steps: Steps) -> ModelReport:
+    """Compute all parts that are available; the report says why others are missing."""
+    from transcf.data.splitters import open_log_and_split
+    from transcf.paper.analysis import ABOUT_MODELS, Subject
+    from transcf.paper.model_report import ModelReport, evaluate_quality
+
+    parts = steps.counted(["opening the data", "evaluating", "analysing"])
+    steps.report(next(parts))
+    origin, quality, missing = model.report_, None, {}
+    if data is None and "dataset" not in origin:
+        reason = "the model does not say what it was fitted on: name it with --data DATA"
+        return ModelReport(model, missing={"data": reason})
+    is_own = data is None or absolute_name(data) == origin.get("dataset")
+    name = origin["dataset"] if data is None else data
+    reading = origin.get("reading", {}) if is_own else {}
+    protocol = origin.get("protocol") if is_own else None
+    log, split = open_log_and_split(name, protocol, seed=origin.get("split_seed", 0), **reading)
+    steps.report(next(parts))
+    try:
+        if model.users_ != log.users or model.items_ != log.items:
+            raise DataError(f"{name} has other users or items than the model was fitted on.")
+        held_out = is_own and bool(origin.get("held_out"))
+        quality = evaluate_quality(model, split, held_out=held_out)
+    except (DataError, EvaluationError) as error:
+        missing["accuracy"] = str(error)
+    steps.report(next(parts))
+    subject = Subject({model.name: model}, log)
+    analyses, others = subject.all(ABOUT_MODELS, steps.report)
+    return ModelReport(model, log, quality, analyses, missing | others)

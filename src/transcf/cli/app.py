@@ -1,53 +1,100 @@
-"""The command `transcf` and its commands, each in its own module.
+"""The command `transcf`.
 
-Nothing here or at the head of those modules imports numpy, polars or numba: `transcf --help`
-answers at once.
+A command is imported when it is called. Nothing here imports numpy, polars, numba or rich, so that
+`transcf --help` answers at once.
 """
 
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from transcf import __version__
-from transcf.cli import (
-    analyze,
-    compare,
-    data,
-    demo,
-    doctor,
-    evaluate,
-    explain,
-    export,
-    fit,
-    models,
-    recommend,
-    refresh,
-    renew,
-    report,
-    reproduce,
-    runs,
-    serve,
-    similar,
-    study,
-    tune,
-)
 from transcf.errors import TransCFError, brief
 from transcf.interrupts import INTERRUPTED, wait_if_ending
-from transcf.legend import ERROR, help_text
+
+#: Groups of the help page: commands with the first sentence of their help; a test compares both.
+GROUPS = {
+    "Data": {
+        "data": "Inspect, prepare, download and generate event logs.",
+    },
+    "Train": {
+        "fit": "Fit a model on DATA and save it.",
+        "refit": "Fit a saved model again on all events of DATA.",
+        "partial-fit": "Add events to a saved model without a new training.",
+        "tune": "Search for the best settings of a model on validation data.",
+    },
+    "Evaluate": {
+        "evaluate": "Fit a model on DATA and evaluate it; or evaluate a saved model.",
+        "compare": "Compare several models on the same split.",
+        "study": "Run a study of several datasets, models and seeds.",
+        "reproduce": "Compute the tables of the TransCF paper.",
+        "runs": "List, show and remove stored runs.",
+    },
+    "Use a saved model": {
+        "recommend": "Recommend items with a saved model.",
+        "similar": "List items similar to an item, or users similar to a user.",
+        "explain": "Explain a recommendation by the user's past items.",
+        "analyze": "Analyse the vectors of a saved model: tables, figures, JSON.",
+        "report": "Write a report of a saved model.",
+    },
+    "Deploy": {
+        "serve": "Serve a saved model over HTTP.",
+        "refresh": "Retrain a saved model with the collected events.",
+        "export": "Export the vectors of a saved model.",
+    },
+    "Help": {
+        "demo": "Take a tour: data, models, recommendations, explanations.",
+        "models": "List the models, or the parameters of one.",
+        "doctor": "Show versions, threads, extras and the data folder.",
+    },
+}
+#: Modules of commands that are not in a module of the same name.
+_MODULES = {
+    **dict.fromkeys(("refit", "partial-fit"), "fit"),
+    **dict.fromkeys(("similar", "explain"), "recommend"),
+    **dict.fromkeys(("refresh", "export"), "serve"),
+    **dict.fromkeys(("demo", "models", "doctor"), "about"),
+    "report": "analyze",
+    "reproduce": "study",
+}
+_FIRST_STEPS = """\
+transcf demo                  take a tour on synthetic data, in a minute
+transcf compare events.csv    see which model suits your events (columns user, item, timestamp)
+transcf --help                list all commands; transcf COMMAND --help explains one"""
 
 
-class _PoliteGroup(TyperGroup):
-    """Says what is wrong in one sentence, without a traceback, and so with warnings."""
+class _Group(TyperGroup):
+    """The commands of `GROUPS`, imported when called; errors are printed as one sentence."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for commands in GROUPS.values() for name in commands]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
+            self.commands[cmd_name] = _load(cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.list_commands(ctx):
+            for name in self.list_commands(ctx):  # to suggest one of them
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<11}", text) for name, text in commands.items()])
 
     def invoke(self, ctx: Any) -> Any:
         try:
             with warnings.catch_warnings():
-                _show_notes()
+                _show_warnings()
                 return super().invoke(ctx)
         except (TransCFError, OSError) as error:
             if isinstance(error, BrokenPipeError):
@@ -60,47 +107,44 @@ class _PoliteGroup(TyperGroup):
             raise typer.Exit(INTERRUPTED) from error
 
 
-class _PathCommand(TyperCommand):
-    """Writes out `~` in paths: shells leave it alone in `--out=~/model`."""
+def _load(name: str) -> Any:
+    """Import a command, or a group of commands."""
+    from transcf.cli._options import Command
 
-    def invoke(self, ctx: Any) -> Any:
-        ctx.params = {name: _expanded(value) for name, value in ctx.params.items()}
-        return super().invoke(ctx)
-
-
-def _expanded(value: Any) -> Any:
-    from transcf.data.paths import path_of
-
-    if isinstance(value, list | tuple):
-        return type(value)(map(_expanded, value))
-    return path_of(value) if isinstance(value, Path) else value
+    module = import_module(f"transcf.cli.{_MODULES.get(name, name)}")
+    group = getattr(module, "app", None)
+    if group is None:
+        group = typer.Typer(add_completion=False, rich_markup_mode=None)
+        group.command(name, cls=Command)(getattr(module, name.replace("-", "_")))
+    loaded = get_command(group)
+    loaded.help = loaded.help or next(each[name] for each in GROUPS.values() if name in each)
+    return loaded
 
 
-#: What errors advise in Python, and how commands have it.
+#: Advice of errors in Python, and on the command line.
 _OPTIONS = {
     "on_unknown='skip'": "--on-unknown skip",
     "include_seen=True": "--with-seen",
-    "name a folder for it (store=FOLDER)": "leave --no-store out",
+    "name a folder for it (store=FOLDER)": "leave --store none out",
     "split by leave_one_out(log), or cut it earlier": "use --protocol leave-last-out",
 }
 
 
 def _in_options(sentence: str) -> str:
-    """Say advice in the words of the command line."""
     for python, option in _OPTIONS.items():
         sentence = sentence.replace(python, option)
     return sentence
 
 
 def _sentence(error: TransCFError | OSError) -> str:
-    """Return what an error says; those of the system name the file and the reason."""
+    """Return the message of an error; for errors of the system, the file and the reason."""
     if isinstance(error, TransCFError) or not error.filename or not error.strerror:
         return brief(str(error))
     return brief(f"{error.filename} cannot be used: {error.strerror}.")
 
 
-def _show_notes() -> None:
-    """Show what the library warns about as one line, once, without the place in its code."""
+def _show_warnings() -> None:
+    """Print each warning of the library once, as one line without its place in the code."""
     show_others, shown = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -116,48 +160,11 @@ def _show_notes() -> None:
 
 app = typer.Typer(
     name="transcf",
-    help="Recommendations from an event log: data, models, honest evaluation.",
-    cls=_PoliteGroup,
-    no_args_is_help=True,
+    cls=_Group,
     add_completion=False,
     rich_markup_mode=None,  # plain help: rendering it with rich would double the time to answer
     pretty_exceptions_enable=False,
 )
-app.add_typer(data.app, name="data")
-app.add_typer(runs.app, name="runs")
-#: What stands below the options in `--help`.
-_EPILOGS = {
-    evaluate.evaluate: help_text("se = standard error over users", "sd = spread of the seeds"),
-    compare.compare: help_text(ERROR),
-    study.study: study.EPILOG,
-    reproduce.reproduce: reproduce.EPILOG,
-    analyze.analyze: analyze.EPILOG,
-}
-for command in (
-    fit.fit,
-    renew.refit,
-    renew.partial_fit,
-    evaluate.evaluate,
-    compare.compare,
-    tune.tune,
-    recommend.recommend,
-    similar.similar,
-    explain.explain,
-    analyze.analyze,
-    report.report,
-    export.export,
-    serve.serve,
-    refresh.refresh,
-    study.study,
-    reproduce.reproduce,
-    models.models,
-    doctor.doctor,
-    demo.demo,
-):
-    app.command(epilog=_EPILOGS.get(command))(command)
-for group in (app, data.app, runs.app):
-    for registered in group.registered_commands:
-        registered.cls = _PathCommand
 
 
 def _show_version(asked: bool) -> None:
@@ -166,11 +173,27 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            envvar="TRANSCF_THREADS",
+            help="Threads of the command; by default all cores. Results do not depend on it.",
+        ),
+    ] = None,
 ) -> None:
-    """Recommendations from an event log: data, models, honest evaluation."""
+    """Recommendations from an event log: data, models, evaluation, serving."""
+    if context.invoked_subcommand is None:
+        typer.echo(_FIRST_STEPS)
+        return
+    if threads is not None:
+        from transcf.parallel import use_threads
+
+        context.with_resource(use_threads(threads))

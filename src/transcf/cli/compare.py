@@ -1,4 +1,4 @@
-"""`transcf compare`: several models on one split, in one table, and in files as a page."""
+"""`transcf compare`: several models on one split, with paired tests of their differences."""
 
 from __future__ import annotations
 
@@ -9,61 +9,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf.cli._options import (
-    Beyond,
-    ClusterAddress,
     Data,
-    Lengths,
-    NoStore,
-    Part,
-    Protocol,
+    EvalOptions,
+    JsonFlag,
     ReadingOptions,
-    ReportFile,
+    RunOptions,
     Seed,
     Seeds,
-    StorePath,
-    Threads,
-    Ties,
-    check_files,
     command_line,
-    open_store_unless,
-    parse_cluster,
-    read_eval_config,
-    read_values,
-    reading_options,
+    parse_workers,
+    read_settings,
+    shared_options,
 )
 from transcf.cli._output import (
-    JsonFlag,
+    check_outputs,
+    note,
+    note_reading,
     print_json,
-    print_table,
-    say_reading,
-    say_written,
-    write_results,
+    print_result,
+    show_steps,
+    write_outputs,
 )
-from transcf.cli._progress import show_steps
-from transcf.cli._sharing import RunWorkers
 from transcf.errors import ParameterError
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from transcf.experiments.comparison import Comparison
     from transcf.experiments.experiment import Candidate
 
-#: Options that do not change what comes of a comparison.
-_BESIDE = (
-    "report", "files", "out", "store", "no_store", "as_json", "threads", "workers", "cluster"
-)  # fmt: skip
 
-
-@reading_options
+@shared_options
 def compare(
     context: typer.Context,
     data: Data,
     models: Annotated[
-        str,
-        typer.Option(
-            help="Names with commas between them, or 'all' (all that rank in a way of their own); "
-            "trivial baselines join them."
-        ),
+        str, typer.Option(help="Names separated by commas, or 'all'; trivial baselines are added.")
     ] = "itemknn,ease",
     settings: Annotated[
         list[str] | None,
@@ -75,8 +54,8 @@ def compare(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Settings of one model from a TOML file of `transcf tune`, before --set; the "
-            "model joins the others; repeatable.",
+            help="A model with its parameters from a TOML file of `transcf tune --out FILE`; "
+            "--set wins; repeatable.",
         ),
     ] = None,
     budget: Annotated[
@@ -87,86 +66,69 @@ def compare(
         ),
     ] = "none",
     sampler: Annotated[
-        str, typer.Option(help="Who proposes them: random, tpe (learns from trials) or grid.")
+        str, typer.Option(help="How they are chosen: random, tpe (learns from trials) or grid.")
     ] = "random",
-    protocol: Protocol = None,
-    ties: Ties = "pessimistic",
-    part: Part = "test",
-    at: Lengths = "10,20",
     metric: Annotated[
         str | None,
-        typer.Option(help="Metric of the paired test; NDCG at 10, or at the first of other --at."),
+        typer.Option(help="Metric of the paired tests; NDCG at 10, or at the first of other -k."),
     ] = None,
-    beyond: Beyond = False,
     *,
+    evaluation: EvalOptions,
     reading: ReadingOptions,
     seeds: Seeds = 1,
     seed: Seed = 0,
-    threads: Threads = None,
-    workers: RunWorkers = None,
-    cluster: ClusterAddress = None,
+    run: RunOptions,
     out: Annotated[
-        Path, typer.Option(help="Folder for the report (HTML, Markdown) and the figures (JSON).")
-    ] = Path("comparison"),
-    files: Annotated[
-        bool, typer.Option("--files/--no-files", help="Whether to write these files.")
-    ] = True,
-    report: ReportFile = None,
-    store: StorePath = None,
-    no_store: NoStore = False,
+        list[Path],
+        typer.Option(
+            metavar="PATH|none",
+            help="Folder for comparison.html, .md and .json, or one file of these; repeatable.",
+        ),
+    ] = [Path("comparison")],  # noqa: B006
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit and evaluate several models on the same split, and test their differences.
+    """Compare several models on the same split.
 
-    With --workers, processes of a Ray cluster run some of the fits; they have to reach the folder
-    of the store. Ends with exit code 1 if one of the models could not be fitted.
+    Differences are tested by paired tests. With --workers, the processes need access to the folder
+    of --store. Exits with 1 if a model could not be fitted.
+
+    Example: transcf compare events.csv --models ease,bpr,transcf-mixture --budget small
     """
     from transcf.data.report import listed
     from transcf.data.splitters import open_split
     from transcf.experiments.comparison import candidate_workers, compare_models, suited_to
     from transcf.experiments.experiment import Experiment
-    from transcf.experiments.report import results_of, write_report
+    from transcf.experiments.report import results_of, table_of
 
-    check_files(report)
-    eval_config = read_eval_config(protocol, ties, part, at, beyond)
+    paths = [path for path in out if str(path) != "none"]
+    check_outputs(paths)
+    eval_config = evaluation.config()
     metric = eval_config.usual_metric if metric is None else metric
     eval_config.check_metric(metric)
     allowed = {"trials": budget, "sampler": sampler}
     candidates = _candidates(models, settings, config or [], allowed)
-    if files and out.exists() and not out.is_dir():
-        raise ParameterError(f"--out {out} is not a folder: name another one, or use --no-files.")
-    split = open_split(data, protocol, seed=seed, **reading)
-    say_reading(split.train)
+    split = open_split(data, eval_config.protocol, seed=seed, **reading.keywords())
+    note_reading(split.train)
     candidates = suited_to(split, candidates, allowed)
-    numbers = range(seed, seed + seeds)
-    kept = open_store_unless(no_store, store)
+    numbers, store = range(seed, seed + seeds), run.open_store()
     with show_steps(len(candidates), "models") as steps:
-        experiment = Experiment(split, eval_config, numbers, steps.report, store=kept, dataset=data)
-        with candidate_workers(candidates, experiment, parse_cluster(workers, cluster)):
+        experiment = Experiment(
+            split, eval_config, numbers, steps.report, store=store, dataset=data
+        )
+        with candidate_workers(candidates, experiment, parse_workers(run.workers)):
             found = compare_models(data, candidates, experiment, metric, steps.counted)
     if as_json:
         print_json(found.to_dict())
     else:
-        print_comparison(found)
+        print_result(table_of(found))
     if found.is_interrupted:
-        typer.echo("transcf: interrupted: models without a row were not finished.", err=True)
+        note("interrupted: models without a row were not finished.")
         raise typer.Exit(INTERRUPTED)
-    command = command_line(context, leave_out=_BESIDE)
-    if files:
-        say_written(*write_report(found, out, command))
-    write_results(results_of(found, command), report, None)
+    write_outputs(results_of(found, command_line(context)), paths, "comparison")
     if found.failures:
         missing = listed(list(found.failures))
-        typer.echo(f"transcf: {missing} could not be fitted: the notes say why.", err=True)
+        note(f"{missing} could not be fitted: the notes say why.")
         raise typer.Exit(1)
-
-
-def print_comparison(comparison: Comparison) -> None:
-    """Print one line per model: metrics with standard errors, the best marked, and the test."""
-    from transcf.experiments.report import table_of
-
-    table = table_of(comparison)
-    print_table(table.title, table.columns, table.rows, notes=table.notes)
 
 
 def _candidates(
@@ -191,7 +153,7 @@ def _candidates(
 
 
 def _model_of(setting: str) -> str:
-    """Return the model that `MODEL.NAME=VALUE` is about; nothing where there is no point."""
+    """Return the model of `MODEL.NAME=VALUE`, or "" if it names none."""
     from transcf.models.registry import canonical_name
 
     model, point, _ = setting.partition(".")
@@ -201,14 +163,14 @@ def _model_of(setting: str) -> str:
 def _params_of(
     names: Sequence[str], settings: list[str] | None
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return the models with their values of `MODEL.NAME=VALUE`, old names replaced."""
-    dealt: dict[str, list[str]] = {name: [] for name in names}
+    """Return the models with their values of `MODEL.NAME=VALUE`."""
+    by_model: dict[str, list[str]] = {name: [] for name in names}
     for setting in settings or ():
         model = _model_of(setting)
-        if model not in dealt:
+        if model not in by_model:
             raise ParameterError(
                 f"--set {setting} names none of the models: write MODEL.NAME=VALUE, with one of "
                 f"{', '.join(names)}."
             )
-        dealt[model].append(setting.partition(".")[2])
-    return [read_values(name, own) for name, own in dealt.items()]
+        by_model[model].append(setting.partition(".")[2])
+    return [read_settings(name, own) for name, own in by_model.items()]

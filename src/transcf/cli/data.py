@@ -1,49 +1,64 @@
-"""`transcf data`: look at logs, prepare, fetch and invent them."""
+"""`transcf data`: inspect, prepare, download and generate event logs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
 from transcf.cli._options import (
-    ClusterAddress,
+    Command,
     Data,
+    JsonFlag,
     ReadingOptions,
     Seed,
-    parse_cluster,
-    reading_options,
+    Workers,
+    parse_workers,
+    shared_options,
 )
-from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
+from transcf.cli._output import print_facts, print_json, print_table, show_steps
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
+    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned.prepare import Run
+    from transcf.data.report import Report
     from transcf.data.split import Split
+    from transcf.data.splitters import Order
+    from transcf.distributed import Cluster
 
-app = typer.Typer(help="Look at event logs, prepare, fetch and invent them.", no_args_is_help=True)
+T = TypeVar("T")
+#: Splits that hold out events of each user, independently of other users.
+_ORDERS = ("auto", "time", "position", "paper", "random")
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
 
-@app.command()
-@reading_options
+@app.command(cls=Command)
+@shared_options
 def info(
     data: Data,
     *,
     reading: ReadingOptions,
     as_json: JsonFlag = False,
 ) -> None:
-    """Count users, items and interactions, and say what was merged or left out.
+    """Count users, items and interactions, and list what was merged or left out.
 
-    For a name of the catalog, say what to cite and on what terms the data is given, too.
+    For a dataset of the catalog, show its citation and terms, too.
+
+    Example: transcf data info events.csv --column user=member_id --filter 5-core
     """
     from transcf.data import datasets
     from transcf.data.datasets import SYNTHETIC, is_name
     from transcf.data.readers import open_data
     from transcf.data.report import reading_notes
 
-    log = open_data(data, **reading)
+    log = open_data(data, **reading.keywords())
     is_listed = is_name(data) and data != SYNTHETIC
     about = _entry(datasets.describe(data)) if is_listed else {}
     facts = {**about, **_facts(log)}
@@ -58,8 +73,8 @@ def info(
         typer.echo(f"note: {note}")
 
 
-@app.command()
-@reading_options
+@app.command(cls=Command)
+@shared_options
 def prepare(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the split.")],
@@ -75,7 +90,7 @@ def prepare(
         int | None,
         typer.Option(
             min=0,
-            help="Items to draw for sampled protocols, 99 unless given; 0 for none.",
+            help="Items to draw for sampled protocols, by default 99; 0 for none.",
             show_default=False,
         ),
     ] = None,
@@ -83,41 +98,51 @@ def prepare(
         int | None,
         typer.Option(
             min=1,
-            help="Prepare Parquet files in so many partitions of users, while no process holds all "
-            "events; `transcf fit --workers` reads them so, too.",
+            help="Prepare Parquet files in this many partitions of users, so that no process "
+            "holds all events; for `transcf fit --workers`.",
         ),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --partitions: spread the work over so many processes."),
-    ] = None,
-    cluster: ClusterAddress = None,
+    workers: Workers = None,
     *,
     reading: ReadingOptions,
     seed: Seed = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Filter and split a log once, and save it for every later command."""
-    from transcf.cli._parts import prepare_in_parts
+    """Filter and split a log once, and save it as DATA of other commands.
+
+    Example: transcf data prepare events.csv --filter 5-core --out prepared
+    """
     from transcf.data.candidates import draw_candidates
     from transcf.data.readers import open_data
 
+    read = reading.keywords()
     if partitions is not None:
-        spread = parse_cluster(workers, cluster)
         if candidates:
             raise ParameterError(
                 "--candidates and --partitions cannot be used together: candidates are drawn "
                 "when a protocol asks for them."
             )
-        prepare_in_parts(data, out, split_name, seed, partitions, spread, reading, as_json)
+        log = _prepare_partitions(
+            data, out, split_name, seed, partitions, parse_workers(workers), read
+        )
+        facts: dict[str, Any] = {
+            "dataset": data,
+            "folder": str(out),
+            "split": log.how,
+            "partitions": log.n_partitions,
+            "users": log.n_users,
+            "items": log.n_items,
+            **{part: len(log.only(part)) for part in log.parts},
+        }
+        _print_prepared(out, facts, log.whole_report, as_json)
         return
-    if workers is not None or cluster is not None:
-        raise ParameterError("--workers and --cluster go with --partitions: say how many.")
-    split = _split(open_data(data, **reading), split_name, seed)
+    if workers is not None:
+        raise ParameterError("--workers goes with --partitions: say how many.")
+    split = _split(open_data(data, **read), split_name, seed)
     if candidates != 0:
         split = draw_candidates(split, 99 if candidates is None else candidates, seed)
     split.save(out)
-    facts: dict[str, Any] = {
+    facts = {
         "dataset": data,
         "folder": str(out),
         "split": split.how,
@@ -128,22 +153,24 @@ def prepare(
         "validation": len(split.validation),
         "test": len(split.test),
     }
-    if as_json:
-        print_json({**facts, "report": split.report.to_list()})
-        return
-    recipe = ", ".join(f"{key} {value}" for key, value in facts["recipe"].items() if key != "how")
-    print_facts(f"Saved {out}", {**facts, "recipe": recipe})
-    for step in split.report.steps:
-        typer.echo(str(step))
+    if not as_json:
+        recipe = facts["recipe"].items()
+        facts["recipe"] = ", ".join(f"{key} {value}" for key, value in recipe if key != "how")
+    _print_prepared(out, facts, split.report, as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 def download(
-    name: Annotated[str | None, typer.Argument(help="Name in the catalog; none lists it.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to put the files into.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name in the catalog; without it, the catalog is listed.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the files.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fetch a dataset of the catalog, or list the catalog."""
+    """Download a dataset of the catalog, or list the catalog.
+
+    Example: transcf data download ml-latest-small
+    """
     from transcf.data import datasets
 
     if name is None:
@@ -156,45 +183,43 @@ def download(
         return
     entry = _entry(datasets.describe(name))
     folder = datasets.download(name, out)
-    if as_json:
-        print_json({**entry, "folder": str(folder)})
-    else:
-        print_facts(f"Fetched {name}", {**entry, "folder": str(folder)})
+    print_facts(f"Fetched {name}", {**entry, "folder": str(folder)}, as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 def synthesize(
     out: Annotated[Path, typer.Argument(help="File to write: .csv or .parquet.")],
     users: Annotated[int, typer.Option(min=1, help="Number of users.")] = 1000,
     items: Annotated[int, typer.Option(min=1, help="Number of items to choose from.")] = 500,
     interactions: Annotated[int, typer.Option(min=1, help="Number of events.")] = 20_000,
     drift: Annotated[
-        float, typer.Option(min=0, help="How fast items fade after they come out; 0: never.")
+        float,
+        typer.Option(min=0, help="How fast items lose popularity after their release; 0: never."),
     ] = 0.0,
     sequences: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of events that follow the one before.")
+        float, typer.Option(min=0, max=1, help="Share of events that depend on the event before.")
     ] = 0.0,
     seed: Seed = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make up a log of users with tastes, items with a long tail, ratings and times."""
+    """Generate a log of users with tastes, items with a long tail, ratings and times.
+
+    Example: transcf data synthesize events.csv --users 500 --items 200
+    """
     from transcf.data.atomic import atomic_write
-    from transcf.data.synthetic import synthesize as make_up
+    from transcf.data.synthetic import synthesize as generate
     from transcf.data.synthetic import write_csv
 
     if out.suffix not in (".csv", ".parquet"):
         raise ParameterError(f"{out} has an unknown ending: use .csv or .parquet.")
-    log = make_up(users, items, interactions, drift=drift, sequences=sequences, seed=seed)
+    log = generate(users, items, interactions, drift=drift, sequences=sequences, seed=seed)
     if out.suffix == ".csv":
         write_csv(log, out)
     else:
         with atomic_write(out) as unfinished:
             log.to_frame().write_parquet(unfinished)
     facts = {"file": str(out), "seed": seed, **_facts(replace(log, categories=None, links=None))}
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts(f"Wrote {out}", facts)
+    print_facts(f"Wrote {out}", facts, as_json)
 
 
 def _split(log: Interactions, name: str, seed: int) -> Split:
@@ -204,11 +229,78 @@ def _split(log: Interactions, name: str, seed: int) -> Split:
         return temporal_cut(log)
     if name == "ratio":
         return random_ratio(log, seed=seed)
-    if name in ("auto", "time", "position", "paper", "random"):
-        return leave_one_out(log, name, seed=seed)  # type: ignore[arg-type]  # narrowed above
+    if name in _ORDERS:
+        return leave_one_out(log, cast("Order", name), seed=seed)
     raise ParameterError(
-        f"--split {name} is not understood: use auto, time, position, paper, random, cut or ratio."
+        f"--split {name} is not understood: use {', '.join(_ORDERS)}, cut or ratio."
     )
+
+
+def _prepare_partitions(
+    data: str,
+    out: Path,
+    split_name: str,
+    seed: int,
+    partitions: int,
+    cluster: Cluster | None,
+    reading: dict[str, Any],
+) -> PartitionedLog:
+    """Prepare Parquet files by partitions of users."""
+    from transcf.data.filters import filter_of
+    from transcf.data.partitioned.prepare import READING, one_by_one, prepare_parts
+
+    k_core, is_paper = filter_of(reading.pop("filter", "none"))
+    if split_name not in _ORDERS:
+        raise ParameterError(
+            f"--split {split_name} looks at all events at once: with --partitions use "
+            f"{', '.join(_ORDERS)}."
+        )
+    other = next((name for name in reading if name not in READING), None)
+    if other is not None:
+        raise ParameterError(
+            f"--read {other} does not go with --partitions, which reads only Parquet: leave one "
+            "out."
+        )
+    with nullcontext(one_by_one) if cluster is None else _tasks(cluster) as run:
+        return prepare_parts(
+            data,
+            out,
+            partitions=partitions,
+            k_core=k_core,
+            paper_filter=is_paper,
+            by=cast("Order", split_name),
+            seed=seed,
+            run=_with_progress(run),
+            **cast("Any", reading),
+        )
+
+
+def _tasks(cluster: Cluster) -> Any:
+    from transcf.distributed.cluster import ClusterTasks
+
+    return ClusterTasks(cluster)
+
+
+def _with_progress(run: Run) -> Run:
+    """Show a progress bar for each step."""
+
+    def run_and_count(
+        title: str, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]
+    ) -> Iterator[T]:
+        with show_steps(len(tasks), "tasks") as steps:
+            steps.report(title)
+            yield from steps.counted(run(title, work, tasks))
+
+    return run_and_count
+
+
+def _print_prepared(out: Path, facts: Mapping[str, Any], report: Report, as_json: bool) -> None:
+    if as_json:
+        print_json({**facts, "report": report.to_list()})
+        return
+    print_facts(f"Saved {out}", facts)
+    for step in report.steps:
+        typer.echo(str(step))
 
 
 def _facts(log: Interactions) -> dict[str, Any]:

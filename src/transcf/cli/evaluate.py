@@ -1,38 +1,27 @@
-"""`transcf evaluate`: fit and judge in one go, or judge a saved model."""
+"""`transcf evaluate`: fit and evaluate a model, or evaluate a saved one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from transcf.cli._options import (
-    Beyond,
-    ClusterAddress,
-    Config,
     Data,
-    Lengths,
-    NoStore,
-    Part,
-    Preset,
-    Protocol,
+    EvalOptions,
+    JsonFlag,
+    ModelOptions,
     ReadingOptions,
+    RunOptions,
     Seed,
     Seeds,
-    Settings,
-    StorePath,
-    Threads,
-    Ties,
+    given_options,
     open_model,
-    open_store_unless,
-    parse_cluster,
-    read_eval_config,
-    read_model,
-    reading_options,
+    parse_workers,
+    shared_options,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, say_reading
-from transcf.cli._sharing import RunWorkers
+from transcf.cli._output import note, note_reading, print_json, print_table
 from transcf.errors import DataError, ParameterError
 from transcf.protocols import protocol_named
 
@@ -41,85 +30,55 @@ if TYPE_CHECKING:
     from transcf.experiments.run_result import CandidateResult
     from transcf.models.base import Recommender
 
-
-#: Options that say how to fit, by parameter: a fitted model has them behind it.
-_OF_FITTING = {
-    "model": "--model",
-    "settings": "--set",
-    "preset": "--preset",
-    "config": "--config",
-    "columns": "--column",
-    "ratings": "--ratings",
-    "min_rating": "--min-rating",
-    "filter_name": "--filter",
-    "no_header": "--no-header",
-    "separator": "--separator",
-    "encoding": "--encoding",
-    "categories": "--categories",
-    "seeds": "--seeds",
-    "seed": "--seed",
-    "store": "--store",
-    "no_store": "--no-store",
-    "workers": "--workers",
-    "cluster": "--cluster",
-}
+#: What a saved model does not determine; other options would be ignored.
+_OF_EVALUATION = {"data", "protocol", "ties", "subset", "lengths", "beyond", "as_json"}
 
 
-@reading_options
+@shared_options
 def evaluate(
     context: typer.Context,
     data: Data,
-    model: Annotated[
-        str | None, typer.Option(help="Name of the model; not for a folder of `transcf fit`.")
-    ] = None,
-    settings: Settings = None,
-    preset: Preset = None,
-    config: Config = None,
-    protocol: Protocol = None,
-    ties: Ties = "pessimistic",
-    part: Part = "test",
-    at: Lengths = "10,20",
-    beyond: Beyond = False,
-    *,
+    model: ModelOptions,
+    evaluation: EvalOptions,
     reading: ReadingOptions,
     seeds: Seeds = 1,
     seed: Seed = 0,
-    threads: Threads = None,
-    workers: RunWorkers = None,
-    cluster: ClusterAddress = None,
-    store: StorePath = None,
-    no_store: NoStore = False,
+    *,
+    run: RunOptions,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit a model on DATA and judge it; or judge a saved model on the data it was fitted on.
+    """Fit a model on DATA and evaluate it; or evaluate a saved model.
 
-    With --workers, processes of a Ray cluster run some of the seeds; they have to reach the folder
-    of the store.
+    A saved model (DATA is its folder) is evaluated on the events that `fit --hold-out` left out.
+    With --workers, the processes need access to the folder of --store.
+
+    Example: transcf evaluate events.csv --model ease --seeds 3
     """
     from transcf.data.paths import path_of
 
     if (path_of(data) / "model.json").is_file():
-        _refuse_fitting(context, data)
-        dataset, done = _judge_saved(data, protocol, ties, part, at, beyond)
+        given = given_options(context)
+        refused = [option for name, option in given.items() if name not in _OF_EVALUATION]
+        if refused:
+            raise ParameterError(f"{data} is a fitted model: leave out {', '.join(refused)}.")
+        dataset, done = _evaluate_saved(data, evaluation)
     else:
         from transcf.data.splitters import open_split
         from transcf.experiments.comparison import candidate_workers
         from transcf.experiments.experiment import Candidate, Experiment
 
-        model, params = read_model(model, config, settings, preset, data)
-        eval_config = read_eval_config(protocol, ties, part, at, beyond)
-        split = open_split(data, eval_config.protocol, seed=seed, **reading)
-        say_reading(split.train)
+        name, params, values = model.read(data)
+        config = replace(evaluation.config(), with_validation=False)
+        split = open_split(data, config.protocol, seed=seed, **reading.keywords())
+        note_reading(split.train)
         numbers = range(seed, seed + seeds)
-        kept = open_store_unless(no_store, store)
-        eval_config = replace(eval_config, with_validation=False)
-        experiment = Experiment(split, eval_config, numbers, store=kept, dataset=data)
-        candidate = Candidate(model, model, params)
-        spread = parse_cluster(workers, cluster)
-        if spread is not None and (seeds == 1 or not candidate.takes_seed):
-            typer.echo("transcf: there is one run, so that no worker is of use.", err=True)
-            spread = None
-        with candidate_workers([candidate], experiment, spread):
+        experiment = Experiment(split, config, numbers, store=run.open_store(), dataset=data)
+        candidate = Candidate(name, name, params | values)
+        cluster = parse_workers(run.workers)
+        if cluster is not None and (seeds == 1 or not candidate.takes_seed):
+            note("there is one run, so that no worker is of use.")
+            cluster = None
+        with candidate_workers([candidate], experiment, cluster):
             dataset, done = data, experiment.run(candidate)
     if as_json:
         print_json({"dataset": dataset, **done.to_dict()})
@@ -127,22 +86,8 @@ def evaluate(
         _print(dataset, done)
 
 
-def _refuse_fitting(context: typer.Context, folder: str) -> None:
-    """Refuse options that a fitted model would ignore."""
-    sources = {name: context.get_parameter_source(name) for name in _OF_FITTING}
-    given = [
-        _OF_FITTING[name]
-        for name, source in sources.items()
-        if source is not None and source.name != "DEFAULT"
-    ]
-    if given:
-        raise ParameterError(f"{folder} is a fitted model: leave out {', '.join(given)}.")
-
-
-def _judge_saved(
-    folder: str, protocol: str | None, ties: str, part: str, at: str, beyond: bool
-) -> tuple[str, CandidateResult]:
-    """Open the data that a saved model was fitted on, and judge it there."""
+def _evaluate_saved(folder: str, evaluation: EvalOptions) -> tuple[str, CandidateResult]:
+    """Evaluate a saved model on the events that were held out of its data."""
     from transcf.data.splitters import open_split, split_log
     from transcf.experiments.run_result import CandidateResult, RunResult
 
@@ -154,28 +99,29 @@ def _judge_saved(
         )
     if not origin.get("held_out"):
         raise DataError(
-            f"{folder} was fitted on everything, so that nothing is left to judge it by: evaluate "
+            f"{folder} was fitted on all events, so that none is left to evaluate it: evaluate "
             "the data with --model, or fit with --hold-out."
         )
     dataset, seed = origin["dataset"], origin["split_seed"]
     fitted_for = protocol_named(origin["protocol"])
-    if protocol is None and fitted_for.sampled:
-        protocol = fitted_for.name  # others follow from the split, and from what was learned from
-    eval_config = read_eval_config(protocol, ties, part, at, beyond)
+    if evaluation.protocol is None and fitted_for.sampled:
+        # Other protocols follow from the split and from the training events.
+        evaluation = replace(evaluation, protocol=fitted_for.name)
+    config = evaluation.config()
     split = open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
     _check_same_training(folder, dataset, fitted, split)
-    split = split_log(split, eval_config.protocol, seed=seed)
+    split = split_log(split, config.protocol, seed=seed)
     found = RunResult.of(
         fitted,
         seconds=float(origin["seconds"]),
-        evaluation=eval_config.evaluate(fitted, split),
-        full_ranking=eval_config.full_ranking(fitted, split),
+        evaluation=config.evaluate(fitted, split),
+        full_ranking=config.full_ranking(fitted, split),
     )
     return dataset, CandidateResult(fitted.name, [found])
 
 
 def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], split: Split) -> None:
-    """Make sure that the model has learned from train, or from train and validation."""
+    """Check that the model was fitted on train, or on train and validation."""
     from numpy import array_equal
 
     same = any(
@@ -210,11 +156,10 @@ def _print(dataset: str, done: CandidateResult) -> None:
         f"{counted(found['users'], 'user')}, {found['ties']} ties{runs}"
     )
     skipped = ", ".join(f"{reason} {count:,}" for reason, count in found["skipped"].items())
-    shown = ", ".join(f"{name} {value:.4g}" for name, value in found["catalogue"].items())
     notes = [
-        shown,
+        ", ".join(f"{name} {value:.4g}" for name, value in found["catalogue"].items()),
         f"held out: {found['split']}",
-        f"skipped: {skipped or 'nobody'}",
+        f"skipped: {skipped or 'none'}",
         legend(
             [*found["metrics"], *found["catalogue"]],
             "se = standard error over users, what another sample of users would change",

@@ -1,90 +1,90 @@
-"""`transcf fit`: learn a model for use, or for a test, and save it."""
+"""`transcf fit`, `transcf refit` and `transcf partial-fit`: train a model and save it."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from transcf.cli._options import (
-    ClusterAddress,
-    Config,
     Data,
-    Preset,
+    JsonFlag,
+    ModelDir,
+    ModelOptions,
+    Overwrite,
     Protocol,
     ReadingOptions,
+    Resume,
     Seed,
-    Settings,
-    Threads,
     Workers,
     absolute_name,
-    parse_cluster,
-    read_model,
-    reading_options,
+    open_model,
+    parse_workers,
+    shared_options,
 )
-from transcf.cli._output import JsonFlag, say_reading, show_saved
+from transcf.cli._output import note, note_reading, print_saved
+from transcf.errors import DataError, ParameterError, UnsupportedError
 from transcf.interrupts import INTERRUPTED
-from transcf.protocols import protocol_named
+from transcf.protocols import full_ranking, protocol_named
+
+if TYPE_CHECKING:
+    from transcf.data.interactions import Interactions
+    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.split import Split
+    from transcf.evaluation import Validation
+    from transcf.models.base import Recommender
+
+_Out: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Folder for the new model; DIR is not changed.")
+]
 
 
-@reading_options
+@shared_options
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    model: Annotated[
-        str | None, typer.Option(help="Name of the model; see `transcf models`.")
-    ] = None,
-    settings: Settings = None,
-    preset: Preset = None,
-    config: Config = None,
+    model: ModelOptions,
     hold_out: Annotated[
         bool,
-        typer.Option(
-            "--hold-out",
-            help="Keep the test part out, for `transcf evaluate DIR` later on.",
-        ),
+        typer.Option("--hold-out", help="Leave out the test events, for `transcf evaluate DIR`."),
     ] = False,
     protocol: Protocol = None,
     *,
     reading: ReadingOptions,
     seed: Seed = 0,
-    threads: Threads = None,
     workers: Workers = None,
-    cluster: ClusterAddress = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Replace the checkpoint of another run.")
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the model that is in the folder.")
-    ] = False,
+    resume: Resume = None,
+    overwrite: Overwrite = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Choose a model's epoch on held-out events of DATA, fit it on all events, and save it.
+    """Fit a model on DATA and save it.
 
-    Models that train in epochs leave checkpoints beside the folder until they are done. Ctrl-C
-    saves no model, keeps the checkpoint for --resume, and ends with 130. With --workers the users
-    are spread over processes of a Ray cluster, and the model is the same to the last bit.
+    Models that train in epochs choose their epoch on held-out events, and are then fitted on all
+    events. They write checkpoints next to the folder: Ctrl-C saves no model, keeps the checkpoint
+    for --resume, and exits with 130. With --workers, Ray workers train the model together.
+
+    Example: transcf fit events.csv --model transcf-mixture --out my-model
     """
-    from transcf.cli._parts import open_for_fit
     from transcf.experiments.deploy import fit_for_use
     from transcf.experiments.experiment import Candidate
     from transcf.io.model_dir import check_replaceable
     from transcf.models.training import FitOptions
 
-    model, params = read_model(model, config, settings, preset, data)
-    made = Candidate(model, model, params).make(seed)
+    name, params, values = model.read(data)
+    made = Candidate(name, name, params | values).make(seed)
     check_replaceable(out.absolute(), overwrite=overwrite)
-    spread = parse_cluster(workers, cluster)
-    is_spread = spread is not None
-    log, split, validation, protocol = open_for_fit(data, protocol, seed, reading, is_spread)
-    say_reading(log)
+    cluster, read = parse_workers(workers), reading.keywords()
+    log, split, validation, protocol = _open_for_fit(
+        data, protocol, seed, read, is_distributed=cluster is not None
+    )
+    note_reading(log)
     checkpoints = out.with_name(f"{out.name}.checkpoint")
-    if resume and not checkpoints.exists():
-        typer.echo(f"transcf: {checkpoints} holds no checkpoint: starting anew.", err=True)
-    options = FitOptions(checkpoint=checkpoints, resume=resume, fresh=fresh, cluster=spread)
+    _check_checkpoint(checkpoints, resume)
+    options = FitOptions(
+        checkpoint=checkpoints, resume=resume is True, fresh=resume is False, cluster=cluster
+    )
     if not hold_out:
         done = fit_for_use(made, log, split, validation, options)
     elif protocol_named(protocol).refit:
@@ -94,18 +94,189 @@ def fit(
         made.fit(split.train, validation, options)
         done = f"the training part ({split.how})"
     if made.report_.get("ending") == "interrupted":
-        # What it has learned so far is of a part of the events, or not long enough: no model.
-        typer.echo(
-            "transcf: interrupted, no model is saved; the same command with --resume goes on.",
-            err=True,
-        )
+        note("interrupted, no model is saved; the same command with --resume goes on.")
         raise typer.Exit(INTERRUPTED)
     if hold_out:
         made.report_["split"] = split.how
     made.report_ |= {"fitted_on": done, "held_out": hold_out}
     made.report_ |= {"dataset": absolute_name(data), "protocol": protocol, "split_seed": seed}
-    if reading:
-        made.report_["reading"] = reading
+    if read:
+        made.report_["reading"] = read
     made.save(out, overwrite=overwrite)
-    show_saved(made, out, as_json)
+    print_saved(made, out, as_json)
     shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+@shared_options
+def refit(
+    folder: ModelDir,
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA...",
+            help="All events: as DATA of `transcf fit`, or several files that are one log.",
+            show_default=False,
+        ),
+    ],
+    out: _Out = None,
+    overwrite: Overwrite = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Replace DIR even if DATA lacks some of its users or items."),
+    ] = False,
+    *,
+    reading: ReadingOptions,
+    resume: Resume = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fit a saved model again on all events of DATA.
+
+    Parameters and the chosen epoch stay the same. The new model knows only the events of DATA.
+    Ctrl-C changes nothing, keeps a checkpoint next to the new folder for --resume, and exits with
+    130.
+
+    Example: transcf refit my-model events.csv newer.csv --overwrite
+    """
+    from transcf.data.readers import open_data
+    from transcf.models.training import FitOptions
+
+    target = _target(folder, out, overwrite)
+    model, read = open_model(folder), reading.keywords()
+    log, before = open_data(data[0] if len(data) == 1 else data, **read), model.report_
+    is_replaced = target.resolve() == folder.resolve()
+    _check_loss(model, log, folder if is_replaced and not yes else None)
+    checkpoints = target.with_name(f"{target.name}.refit-checkpoint")
+    _check_checkpoint(checkpoints, resume)
+    # Only this command reads the checkpoint, so without --resume it can be replaced.
+    options = FitOptions(checkpoint=checkpoints, resume=bool(resume), fresh=not resume)
+    epoch = model.best_epoch_
+    model.refit(log, options)
+    if model.report_.get("ending") == "interrupted":
+        note(f"interrupted; {folder} is as it was, and the same command with --resume goes on.")
+        raise typer.Exit(INTERRUPTED)
+    chosen = "" if epoch is None else f", up to epoch {epoch}, which was chosen before"
+    model.report_ |= {key: before[key] for key in ("protocol", "split_seed") if key in before}
+    model.report_ |= {"fitted_on": f"all {len(log):,} events{chosen}", "held_out": False}
+    names = [absolute_name(name) for name in data]
+    model.report_["dataset"] = names[0] if len(names) == 1 else names
+    if read:
+        model.report_["reading"] = read
+    model.save(target, overwrite=overwrite)
+    print_saved(model, target, as_json)
+    shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+@shared_options
+def partial_fit(
+    folder: ModelDir,
+    data: Data,
+    out: _Out = None,
+    overwrite: Overwrite = False,
+    *,
+    reading: ReadingOptions,
+    as_json: JsonFlag = False,
+) -> None:
+    """Add events to a saved model without a new training.
+
+    Example: transcf partial-fit my-model new-events.csv --overwrite
+    """
+    from transcf.data.readers import open_data
+
+    target = _target(folder, out, overwrite)
+    model = open_model(folder)
+    add = getattr(model, "partial_fit", None)
+    if add is None:
+        raise UnsupportedError(
+            f"{type(model).__name__} cannot add events without a new training: use `transcf "
+            f"refit {folder}` with all events."
+        )
+    log, before = open_data(data, **reading.keywords()), dict(model.report_)
+    add(log)
+    fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")
+    model.report_["fitted_on"] = f"{fitted_on}; then {absolute_name(data)} was added"
+    model.report_["held_out"] = False
+    added = {
+        f"new_{what}": model.report_[what] - before[what]
+        for what in ("users", "items", "interactions")
+    }
+    model.save(target, overwrite=overwrite)
+    print_saved(model, target, as_json, {"events": len(log), **added})
+
+
+def _open_for_fit(
+    data: str, protocol: str | None, seed: int, reading: dict[str, Any], *, is_distributed: bool
+) -> tuple[Interactions | PartitionedLog, Split | PartitionedLog, Validation | PartitionedLog, str]:
+    """Return all events, their split, the validation of epochs, and its protocol.
+
+    A partitioned log stays on disk if the training is distributed.
+    """
+    from transcf.data.readers import as_partitioned
+    from transcf.data.splitters import open_log_and_split, usual_protocol
+    from transcf.evaluation import Validation
+
+    partitioned = as_partitioned(data) if is_distributed else None
+    if partitioned is None:
+        log, split = open_log_and_split(data, protocol, seed=seed, **reading)
+        protocol = protocol or usual_protocol(split)
+        return log, split, Validation.of(split, protocol), protocol
+    if reading:
+        raise ParameterError(
+            f"{data} is split already: how to read it ({', '.join(reading)}) can only be said when "
+            "it is prepared."
+        )
+    usual = full_ranking(cut=False, refit=True).name
+    named = protocol_named(protocol or usual)
+    if named.sampled or named.cut:
+        raise ParameterError(
+            f"--protocol {named.name} does not go with a partitioned log on a cluster: use {usual},"
+            " or fit without --workers."
+        )
+    return partitioned, partitioned, partitioned.validation, named.name
+
+
+def _check_checkpoint(checkpoints: Path, resume: bool | None) -> None:
+    if resume and not checkpoints.exists():
+        note(f"{checkpoints} holds no checkpoint: starting from the beginning.")
+
+
+def _check_loss(model: Recommender[Any], log: Interactions, replaced: Path | None) -> None:
+    """Note how many users and items of a model a log lacks.
+
+    Raises:
+        DataError: There are some, and `replaced`, the folder of the model, would be overwritten.
+    """
+    import numpy as np
+
+    from transcf.data.ids import UNKNOWN
+
+    known = model.learned_.known
+    lost = {
+        "users": np.count_nonzero(log.users.rows(known.users.series) == UNKNOWN),
+        "items": np.count_nonzero(log.items.rows(known.items.series) == UNKNOWN),
+    }
+    if not any(lost.values()):
+        return
+    sentence = (
+        f"DATA lacks {lost['users']:,} of the {len(known.users):,} users and {lost['items']:,} of "
+        f"the {len(known.items):,} items of the model, and has {len(log):,} events where the "
+        f"model was fitted on {known.facts()['interactions']:,}"
+    )
+    if replaced is not None:
+        raise DataError(
+            f"{sentence}: name all files with events, add events by `transcf partial-fit`, or "
+            f"replace {replaced} all the same with --yes."
+        )
+    note(f"note: {sentence}.")
+
+
+def _target(folder: Path, out: Path | None, overwrite: bool) -> Path:
+    """Return the folder of the new model, and check that it may be written."""
+    from transcf.io.model_dir import check_replaceable
+
+    if out is None and not overwrite:
+        raise ParameterError(
+            f"Say where the new model goes: --out DIR, or --overwrite to replace {folder}."
+        )
+    target = folder if out is None else out
+    check_replaceable(target.absolute(), overwrite=overwrite)
+    return target

@@ -1,4 +1,4 @@
-"""`transcf recommend`: lists for one user, some, all, or somebody with a history."""
+"""`transcf recommend`, `transcf similar` and `transcf explain`: query a saved model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
-from transcf.cli._options import ClusterAddress, Threads, Workers, open_model, parse_cluster
-from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
+from transcf.cli._options import JsonFlag, ModelDir, Workers, open_model, parse_workers
+from transcf.cli._output import note, print_facts, print_json, print_table
 from transcf.errors import DataError, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
@@ -22,47 +22,36 @@ if TYPE_CHECKING:
     from transcf.models.base import Recommender
     from transcf.models.item_filters import Fallback
 
-#: DIR of the commands that ask a saved model.
-Folder: TypeAlias = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DIR",
-        help="A saved model; if `transcf refresh` has added versions, the current one is used.",
-        show_default=False,
-    ),
-]
-Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Longest list.")]
-Out: TypeAlias = Annotated[
+_Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Length of the lists.")]
+_Out: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE",
-        help="Write the table to a file, by its ending .csv, .tsv, .jsonl (each also with .gz) or "
-        ".parquet; - for the output.",
+        metavar="FILE|FORMAT",
+        help="Write the table to FILE (.csv, .tsv, .jsonl, each also with .gz, or .parquet), or "
+        "print it as csv, tsv or jsonl.",
     ),
 ]
-Form: TypeAlias = Annotated[
-    str | None, typer.Option("--format", help="With --out -: csv (default), tsv or jsonl.")
+_History: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="ID,ID", help="Items of a user unknown to the model, in order."),
 ]
-
 _POLICIES = ("raise", "skip", "popular")
+#: Values of `--out` that print a table.
+_FORMATS = {"-": "csv", "csv": "csv", "tsv": "tsv", "jsonl": "jsonl"}
 
 
 def recommend(
-    folder: Folder,
+    folder: ModelDir,
     user: Annotated[str | None, typer.Option(help="One user id.")] = None,
     users_file: Annotated[
-        Path | None, typer.Option(help="A text file with one user id a line.")
+        Path | None, typer.Option(metavar="FILE", help="A text file with one user id per line.")
     ] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="Every user; needs --out.")] = False,
-    history: Annotated[
-        str | None,
-        typer.Option(metavar="ID,ID", help="Items of somebody the model does not know, in order."),
-    ] = None,
-    k: Length = 10,
-    out: Out = None,
-    form: Form = None,
+    everybody: Annotated[bool, typer.Option("--all", help="All users; needs --out.")] = False,
+    history: _History = None,
+    k: _Length = 10,
+    out: _Out = None,
     with_seen: Annotated[
-        bool, typer.Option("--with-seen", help="Recommend known items, too.")
+        bool, typer.Option("--with-seen", help="Recommend items of the history, too.")
     ] = False,
     exclude: Annotated[
         list[str] | None,
@@ -73,7 +62,7 @@ def recommend(
         typer.Option(
             metavar="FILE",
             help="Recommend only items of this file: a table with item_id (.csv, .tsv, .jsonl or "
-            ".parquet), or a text file with one item id a line.",
+            ".parquet), or a text file with one item id per line.",
         ),
     ] = None,
     categories: Annotated[
@@ -81,39 +70,39 @@ def recommend(
         typer.Option(
             "--category",
             metavar="NAME",
-            help="Recommend only items of this category, by the column category of --items-file; "
+            help="Recommend only items of this category (column category of --items-file); "
             "repeatable.",
         ),
     ] = None,
     on_unknown: Annotated[
         str,
         typer.Option(
-            help="Unknown users, and unknown items of --history: raise (stop), skip (leave them "
-            "out), or popular (the most popular items; a column `source` then says where a row "
-            "comes from). Unknown items of --exclude and --items-file are skipped and counted.",
+            help="Unknown users, and unknown items of --history: raise (stop), skip, or popular "
+            "(recommend popular items; the column `source` says so). Unknown items of --exclude "
+            "and --items-file are skipped.",
         ),
     ] = "raise",
-    threads: Threads = None,
     workers: Workers = None,
-    cluster: ClusterAddress = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Recommend items with the model in DIR.
+    """Recommend items with a saved model.
 
-    With --all and --workers, lists are made by processes of a Ray cluster, and --out is a folder
-    of Parquet files; the same command goes on with those that are missing.
+    With --all and --workers, Ray workers write a folder of Parquet files to --out; the same
+    command continues an interrupted one.
+
+    Example: transcf recommend my-model --user ann -k 5
+
+    Example: transcf recommend my-model --all --out lists.parquet
     """
     _check_who(user, users_file, everybody, history, out)
-    spread = parse_cluster(workers, cluster)
-    if spread is not None:
-        from transcf.data.paths import path_of
-
+    cluster = parse_workers(workers)
+    if cluster is not None:
         narrowed = exclude or items_file or categories
-        if not everybody or form is not None or out == "-" or on_unknown != "raise" or narrowed:
-            raise ParameterError("--workers and --cluster are for --all with --out FOLDER alone.")
-        _recommend_on(spread, folder, path_of(str(out)), k, not with_seen, as_json)
+        if not everybody or out in _FORMATS or on_unknown != "raise" or narrowed:
+            raise ParameterError("--workers is for --all with --out FOLDER alone.")
+        _recommend_all(cluster, folder, str(out), k, not with_seen, as_json)
         return
-    check_out(out, form, as_json)
+    _check_out(out, as_json)
     if on_unknown not in _POLICIES:
         raise ParameterError(
             f"--on-unknown {on_unknown} is not understood: use {', '.join(_POLICIES)}."
@@ -128,9 +117,9 @@ def recommend(
     allowed = None if items_file is None else _items(model.items_, items_file, categories or [])
     denied = [model.items_.parse(item) for item in exclude or []]
     if history is not None:
-        items = parse_ids(model.items_, history, "--history")
+        items = _parse_ids(model.items_, history, "--history")
         if policy == "skip":
-            _say_skipped(model.items_, items, model.learned_.rankable, "item")
+            _note_skipped(model.items_, items, model.learned_.rankable, "item")
         table = model.recommend_for(
             items,
             k,
@@ -139,11 +128,11 @@ def recommend(
             exclude=denied,
             on_unknown=policy,
         )
-        show(f"{model.name} recommends for this history", [table], out, form, as_json)
+        _show(f"{model.name} recommends for this history", [table], out, as_json)
         return
     who = None if everybody else _users(model, user, users_file)
     if policy == "skip" and who is not None:
-        _say_skipped(model.users_, who, model.learned_.known.active, "user")
+        _note_skipped(model.users_, who, model.learned_.known.active, "user")
     filters = Filters.of(
         model.items_,
         exclude_seen=not with_seen,
@@ -152,36 +141,93 @@ def recommend(
         on_unknown=policy,
     )
     pieces = recommendation_pieces(model.learned_, who, k, filters)
-    show(f"{model.name} recommends", pieces, out, form, as_json)
+    _show(f"{model.name} recommends", pieces, out, as_json)
 
 
-def _recommend_on(
-    spread: Cluster, folder: Path, out: Path, k: int, exclude_seen: bool, as_json: bool
+def similar(
+    folder: ModelDir,
+    item: Annotated[str | None, typer.Option(help="An item id.")] = None,
+    user: Annotated[str | None, typer.Option(help="A user id.")] = None,
+    k: _Length = 10,
+    out: _Out = None,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Let a cluster write the lists of everybody."""
+    """List items similar to an item, or users similar to a user.
+
+    Example: transcf similar my-model --item tea-42
+    """
+    if (item is None) == (user is None):
+        raise ParameterError("Say what to compare with: --item or --user.")
+    _check_out(out, as_json)
+    model = open_model(folder)
+    if item is not None:
+        table = model.similar_items(model.items_.parse(item), k)
+    else:
+        table = model.similar_users(model.users_.parse(str(user)), k)
+    _show(f"Most similar by {model.name}", [table], out, as_json)
+
+
+def explain(
+    folder: ModelDir,
+    item: Annotated[str, typer.Option(help="An item id.")],
+    user: Annotated[str | None, typer.Option(help="A user id.")] = None,
+    history: _History = None,
+    top: Annotated[
+        int,
+        typer.Option(min=1, help="Past items with a positive effect, and half as many negative."),
+    ] = 5,
+    with_seen: Annotated[
+        bool, typer.Option("--with-seen", help="Allow an item of the history.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Explain a recommendation by the user's past items.
+
+    Example: transcf explain my-model --user ann --item tea-42
+    """
+    if (user is None) == (history is None):
+        raise ParameterError("Say for whom: --user or --history.")
+    model = open_model(folder)
+    target = model.items_.parse(item)
+    if history is None:
+        who = model.users_.parse(str(user))
+        found = model.explain(who, target, top, include_seen=with_seen)
+    else:
+        listed = _parse_ids(model.items_, history, "--history")
+        found = model.explain_for(listed, target, top, include_seen=with_seen)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    title, columns = f"{found.title}\n{found.sentence}", ("past item", "share", "effect")
+    print_table(title, columns, found.rows, notes=(found.reading, *found.notes))
+
+
+def _recommend_all(
+    cluster: Cluster, folder: Path, out: str, k: int, exclude_seen: bool, as_json: bool
+) -> None:
+    """Let Ray workers write the lists of all users."""
+    from transcf.data.paths import path_of
     from transcf.distributed.lists import recommend_all
 
-    recommend_all(folder, out, k, cluster=spread, exclude_seen=exclude_seen)
-    facts = {"folder": str(out), "parts": len(list(out.glob("*.parquet")))}
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts(f"Wrote {out}", facts)
+    target = path_of(out)
+    recommend_all(folder, target, k, cluster=cluster, exclude_seen=exclude_seen)
+    facts = {"folder": str(target), "parts": len(list(target.glob("*.parquet")))}
+    print_facts(f"Wrote {target}", facts, as_json)
 
 
-def _say_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> None:
-    """Say how many ids are left out for want of training interactions, beside the output."""
+def _note_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> None:
+    """Note on stderr how many ids without training interactions are skipped."""
     from transcf.data.ids import UNKNOWN
     from transcf.data.report import counted
 
     rows = ids.rows(list(dict.fromkeys(asked)))
     skipped = int(((rows == UNKNOWN) | ~usable[rows]).sum())
     if skipped:
-        said = f"skipped {counted(skipped, what)} without training interactions"
-        typer.echo(f"transcf: {said} (--on-unknown skip).", err=True)
+        what = counted(skipped, what)
+        note(f"skipped {what} without training interactions (--on-unknown skip).")
 
 
-def parse_ids(ids: IdMap, text: str, option: str) -> list[Id]:
+def _parse_ids(ids: IdMap, text: str, option: str) -> list[Id]:
     """Read ids separated by commas; each part is taken as it is.
 
     Raises:
@@ -210,14 +256,13 @@ def _check_who(
 
 
 def _users(model: Recommender[Any], user: str | None, users_file: Path | None) -> list[Id]:
-    if user is not None:
-        return [model.users_.parse(user)]
-    assert users_file is not None, "checked"
-    return _read_ids(model.users_, users_file)
+    if users_file is not None:
+        return _read_ids(model.users_, users_file)
+    return [model.users_.parse(str(user))]
 
 
 def _read_ids(ids: IdMap, path: Path) -> list[Id]:
-    """Read a text file with one id a line; empty lines are left out."""
+    """Read a text file with one id per line; empty lines are skipped."""
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except ValueError as error:
@@ -226,7 +271,7 @@ def _read_ids(ids: IdMap, path: Path) -> list[Id]:
 
 
 def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
-    """Read the items of a file; with categories, those of any of them."""
+    """Read the items of a file that are in any of the categories, if there are some."""
     from transcf.serving.item_metadata import is_table, read_item_metadata
 
     if not is_table(path):
@@ -248,28 +293,18 @@ def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
     ]
 
 
-def check_out(out: str | None, form: str | None, as_json: bool) -> None:
+def _check_out(out: str | None, as_json: bool) -> None:
     """Check where a table should go, before anything is loaded."""
     from transcf.data.paths import path_of
-    from transcf.data.writing import check_file, text_form
+    from transcf.data.writing import check_file
 
-    if form is not None and out != "-":
-        raise ParameterError("--format is for --out -: the ending of a file says what it holds.")
-    if out == "-":
-        if as_json:
-            raise ParameterError("--json and --out - contradict each other: use --format jsonl.")
-        text_form(form or "csv")
-    elif out is not None:
+    if out in _FORMATS and as_json:
+        raise ParameterError(f"--json and --out {out} contradict each other: use --out jsonl.")
+    if out is not None and out not in _FORMATS:
         check_file(path_of(out))
 
 
-def show(
-    title: str,
-    pieces: Iterable[pl.DataFrame],
-    out: str | None,
-    form: str | None,
-    as_json: bool,
-) -> None:
+def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: bool) -> None:
     """Print a table of ids, scores and ranks that comes in pieces, or write it to a file."""
     if out is None:
         tables = list(pieces)
@@ -281,22 +316,18 @@ def show(
     from transcf.data.paths import path_of
     from transcf.data.writing import TextWriter, write_pieces
 
-    if out == "-":
-        writer = TextWriter(sys.stdout.buffer, form or "csv")
+    if out in _FORMATS:
+        writer = TextWriter(sys.stdout.buffer, _FORMATS[out])
         for piece in pieces:
             writer.write(piece)
         sys.stdout.buffer.flush()
         return
     rows = write_pieces(pieces, path_of(out))
-    facts = {"file": out, "rows": rows}
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts(f"Wrote {out}", facts)
+    print_facts(f"Wrote {out}", {"file": out, "rows": rows}, as_json)
 
 
 def print_lists(title: str, tables: list[pl.DataFrame]) -> None:
-    """Print tables of the same columns as one, ids as they are."""
+    """Print tables of the same columns as one; ids are printed without formatting."""
     rows = [
         [str(cell) if name.endswith("_id") else cell for name, cell in row.items()]
         for table in tables

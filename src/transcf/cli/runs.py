@@ -1,4 +1,4 @@
-"""`transcf runs`: look at stored runs, and remove them."""
+"""`transcf runs`: list, show and remove stored runs."""
 
 from __future__ import annotations
 
@@ -6,30 +6,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._options import StorePath, open_store
-from transcf.cli._output import JsonFlag, print_facts, print_json, print_table
+from transcf.cli._options import Command, JsonFlag, StoreOption, open_store
+from transcf.cli._output import note, print_facts, print_json, print_table
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.experiments.store import Entry, Store
 
-app = typer.Typer(help="Look at stored runs, and remove them.", no_args_is_help=True)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
-#: How much of a key tables show; any beginning that only one run has will do.
+#: Characters of a key in tables; any unambiguous beginning is accepted.
 _SHOWN = 12
 
 Model = Annotated[str | None, typer.Option(help="Only runs of this model.")]
 Dataset = Annotated[str | None, typer.Option(help="Only runs on this data, as it was named.")]
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_runs(
     model: Model = None,
     dataset: Dataset = None,
-    store: StorePath = None,
+    store: StoreOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List stored runs: what was run on which data, and its validation figure."""
+    """List stored runs with their validation metric.
+
+    Example: transcf runs list --model bpr
+    """
     from transcf.experiments.store import COLUMNS
     from transcf.tables import Table, text_of
 
@@ -53,13 +56,16 @@ def list_runs(
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def show(
     key: Annotated[str, typer.Argument(help="Key of a run, or the beginning of one.")],
-    store: StorePath = None,
+    store: StoreOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show one stored run: what it depends on, its settings, figures, times and curve."""
+    """Show one stored run: data, settings, metrics, times and validation curve.
+
+    Example: transcf runs show 3f9a01
+    """
     kept = open_store(store)
     entry = kept.read(kept.one_key(key))
     facts = _facts(entry)
@@ -90,7 +96,7 @@ def show(
         print_table("Validation curve", ("epoch", "loss", "metric"), rows)
 
 
-@app.command("rm")
+@app.command("rm", cls=Command)
 def remove(
     keys: Annotated[
         list[str] | None, typer.Argument(help="Keys of runs, or beginnings of them.")
@@ -102,12 +108,12 @@ def remove(
         str | None, typer.Option("--all-on", metavar="DATA", help="All runs on this data.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    store: StorePath = None,
+    store: StoreOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Remove stored runs; `--all-of` and `--all-on` together mean runs of that model on that data.
+    """Remove stored runs, by keys or by model and data.
 
-    What is removed is run again when a table asks for it.
+    Example: transcf runs rm --all-of bpr --all-on events.csv
     """
     kept = open_store(store)
     if bool(keys) == bool(model or dataset):
@@ -138,8 +144,7 @@ def _listed_runs(store: Store, model: str | None, dataset: str | None) -> list[d
     rows, damaged = store.listed()
     if damaged:
         what = "stored run is" if len(damaged) == 1 else "stored runs are"
-        first = f"{len(damaged):,} {what} damaged and left out; the first:"
-        typer.echo(f"transcf: {first} {damaged[0]}", err=True)
+        note(f"{len(damaged):,} {what} damaged and left out; the first: {damaged[0]}")
     return [
         row for row in rows if all(value in (None, row[name]) for name, value in wanted.items())
     ]

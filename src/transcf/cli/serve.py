@@ -1,55 +1,66 @@
-"""`transcf serve`: a saved model on a port."""
+"""`transcf serve`, `transcf refresh` and `transcf export`: a saved model in production."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from transcf.cli._options import JsonFlag, ModelDir, open_model
+from transcf.cli._output import print_facts
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.interrupts import temporary_folder, unwatch
 
-Events: TypeAlias = Annotated[
+if TYPE_CHECKING:
+    from transcf.models.base import Recommender
+    from transcf.retrieval.export import Exported
+    from transcf.serving.refresh import Refreshed
+
+_Events: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Where events are kept: a file (SQLite) or postgresql://user@host/name; "
-        "MODEL.events.db unless given.",
+        help="Where events are stored: a file (SQLite) or postgresql://user@host/name; by default "
+        "DIR.events.db.",
     ),
 ]
-_Host: TypeAlias = Annotated[
-    str, typer.Option(help="Address; any but loopback needs --token-file.")
-]
-_Port: TypeAlias = Annotated[int, typer.Option(min=0, max=65535, help="Port.")]
+_STORES = ("parquet", "pgvector", "lancedb", "index")
 
 
 def serve(
     folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="MODEL", help="A saved model.", show_default=False),
+        Path | None, typer.Argument(metavar="DIR", help="A saved model.", show_default=False)
     ] = None,
     items: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="A table of items: item_id, and title, category and whatever else there is.",
+            metavar="FILE", help="A table of items: item_id, and title, category and other columns."
         ),
     ] = None,
-    events: Events = None,
-    host: _Host = "127.0.0.1",
-    port: _Port = 8080,
+    events: _Events = None,
+    host: Annotated[
+        str, typer.Option(help="Address; any but loopback needs --token-file.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port.")] = 8080,
     workers: Annotated[int, typer.Option(min=1, help="Processes that share the port.")] = 1,
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A file with a token that requests need.")
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Serve a model of made-up data with made-up titles.")
+        bool, typer.Option("--demo", help="Serve a model of synthetic data with titles.")
     ] = False,
 ) -> None:
-    """Serve MODEL: recommendations, sessions, events and a page to look around; Ctrl-C ends it."""
+    """Serve a saved model over HTTP.
+
+    It answers requests for recommendations, sessions and events, and has a page to explore the
+    model. Ctrl-C ends it.
+
+    Example: transcf serve my-model --items items.csv
+    """
     if demo == (folder is not None):
-        raise ParameterError("Name a MODEL to serve, or give --demo.")
+        raise ParameterError("Name a DIR to serve, or give --demo.")
     try:
         from transcf.serving.app import plotly_script, run
         from transcf.serving.service import ServiceSettings
@@ -69,6 +80,129 @@ def serve(
     from transcf.serving.demo import demo_shop
 
     with temporary_folder("transcf-demo-") as place:
-        typer.echo("Making up a tea shop and fitting a model to it ...")
+        typer.echo("Generating a tea shop and fitting a model to it ...")
         shop = demo_shop(place)
         start(ServiceSettings(shop.model, events, shop.items, token_file))
+
+
+def refresh(
+    folder: ModelDir,
+    events: _Events = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="The log that the model was fitted on, if it does not say; 'model' uses the "
+            "training interactions in its folder.",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Add the events by partial_fit, if the model can.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Deploy the new version even if it is worse.")
+    ] = False,
+    back_to: Annotated[
+        int | None,
+        typer.Option(metavar="VERSION", help="Deploy an earlier version; nothing is fitted."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Retrain a saved model with the collected events.
+
+    The new version is deployed if its validation metric is not worse. Versions are stored in
+    DIR.versions; a running service loads a new version by itself.
+
+    Example: transcf refresh my-model
+    """
+    if back_to is not None and (quick or force or data or events):
+        raise ParameterError(
+            "--back-to takes no other options: it only changes which version is served."
+        )
+    from transcf.serving.versions import Versions
+
+    versions = Versions(folder.absolute())
+    versions.check()
+    try:
+        from transcf.serving import refresh as refreshing
+        from transcf.serving.events import EventStore, events_url
+    except ImportError as error:
+        raise MissingExtraError("Refreshing a model", "serve") from error
+    if back_to is not None:
+        refreshing.back_to(versions, back_to)
+        print_facts(f"Version {back_to} of {folder} is served", {"served": back_to}, as_json)
+        return
+    store = EventStore(events_url(folder, events))
+    try:
+        done = refreshing.refresh(versions, store, data, quick=quick, force=force)
+    finally:
+        store.close()
+    print_facts(_title(folder, done), asdict(done), as_json)
+
+
+def _title(folder: Path, done: Refreshed) -> str:
+    if done.version is None:
+        return f"There is no event that version {done.served} of {folder} has not learned from"
+    if done.served == done.version:
+        return f"Version {done.version} of {folder} is served from now on"
+    if done.judged:
+        return f"Version {done.version} is worse than version {done.served}, which goes on"
+    return (
+        f"No user could be evaluated, so version {done.served} goes on (--force serves "
+        f"version {done.version})"
+    )
+
+
+def export(
+    folder: ModelDir,
+    to: Annotated[str, typer.Option(help=f"{', '.join(_STORES)}.")],
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Folder (parquet, lancedb) or file (index); for pgvector, the prefix of the "
+            "tables (default: transcf).",
+        ),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Database for pgvector: postgresql://user:password@host/database."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Export the vectors of a saved model.
+
+    The largest inner products are the recommended items. TransCFMixture has one vector for each
+    item of a history; the output says how to merge results.
+
+    Example: transcf export my-model --to parquet --out vectors
+    """
+    _check_target(to, out, url)
+    done = _export(open_model(folder), to, out, url).to_dict()
+    print_facts(f"Exported {folder}", {"model": str(folder), "to": to, **done}, as_json)
+
+
+def _check_target(to: str, out: str | None, url: str | None) -> None:
+    if to not in _STORES:
+        raise ParameterError(f"--to {to} is not known: use one of {', '.join(_STORES)}.")
+    if to == "pgvector" and url is None:
+        raise ParameterError("--to pgvector needs --url postgresql://user:password@host/database.")
+    if to != "pgvector" and url is not None:
+        raise ParameterError(f"--url is for --to pgvector: leave it out with --to {to}.")
+    if to != "pgvector" and out is None:
+        raise ParameterError(f"--to {to} needs --out PATH.")
+
+
+def _export(model: Recommender[Any], to: str, out: str | None, url: str | None) -> Exported:
+    from transcf.retrieval import export as exports
+
+    if to == "pgvector":
+        assert url is not None, "checked"
+        return exports.export_pgvector(model, url, tables=out or "transcf")
+    assert out is not None, "checked"
+    write = {
+        "parquet": exports.export_parquet,
+        "lancedb": exports.export_lancedb,
+        "index": exports.export_index,
+    }[to]
+    return write(model, out)

@@ -1,37 +1,40 @@
-"""`transcf study`: run a study that comes with the library, or one of your own.
-
-What the TOML file of a study may hold stands here, in the help of the command, and nowhere else.
-"""
+"""`transcf study` and `transcf reproduce`: tables of several datasets, models and seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from transcf.cli._options import (
-    ClusterAddress,
-    NoStore,
-    ReportFile,
-    ResultsFile,
-    StorePath,
-    check_files,
+    JsonFlag,
+    OutFiles,
+    RunOptions,
     command_line,
-    open_store_unless,
+    shared_options,
+    split_names,
 )
-from transcf.cli._output import JsonFlag, print_json, print_table, write_results
-from transcf.cli._progress import show_steps
-from transcf.cli._sharing import Jobs, RunWorkers, parse_sharing
+from transcf.cli._output import (
+    check_outputs,
+    note,
+    print_facts,
+    print_json,
+    print_result,
+    print_table,
+    show_steps,
+    write_outputs,
+)
+from transcf.cli.analyze import check_folder, print_analyses
 from transcf.errors import ParameterError
-from transcf.legend import ERROR, help_text
+from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.experiments import Study
     from transcf.experiments.comparison import Comparison
     from transcf.experiments.results import Results
-
 
 #: Studies that come with the library; a test compares it with the folder.
 STUDIES = (
@@ -83,86 +86,215 @@ name = "ease"
 budget = "small"               # in place of a grid or the study's budget
 times = true                   # a budget may use times; optional
 """
-#: Below the options in `--help`.
-EPILOG = "\n\n".join(
-    [
-        f"Studies that come with the library: {', '.join(STUDIES)}.",
-        "\b\nA study of your own is a TOML file:\n\n\b\n" + FORMAT.replace("\n\n", "\n#\n"),
-        help_text(ERROR),
-    ]
-)
+_Datasets: TypeAlias = Annotated[
+    str | None, typer.Option(help="Only these of its datasets, separated by commas.")
+]
+_Models: TypeAlias = Annotated[
+    str | None, typer.Option(help="Only these of its models, by the names in its table.")
+]
+_Runs: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Number of runs of every model.")]
 
 
+@shared_options
 def study(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of a study, or a TOML file; see below.")],
-    datasets: Annotated[
-        str | None, typer.Option(help="Only these of its datasets, with commas between them.")
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a study, or a TOML file.", show_default=False)
     ] = None,
-    models: Annotated[
-        str | None, typer.Option(help="Only these of its models, by the names in its table.")
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Runs of every model; as many as the study says.", min=1)
-    ] = None,
-    jobs: Jobs = 1,
-    workers: RunWorkers = None,
-    cluster: ClusterAddress = None,
-    report: ReportFile = None,
-    results: ResultsFile = None,
-    store: StorePath = None,
-    no_store: NoStore = False,
+    datasets: _Datasets = None,
+    models: _Models = None,
+    seeds: _Runs = None,
+    *,
+    run: RunOptions,
+    out: OutFiles = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a study: settings chosen on validation data, then test, over several seeds.
+    """Run a study of several datasets, models and seeds.
 
-    What is in the store of runs is not run again, so that a study that was ended in any way goes
-    on where it was; the same study may run in several processes at a time, which share the work:
-    --jobs starts some, and --workers lets those of a Ray cluster help, all of which have to reach
-    the folder of the store.
+    Settings are chosen on validation data. Without NAME, list the studies of the library and show
+    the format of a TOML file. Runs are cached, so that the same command continues a study that was
+    interrupted, and several processes (--workers) share the work; they need access to the folder of
+    --store.
+
+    Example: transcf study my-study.toml --workers 2 --out report.html --out results.json
     """
-    from transcf.experiments import load_study, run_study
+    from transcf.experiments import load_study
     from transcf.experiments.results import Results, facts_of
-    from transcf.experiments.study import study_workers
 
-    check_files(report, results)
-    plan = load_study(name).only(_listed(datasets), _listed(models))
+    if name is None:
+        _print_studies(as_json)
+        return
+    plan = load_study(name).only(split_names(datasets), split_names(models))
     plan = plan if seeds is None else replace(plan, seeds=seeds)
-    total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
-    if not total:
+    if not any(plan.under(protocol, data) for data, protocol in plan.tables()):
         raise ParameterError(
             f"{name} runs none of these models on these datasets: choose other ones, or leave out "
             "--models or --datasets."
         )
-    kept = open_store_unless(no_store, store)
-    sharing = study_workers(plan, kept, jobs, parse_sharing(jobs, workers, cluster))
-    with show_steps(total, "models") as steps, sharing:
-        found = list(run_study(plan, steps.report, steps.counted, kept))
-    if not any(comparison.runs for comparison in found):
-        raise next(iter(found[0].failures.values()))
-    beside = ("report", "results", "store", "no_store", "jobs", "workers", "cluster", "as_json")
+    check_outputs(out or [])
+    found = _run(plan, run)
     facts = [facts_of(comparison, plan) for comparison in found]
-    command = command_line(context, leave_out=beside)
-    done = Results.of(name, plan.title, plan.metrics, facts, command)
+    done = Results.of(name, plan.title, plan.metrics, facts, command_line(context))
     if as_json:
         print_json(done.content)
     else:
-        _print(plan, found, done)
-    write_results(done, report, results)
+        _print_study(plan, found, done)
+    write_outputs(done, out or [], Path(name).stem)
 
 
-def _print(plan: Study, found: Sequence[Comparison], done: Results) -> None:
+@shared_options
+def reproduce(
+    context: typer.Context,
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="performance, regularizers, ablations, or analysis of the translation vectors.",
+            show_default=False,
+        ),
+    ],
+    datasets: _Datasets = None,
+    models: _Models = None,
+    budget: Annotated[
+        str,
+        typer.Option(help="quick (4 settings of each model, 2 seeds) or full (20 and 5)."),
+    ] = "full",
+    protocols: Annotated[
+        str | None,
+        typer.Option(
+            help="Protocols separated by commas, such as paper,leave-last-out; by default those of "
+            "the study."
+        ),
+    ] = None,
+    seeds: _Runs = None,
+    *,
+    run: RunOptions,
+    pairs: Annotated[
+        int, typer.Option(min=10, help="Most pairs that random forests are trained on (analysis).")
+    ] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of models and draws (analysis).")] = 0,
+    out: OutFiles = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compute the tables of the TransCF paper.
+
+    The printed values stand next to ours. Each table is a study (`transcf study
+    reproduce-performance`): all models try the same number of settings with the same sampler on
+    validation data. Runs are cached, so that the same command continues. The copies of Pinterest,
+    Tradesy and Flixster differ from the paper's data, and are not compared with its values.
+    `analysis` takes --datasets, --pairs, --seed and --out FOLDER.
+
+    Example: transcf reproduce performance --datasets delicious --budget quick
+    """
+    if table == "analysis":
+        folder = out[0] if out else None
+        _reproduce_analysis(split_names(datasets), pairs, folder, seed, as_json)
+        return
+    from transcf.experiments.results import Results
+    from transcf.paper.reproduction import load_table
+
+    plan = load_table(
+        table,
+        budget,
+        datasets=split_names(datasets),
+        models=split_names(models),
+        protocols=split_names(protocols),
+        seeds=seeds,
+    )
+    check_outputs(out or [])
+    found = _run(plan, run)
+    name, command = f"reproduce-{table}", command_line(context)
+    tables = [_facts(plan, comparison) for comparison in found]
+    done = Results.of(name, plan.title, plan.metrics, tables, command, budget=budget)
+    if as_json:
+        print_json(done.content)
+    else:
+        for comparison in found:
+            _print_reproduced(plan, comparison)
+    write_outputs(done, out or [], name)
+    if any(comparison.is_interrupted for comparison in found):
+        note("interrupted: the same command goes on.")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _run(plan: Study, run: RunOptions) -> list[Comparison]:
+    """Run all tables of a study; raise the first error if no model could be fitted."""
+    from transcf.experiments.study import run_study, study_workers
+
+    store = run.open_store()
+    total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
+    sharing = study_workers(plan, store, *run.jobs_and_cluster())
+    with show_steps(total, "models") as steps, sharing:
+        found = list(run_study(plan, steps.report, steps.counted, store))
+    if not any(comparison.runs for comparison in found):
+        raise next(iter(found[0].failures.values()))
+    return found
+
+
+def _print_studies(as_json: bool) -> None:
+    if as_json:
+        print_json({"studies": STUDIES, "format": FORMAT})
+        return
+    typer.echo(f"Studies of the library: {', '.join(STUDIES)}.\n")
+    typer.echo(f"A study of your own is a TOML file:\n\n{FORMAT}", nl=False)
+
+
+def _print_study(plan: Study, found: Sequence[Comparison], done: Results) -> None:
     """Print a table for each dataset and protocol, and paired tests if the study has them."""
     from transcf.experiments.report import metrics_table
 
     for comparison, outcome in zip(found, done.outcomes, strict=True):
         table = metrics_table(outcome, plan.metrics)
-        title = f"{plan.title}: {table.title}"
-        print_table(title, table.columns, table.rows, notes=table.notes)
+        print_result(replace(table, title=f"{plan.title}: {table.title}"))
         if plan.paired_tests and len(comparison.tests):
             tests = comparison.tests
             print_table(f"Paired tests of {plan.paired_tests}", tests.columns, tests.rows())
 
 
-def _listed(names: str | None) -> list[str] | None:
-    return None if names is None else [name.strip() for name in names.split(",")]
+def _facts(plan: Study, comparison: Comparison) -> dict[str, Any]:
+    """Return the JSON form of a table, with published values and the shape of a sweep."""
+    from transcf.experiments.results import facts_of
+    from transcf.paper.reproduction import compare_shape
+
+    shape = compare_shape(plan, comparison)
+    return facts_of(comparison, plan) | ({} if shape is None else {"shape": shape})
+
+
+def _print_reproduced(plan: Study, comparison: Comparison) -> None:
+    from transcf.paper.reproduction import compare_shape, table_beside
+
+    print_result(table_beside(plan, comparison))
+    if (shape := compare_shape(plan, comparison)) is not None:
+        print_facts(f"Shape of the sweep on {comparison.dataset}", shape)
+
+
+def _reproduce_analysis(
+    datasets: list[str] | None, pairs: int, out: Path | None, seed: int, as_json: bool
+) -> None:
+    """Run the analyses of some datasets, or of all, and the example in two dimensions."""
+    from transcf.paper.reproduction import PLANS, check_datasets, reproduce
+    from transcf.paper.tastes import toy
+
+    names = check_datasets(PLANS if datasets is None else datasets)
+    check_folder(out)
+    found = []
+    with show_steps(len(names), "datasets") as steps:
+        for name in steps.counted(names):
+            done = reproduce(name, number=pairs, random_state=seed, on_progress=steps.report)
+            found.append(done)
+            if out is not None:
+                done.write(out)
+    picture = toy(random_state=seed)
+    if out is not None:
+        picture.write(out)
+    if as_json:
+        print_json({"datasets": [each.to_dict() for each in found], "toy": picture.to_dict()})
+        return
+    for each in found:
+        print_analyses(each.analyses, {})
+        if len(beside := each.beside()):
+            rows = [
+                (*row[:2], *("-" if value is None else f"{value:.2f}" for value in row[2:]))
+                for row in beside.iter_rows()
+            ]
+            print_table(f"{each.dataset}: beside the paper, in per cent", beside.columns, rows)
+    print_analyses([picture], {})

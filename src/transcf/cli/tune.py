@@ -10,32 +10,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transcf.cli._options import (
-    ClusterAddress,
     Data,
-    NoStore,
+    JsonFlag,
+    ModelOptions,
     Protocol,
     ReadingOptions,
+    RunOptions,
     Seed,
-    StorePath,
-    Threads,
-    open_store_unless,
-    read_preset,
-    read_values,
-    reading_options,
+    shared_options,
 )
-from transcf.cli._output import JsonFlag, print_facts, print_json, say_reading
-from transcf.cli._progress import show_steps
-from transcf.cli._sharing import RunWorkers, parse_sharing
+from transcf.cli._output import (
+    note,
+    note_reading,
+    note_written,
+    print_facts,
+    print_json,
+    show_steps,
+)
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.experiments.tune_result import Tuning
 
 
-@reading_options
+@shared_options
 def tune(
     data: Data,
-    model: Annotated[str, typer.Option(help="Name of the model; see `transcf models`.")],
+    model: ModelOptions,
     trials: Annotated[
         int, typer.Option(min=1, help="Settings to try, those in the database included.")
     ] = 100,
@@ -50,18 +51,6 @@ def tune(
     space: Annotated[
         str, typer.Option(help="Search space: default, or paper for the grid of TransCF's paper.")
     ] = "default",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Not to be searched; repeatable."),
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Settings of the model that replace the defaults.")
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Trials at the same time, in processes of this machine.")
-    ] = 1,
-    workers: RunWorkers = None,
-    cluster: ClusterAddress = None,
     minutes: Annotated[
         float | None, typer.Option(help="Start no trial after this many minutes.")
     ] = None,
@@ -94,35 +83,34 @@ def tune(
     *,
     reading: ReadingOptions,
     seed: Seed = 0,
-    threads: Threads = None,
-    store: StorePath = None,
-    no_store: NoStore = False,
+    run: RunOptions,
     as_json: JsonFlag = False,
 ) -> None:
-    """Search for the best settings of a model on validation data; the test part is not used.
+    """Search for the best settings of a model on validation data.
 
-    The first trial has the defaults. With --jobs or --workers, the result of each trial is the
-    same, but which settings are tried depends on the order in which trials end. Ctrl-C prints the
-    best so far and exits with 130; the next search runs unfinished trials again.
+    Test events are not used. The first trial has the defaults, or the parameters of --config. Those
+    of --set are not searched. With --workers, which settings are tried depends on the order in
+    which trials end. Ctrl-C prints the best so far and exits with 130; the same command continues.
+
+    Example: transcf tune events.csv --model bpr --trials 50 --out best.toml
     """
     from transcf.data.splitters import open_split
-    from transcf.experiments.tune import tune as run
+    from transcf.experiments.tune import tune as search
     from transcf.experiments.tune_result import check_plots
 
-    spread = parse_sharing(jobs, workers, cluster)
-    model, params = read_values(model, settings)
-    start = read_preset(model, preset, data)
+    jobs, cluster = run.jobs_and_cluster()
+    name, start, params = model.read(data)
     if plots is not None:
         check_plots(plots)
-    kept = open_store_unless(no_store, store)
-    split = open_split(data, protocol, seed=seed, **reading)
-    say_reading(split.train)
+    store = run.open_store()
+    split = open_split(data, protocol, seed=seed, **reading.keywords())
+    note_reading(split.train)
     with _show_progress(trials) as on_trial:
-        found = run(
-            split, model, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
-            space=space, params=params, start=start, seed=seed, jobs=jobs, cluster=spread,
+        found = search(
+            split, name, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
+            space=space, params=params, start=start, seed=seed, jobs=jobs, cluster=cluster,
             minutes=minutes, prune=prune, storage=storage, study=study, dataset=data,
-            store=None if kept is None else kept.folder, on_trial=on_trial,
+            store=None if store is None else store.folder, on_trial=on_trial,
         )  # fmt: skip
     if found.is_interrupted and not found.count("complete"):
         raise KeyboardInterrupt
@@ -133,9 +121,9 @@ def tune(
     written = [] if out is None else [found.config().write(out)]
     written += [] if plots is None else found.write_plots(plots)
     if written:
-        typer.echo(f"Written: {', '.join(map(str, written))}", err=True)
+        note_written(written)
     if found.is_interrupted:
-        typer.echo("transcf: interrupted: the settings tried so far count.", err=True)
+        note("interrupted: the settings tried so far count.")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -149,8 +137,7 @@ def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
             nonlocal is_first
             done = len(known.trials)
             if is_first and done:
-                found = f"{done} trials are in {known.storage} ({known.study})."
-                typer.echo(f"transcf: {found}", err=True)
+                note(f"{done} trials are in {known.storage} ({known.study}).")
             is_first = False
             steps.reach(done, _best(known))
 

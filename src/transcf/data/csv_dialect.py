@@ -298,5 +298,5 @@ def _undecodable(
     line = raw.count(b"\n", 0, getattr(problem, "start", 0)) + 1 + skipped
     return DataError(
         f"{path}: line {line:,} is not {encoding} text; name its encoding with encoding=... (in a "
-        f"shell: --encoding latin-1, for one)."
+        f"shell: --read encoding=latin-1, for one)."
     )

@@ -90,7 +90,7 @@ def file_source(path: Path, dialect: Dialect | None = None) -> Source:
     if b"\0" in start:
         raise DataError(
             f"{path} ends in {ending} but holds binary data, not UTF-8 text: if it is text, name "
-            f"its encoding with encoding=... (in a shell: --encoding utf-16, for one)."
+            f"its encoding with encoding=... (in a shell: --read encoding=utf-16, for one)."
         )
     if ending in JSON_LINES:
         return _json_source(path, content)

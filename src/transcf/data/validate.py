@@ -133,7 +133,7 @@ def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
             f"{naming(role)}."
         )
     if not found and role in _UNNAMED:
-        no_header = ", or say header=False (--no-header) if the first line is data"
+        no_header = ", or say header=False (--read header=no) if the first line is data"
         raise DataError(
             f"{label} has no {role} column with a usual name such as '{role}_id'; its columns are "
             f"{list_names(names)}: {naming(role)}{no_header * any(map(looks_like_data, names))}."

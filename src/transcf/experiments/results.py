@@ -1,7 +1,7 @@
 """Results of studies and comparisons in their JSON form.
 
-`--json` prints this form and `--results` writes it. Reports and the tables of the documentation are
-made from it.
+`--json` prints this form and `--out FILE.json` writes it. Reports and the tables of the
+documentation are made from it.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Results:
         except (KeyError, TypeError, ValueError) as problem:
             raise DataError(
                 f"{path} holds no results of a study ({type(problem).__name__}: {problem}): write "
-                "the file again with `transcf study NAME --results FILE`."
+                "the file again with `transcf study NAME --out FILE.json`."
             ) from problem
 
     def write(self, path: Path | str) -> None:

@@ -44,7 +44,7 @@ def to_state(model: Recommender[Any]) -> StoredModel:
         seen=known.seen,
         histories=known.histories,
         timed=known.timed,
-        arrays=model.learned_.arrays(),
+        arrays=model.learned_.stored_arrays(),
     )
 
 

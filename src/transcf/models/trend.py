@@ -339,6 +339,10 @@ class WithItemOffsets(FittedScorer):
         own = {} if self.trend is None else self.trend.arrays()
         return self.inner.arrays() | {_OFFSETS: self.offset} | own
 
+    def stored_arrays(self) -> Arrays:
+        """Return the stored arrays of the inner scorer and the offsets."""
+        return self.inner.stored_arrays() | {_OFFSETS: self.offset}
+
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the inner scorer and the offsets."""
         return self.inner.attributes() | {_OFFSETS: self.offset}

@@ -110,7 +110,9 @@ def tastes(
 def _category_items(space: Space, log: Interactions) -> tuple[list[str], list[Rows]]:
     """Return the categories and the model's rows of their items; empty categories are left out."""
     if log.categories is None:
-        raise DataError("This data has no categories of items: give some with --categories.")
+        raise DataError(
+            "This data has no categories of items: give some with --read categories=FILE."
+        )
     items = space.known.items.rows(log.items.series)
     trained = space.known.item_counts > 0
     of_items = log.item_categories

@@ -142,10 +142,7 @@ class ModelVersion:
         return {name: np.array(found[name], np.int32) for name in sorted(found)}
 
     def item_fields(self, row: int) -> Item:
-        """Return id, title and categories of an item row for answers.
-
-        They are not cached: garbage collection of a dictionary for each item costs more.
-        """
+        """Return id, title and categories of an item row for answers."""
         metadata = self.item_metadata[row]
         categories = list(metadata.categories)
         return {"item": self.item_ids[row], "title": metadata.title, "categories": categories}

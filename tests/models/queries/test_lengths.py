@@ -30,7 +30,7 @@ def test_a_list_is_never_longer_than_the_catalogue(log: Interactions) -> None:
 def test_figures_at_any_length_are_those_of_the_whole_ranking(log: Interactions) -> None:
     split = leave_one_out(log)
     found = evaluate(Popularity().fit(split.train), split, k=(30, 10**9)).metrics
-    for kind in ("H", "N", "R", "MRR", "MAP"):
+    for kind in ("HitRate", "NDCG", "Recall", "MRR", "MAP"):
         assert found[f"{kind}@{10**9}"] == found[f"{kind}@30"]
     assert next(iter(evaluate(Popularity().fit(split.train), split, k=5).metrics)) == "HitRate@5"
 

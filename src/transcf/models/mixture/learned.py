@@ -108,7 +108,7 @@ class Mixture(FittedScorer):
         own = {"users": self.users, "items": self.items, "history": self.history, "bias": self.bias}
         return Mixture(self.known, self.settings, **(own | arrays))
 
-    def attributes(self) -> dict[str, Any]:
+    def arrays(self) -> Arrays:
         """Return the points, and biases where items have them."""
         arrays = {"user_vectors": self.users, "item_vectors": self.items}
         if not self.settings.tie_item_vectors:
@@ -116,11 +116,12 @@ class Mixture(FittedScorer):
         arrays |= {"item_bias": self.bias} if self.settings.item_bias else {}
         return arrays
 
-    def arrays(self) -> Arrays:
-        """Return the same, and the nearest items of all items once they are computed."""
-        whole = self.neighbors.whole()
-        near = {} if whole is None else dict(zip(_NEIGHBORS, whole, strict=True))
-        return self.attributes() | near
+    def stored_arrays(self) -> Arrays:
+        """Return the same, and the nearest items of all items unless there are too many items."""
+        if len(self.items) > _MOST_ITEMS or not self.is_finite:
+            return self.arrays()
+        near = self.neighbors.with_rows(np.arange(len(self.items), dtype=np.int32))
+        return self.arrays() | dict(zip(_NEIGHBORS, near, strict=True))
 
     # -- scores ------------------------------------------------------------------------------
 
@@ -193,11 +194,6 @@ class Mixture(FittedScorer):
     def neighbors(self) -> NeighborTable:
         """The nearest items of past items."""
         return NeighborTable(self.history, self.items, self.settings.tau, self._stored)
-
-    def compute_neighbors(self) -> None:
-        """Compute the nearest items of all items, unless there are too many of them."""
-        if len(self.items) <= _MOST_ITEMS and self.is_finite:
-            self.neighbors.with_rows(np.arange(len(self.items), dtype=np.int32))
 
     def catalogue(self, past: Rows, allowed: Mask) -> Catalogue:
         """Return the items as `find_candidates` needs them.
@@ -404,8 +400,9 @@ def _log_sums(histories: Histories, logs: Array) -> Array:
 
 def _averages(histories: Histories, weights: Array, values: Array) -> Array:
     """Weighted means of items' values over histories: (n, dim) float64; 0 where one is empty."""
-    shape = (len(histories), len(values))
-    matrix = sp.csr_array((weights, histories.items, histories.indptr), shape=shape)
+    items, places = np.unique(histories.items, return_inverse=True)
+    shape = (len(histories), len(items))
+    matrix = sp.csr_array((weights, places, histories.indptr), shape=shape)
     totals = np.asarray(matrix.sum(axis=1))[:, None]
-    means: Array = matrix @ values.astype(np.float64) / np.where(totals > 0, totals, 1.0)
+    means: Array = matrix @ values[items].astype(np.float64) / np.where(totals > 0, totals, 1.0)
     return means

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import polars as pl
@@ -90,12 +89,6 @@ class TransCFMixture(Recommender[MixtureSettings]):
         learned = self._own()
         assert isinstance(learned, Mixture), "TransCFMixture learns nothing else"
         return learned
-
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the model to a folder, with what lists need; see `Recommender.save`."""
-        self._fitted()
-        self._mixture().compute_neighbors()
-        return super().save(folder, overwrite=overwrite)
 
     def partial_fit(self, log: Any) -> Self:
         """Add interactions without training again.

@@ -88,10 +88,6 @@ class NeighborTable:
         excess[rows], rest[rows] = terms - terms[:, -1:], terms[:, -1]
         self._is_missing[rows] = False
 
-    def whole(self) -> Neighbors | None:
-        """Return the table if all of its rows are computed."""
-        return None if self._is_missing.any() else self._arrays
-
 
 def _table_shape(n_items: int) -> tuple[int, int]:
     """Return the number of past items and of neighbours of each: more in small catalogues."""
@@ -192,7 +188,8 @@ class UserScorer(Scorer):
         counts = np.empty(len(users), np.int64)
         found = np.empty((len(users), k + _SPARE), np.int32)
         hidden, errors = (seen.indptr, seen.indices), self._error(users, histories)
-        given = (self._params, catalogue, *hidden, users, k, errors, counts, found)
+        rows = read_only(np.ascontiguousarray(users, np.int32))
+        given = (self._params, catalogue, *hidden, rows, k, errors, counts, found)
         with one_blas_thread():
             parallel_for(len(users), partial(find_candidates, *given))
         is_candidate = np.arange(found.shape[1]) < counts[:, None]

@@ -1,0 +1,233 @@
+"""`transcf models`, `transcf doctor` and `transcf demo`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+
+from transcf import __version__
+from transcf.cli._options import JsonFlag
+from transcf.cli._output import print_facts, print_json, print_result, print_table
+from transcf.cli.recommend import print_lists
+from transcf.parallel import thread_count
+
+#: Packages that the library itself needs, and modules that each extra brings.
+_PACKAGES = ("numpy", "scipy", "polars", "numba", "safetensors", "typer", "rich")
+EXTRAS = {
+    "cluster": ("ray",),
+    "hdf5": ("h5py",),
+    "index": ("faiss",),
+    "lancedb": ("lancedb",),
+    "neural": ("torch",),
+    "pgvector": ("psycopg", "pgvector"),
+    "plots": ("matplotlib", "jinja2", "sklearn"),
+    "serve": ("fastapi", "uvicorn", "prometheus_client", "psycopg", "plotly", "httpx"),
+    "tune": ("optuna", "psycopg", "sklearn"),
+}
+
+
+#: Models on torch, models of other models, and models that need categories or friends.
+_NOT_COMPILED = {
+    "blend", "cdae", "lightgcn", "neumf", "transcf-attention", "transcf-categories",
+    "transcf-friends", "transcf-map",
+}  # fmt: skip
+#: Models of the demo; the last one makes the recommendations.
+_DEMO_MODELS = ("popularity", "inverse-popularity", "random", "itemknn", "ease", "transcf-mixture")
+_METRIC = "NDCG@10"
+#: As in real logs, items lose popularity and events follow others.
+_DRIFT, _SEQUENCES = 4.0, 0.5
+
+
+def models(
+    name: Annotated[str | None, typer.Argument(help="Name of a model.", show_default=False)] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the models, or the parameters of one.
+
+    Example: transcf models transcf-mixture
+    """
+    from transcf.models.registry import available, canonical_name
+
+    if name is not None:
+        described = _describe(canonical_name(name))
+        if as_json:
+            print_json(described)
+        else:
+            _print_model(described)
+        return
+    listed = [_describe(known, whole=False) for known in available()]
+    if as_json:
+        print_json(listed)
+        return
+    rows = [(entry["name"], entry["summary"]) for entry in listed]
+    note = "`transcf models NAME` shows the parameters of one; --set NAME=VALUE sets them."
+    print_table("Models", ("name", "what it does"), rows, notes=[note])
+
+
+def _print_model(described: dict[str, Any]) -> None:
+    rows = [
+        (parameter, str(about["default"]), about["allowed"], about["meaning"])
+        for parameter, about in described["parameters"].items()
+    ]
+    title = f"{described['name']} ({described['class']}): {described['summary']}"
+    print_table(title, ("parameter", "default", "allowed", "meaning"), rows)
+
+
+def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
+    """Describe a model; in a list, a variant has only what makes it one."""
+    from transcf.models.params import flat_fields, values_of
+    from transcf.models.registry import create, model_class
+
+    kind, values = model_class(name), values_of(create(name).settings)
+    own, first = kind._variants[name], next(iter(kind._variants))
+    summary = (kind.__doc__ or "").strip().split("\n")[0]
+    if name != first:
+        changed = ", ".join(f"{key}={value}" for key, value in own.items())
+        why = kind._not_in_all.get(name)
+        summary = f"As {first}, with {changed}" + (f" (not part of all: {why})." if why else ".")
+    return {
+        "name": name,
+        "class": kind.__name__,
+        "summary": summary,
+        "parameters": {
+            field.name: {
+                "default": values[field.name],
+                "allowed": str(field.metadata["rule"]),
+                "meaning": field.metadata["meaning"],
+            }
+            for field in flat_fields(kind._settings_class)
+            if whole or name == first or field.name in own
+        },
+    }
+
+
+def doctor(
+    warm_up: Annotated[
+        bool, typer.Option("--warm-up", help="Compile all kernels first, for container images.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show versions, threads, extras and the data folder.
+
+    Example: transcf doctor
+    """
+    if warm_up:
+        _compile_kernels()
+    found = _examine()
+    if as_json:
+        print_json(found)
+        return
+    versions = {"transcf": found["transcf"], "python": found["python"], **found["packages"]}
+    print_facts("Versions", versions)
+    print_facts("Machine", found["machine"])
+    extras = found["extras"].items()
+    print_facts("Extras", {name: "present" if here else "not installed" for name, here in extras})
+
+
+def _compile_kernels() -> None:
+    """Fit, evaluate and query every model without torch on a small log, to fill the cache."""
+    import warnings
+    from contextlib import suppress
+
+    from transcf import Validation, available, create, evaluate
+    from transcf.data.splitters import split_log
+    from transcf.data.synthetic import synthesize
+    from transcf.errors import TransCFError
+
+    split = split_log(synthesize(users=200, items=100, interactions=3000, drift=4.0, sequences=0.5))
+    history = split.train.items.series[:5].to_list()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two epochs on a small log teach little
+        for name in (name for name in available() if name not in _NOT_COMPILED):
+            model = create(name)
+            if "epochs" in model.get_params():
+                model = create(name, epochs=2).fit(split.train, Validation.of(split))
+            else:
+                model = model.fit(split.train)
+            evaluate(model.refit(split.before_test), split)
+            model.recommend(split.train.users.series[:20], k=5)
+            with suppress(TransCFError):  # without fold-in
+                model.recommend_for(history, k=5)
+
+
+def _examine() -> dict[str, Any]:
+    import numpy as np
+
+    libraries: Any = np.show_config(mode="dicts")
+    blas = libraries["Build Dependencies"]["blas"]
+    return {
+        "transcf": __version__,
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "machine": {
+            "system": platform.platform(terse=True),
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "threads": thread_count(),
+            "blas": f"{blas['name']} {blas['version']}",
+            "data_folder": os.environ.get("TRANSCF_DATA"),
+        },
+        "extras": {
+            extra: all(find_spec(module) is not None for module in modules)
+            for extra, modules in EXTRAS.items()
+        },
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def demo(as_json: JsonFlag = False) -> None:
+    """Take a tour: data, models, recommendations, explanations.
+
+    Example: transcf demo
+    """
+    from transcf.data.splitters import split_log
+    from transcf.data.synthetic import synthesize
+    from transcf.evaluation import Validation
+    from transcf.experiments.comparison import compare_models
+    from transcf.experiments.experiment import Candidate, Experiment
+    from transcf.experiments.report import table_of
+    from transcf.experiments.run import EvalConfig
+
+    started = time.perf_counter()
+    log = synthesize(drift=_DRIFT, sequences=_SEQUENCES, seed=0)
+    split = split_log(log)
+    candidates = [Candidate(name, name) for name in _DEMO_MODELS]
+    found = compare_models("synthetic data", candidates, Experiment(split, EvalConfig()), _METRIC)
+    user = split.train.users.series[0]
+    served = candidates[-1].make(0).fit(split.train, Validation.of(split)).refit(split.before_test)
+    table = served.recommend(user, k=5)
+    explanation = served.explain(user, table["item_id"][0], top=3)
+    history = split.train.items.ids(split.train.by_user.row(1)).to_list()[:5]
+    folded = served.recommend_for(history, k=5)
+    if as_json:
+        print_json(
+            {
+                "models": [done.to_dict() for done in found.runs],
+                "recommendations": table.to_dicts(),
+                "explanation": explanation.to_dict(),
+                "history": history,
+                "folded_in": folded.to_dicts(),
+                "seconds": round(time.perf_counter() - started, 3),
+            }
+        )
+        return
+    typer.echo(f"Generated a log: {log!r}\n")
+    print_result(table_of(found))
+    typer.echo()
+    print_lists(f"{served.name} recommends to {user}", [table])
+    typer.echo(f"\nWhy?\n{explanation}\n")
+    listed = ", ".join(map(str, history))
+    print_lists(f"{served.name} recommends to a new user with {listed}", [folded])
+    typer.echo(f"Done in {time.perf_counter() - started:.1f} s.")
