@@ -274,13 +274,15 @@ def test_a_table_says_who_uses_times_where_only_some_do() -> None:
     log = synthesize(users=80, items=40, interactions=1200, seed=1)
     quick: dict[str, Any] = {"dim": 4, "epochs": 1}
     note = "Times of events are used by transcf-mixture and not by ease and bpr"
-    some = ["ease", ("bpr", quick), ("transcf-mixture", quick)]
+    some: list[Any] = [("ease", {"trend": 0}), ("bpr", {**quick, "trend": 0})]
+    some += [("transcf-mixture", quick)]
     assert note in str(compare(some, log))
     assert "Times of events" not in str(
-        compare(["ease", ("transcf-mixture", {**quick, "history_decay": 0})], log)
+        compare([some[0], ("transcf-mixture", {**quick, "history_decay": 0, "trend": 0})], log)
     )
     assert "Times of events" not in str(compare([("ease", {"trend": 1.0}), some[2]], log))
-    assert "Times of events" not in str(compare(["ease", some[2]], log, budget="small"))
+    assert "Times of events" not in str(compare(["ease", some[2]], log))
+    assert "Times of events" not in str(compare([some[0], some[2]], log, budget="small"))
     assert "Times of events" not in str(compare(some, replace(log, timestamps=None)))
 
 
@@ -314,7 +316,8 @@ def test_figures_of_the_part_that_chose_say_so(split: Split) -> None:
     choices = [{"regularization": 10.0}, {"regularization": 50.0}]
     done = run(Candidate("ease", "ease", choices=choices), split, config, [0])
     assert any("also chose" in note for note in done.notes())
-    assert not run(Candidate("ease", "ease"), split, config, [0]).notes()
+    untimed = Candidate("ease", "ease", {"trend": 0})
+    assert not run(untimed, split, config, [0]).notes()
 
 
 def test_ties_are_counted_alike_when_choosing_and_when_judging(split: Split) -> None:
@@ -385,7 +388,7 @@ def test_an_interruption_ends_it_with_what_is_there(
 def test_the_judged_model_has_learned_from_train_and_validation(protocol: str, make: Any) -> None:
     split = make(synthesize(users=200, items=60, interactions=3000, seed=1))
     params: dict[str, Any] = {"dim": 8, "validate_every": 1, "epochs": 4, "decay": "none"}
-    params["bias_regularization"] = 0.02
+    params |= {"bias_regularization": 0.02, "trend": 0}
     choices = [{"learning_rate": 0.001}, {"learning_rate": 0.2}]
     done = run(Candidate("bpr", "bpr", params, choices), split, EvalConfig(protocol), [0, 1])
     chosen = [BPR(**params, **choice, random_state=0).fit(split.train, Validation.of(split))

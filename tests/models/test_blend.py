@@ -236,7 +236,8 @@ def test_without_validation_all_have_the_same_to_say(split: Split) -> None:
 
 
 def test_refit_keeps_weights_and_epochs(split: Split, tmp_path: Path) -> None:
-    model = Blend(parts=PARTS).fit(split.train, split.validation)
+    parts = PARTS.replace("itemknn", "itemknn(trend=0)").replace("dim=8", "dim=8, trend=0")
+    model = Blend(parts=parts).fit(split.train, split.validation)
     weights, (epoch,) = model.weights_.copy(), model.report_["best_epochs"].values()
     loaded = transcf.load(model.save(tmp_path / "model"))
     kept: dict[int, np.ndarray] = {}

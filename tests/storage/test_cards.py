@@ -154,7 +154,7 @@ def test_any_change_is_the_same_model_or_one_sentence(
         return
     assert model.recommend(model.users_.series[0], k=3).height == 3
     assert model.save(folder.with_name("again"), overwrite=True)
-    if model.settings_.event_weights.trend:  # says so, and would have to age
+    if model.settings_.event_weights.trend_by_hand:  # says so, and would have to age
         with pytest.raises(UnsupportedError):
             model.partial_fit(log)
     else:

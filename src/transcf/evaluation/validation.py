@@ -15,7 +15,7 @@ from transcf.data.partitioned.log import PartitionedLog, offsets
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.evaluation.evaluator import stored_candidates
-from transcf.evaluation.metrics import check_metric, compute
+from transcf.evaluation.metrics import Floats, check_metric, compute
 from transcf.evaluation.ranks import Ties, check_ties, rank
 from transcf.evaluation.tasks import Task, full_task, sample_of, sampled_task
 from transcf.protocols import protocol_named
@@ -115,8 +115,12 @@ class Validation:
 
     def __call__(self, scorer: Scorer) -> float:
         """Return the mean of the metric over the users that can be evaluated."""
+        return float(self.per_user(scorer).mean())
+
+    def per_user(self, scorer: Scorer) -> Floats:
+        """Return the metric of each user that can be evaluated: (n_users,)."""
         ranking = rank(scorer, self._task_for(scorer.rankable), self.ties)
-        return float(compute(ranking.ranks, self.metric).mean())
+        return compute(ranking.ranks, self.metric)
 
     def _task_for(self, rankable: Mask) -> Task:
         """Return the ranking task, cached while the same items can be ranked."""

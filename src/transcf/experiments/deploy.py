@@ -1,4 +1,4 @@
-"""Fit a model for production: choose the epoch on held-out events, then fit on all events."""
+"""Fit a model for production: choose epoch and trend on held-out events, then fit on all."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def fit_for_use(
     validation: Validation | PartitionedLog,
     options: FitOptions | None = None,
 ) -> str:
-    """Choose the epoch (or weights) on held-out events, then fit on all events with it.
+    """Choose epoch (or weights) and trend on held-out events, then fit on all events with them.
 
-    Most models without epochs have nothing to choose. A log that is too small to hold anything out
-    is fitted without validation. After an interruption while the epoch is being chosen, the model
-    has the best epoch so far, without the held-out events.
+    Models without epochs have nothing to choose where events have no times. A log that is too small
+    to hold anything out is fitted without validation. After an interruption while the epoch is
+    being chosen, the model has the best epoch so far, without the held-out events.
 
     Args:
         model: The model.
@@ -38,15 +38,16 @@ def fit_for_use(
         Description of the fit.
 
     Example:
-        >>> from transcf import EASE, Validation, leave_one_out, synthesize
+        >>> from transcf import EASE, EventWeights, Validation, leave_one_out, synthesize
         >>> log = synthesize(users=100, items=40, interactions=1500, seed=0)
-        >>> split = leave_one_out(log)
-        >>> fit_for_use(EASE(), log, split, Validation.of(split))
+        >>> split, untimed = leave_one_out(log), EventWeights(trend=0)
+        >>> fit_for_use(EASE(event_weights=untimed), log, split, Validation.of(split))
         'all 1,500 events; there was no epoch to choose'
     """
     options = options or FitOptions()
     events = f"all {len(log):,} events"
-    if not model._chooses():
+    timed = log.timestamps is not None if isinstance(log, Interactions) else log.timed
+    if not model._chooses(timed):
         model.fit(log, None, options)
         return f"{events}; there was no epoch to choose"
     try:
@@ -57,7 +58,9 @@ def fit_for_use(
     if model.report_.get("ending") == "interrupted":
         return f"a part of the events, interrupted while the epoch was chosen ({split.how})"
     epoch = model.best_epoch_
-    chosen = "weights were" if epoch is None else f"epoch {epoch} was"
+    chosen = f"epoch {epoch} was"
+    if epoch is None:
+        chosen = "the trend was" if "trend" in model.report_ else "weights were"
     model.refit(log, _in(options, "all"))
     return f"{events}, after {chosen} chosen on held-out ones ({split.how})"
 

@@ -280,7 +280,8 @@ def fit_and_evaluate(
     def compute() -> RunResult:
         started, validation, recorder = perf_counter(), config.validation(split), None
         try:
-            if not is_fitted and (config.with_validation or model._chooses() or not config.refits):
+            chooses = model._chooses(split.train.timestamps is not None)
+            if not is_fitted and (config.with_validation or chooses or not config.refits):
                 options = start_fit("fit")
                 if (recorder := config.recorder(model, split)) is not None:
                     options = _recorded(options, recorder)
@@ -289,7 +290,7 @@ def fit_and_evaluate(
             metric = validation(model) if config.with_validation else None
             reports, curve = [], _curve(model) if model.is_fitted else []
             if config.refits:
-                reports += [dict(model.report_)] if model._chooses() else []
+                reports += [dict(model.report_)] if chooses else []
                 _refit(model, split, start_fit("refit"))
             return _result(
                 model,

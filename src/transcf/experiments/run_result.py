@@ -76,7 +76,7 @@ class RunResult:
             "parameters": values_of(settings),
             "best_epoch": model.best_epoch_,
             "n_bytes": sum(array.nbytes for array in model.learned_.arrays().values()),
-            "chooses": model._chooses(),
+            "chooses": model._chooses(model.learned_.known.timed),
             "times": settings.uses_times if can_use_times else None,
         }
         return cls(type(model).__name__, **{**about, **found})

@@ -471,7 +471,8 @@ def _candidate(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Candidate:
     budget = budget if plan.budget is None else plan.budget
     if budget is not None and not plan.grid:
         # Some models use times by default.
-        untimed = {"recency": 0.0} if "recency" in rules and not plan.times else {}
+        uses_times = plan.times or "recency" not in rules
+        untimed = {} if uses_times else {"recency": 0.0, "trend": 0.0}
         candidate = Candidate(plan.title, model, untimed | params)
         return candidate.within(budget, plan.times, named)
     choices = [

@@ -44,7 +44,15 @@ from transcf.models.queries import Answers
 from transcf.models.registry import preset
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.training_data import TrainingData
-from transcf.models.trend import Trend, WithItemOffsets, restored
+from transcf.models.trend import (
+    AutoTrend,
+    Trend,
+    WithItemOffsets,
+    is_automatic,
+    restored,
+    trend_of,
+    with_auto_trend,
+)
 from transcf.parallel import use_threads
 from transcf.retrieval.forms import LinearForm
 from transcf.retrieval.scorer import Scorer, Scores, Source
@@ -189,10 +197,13 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         """Whether the model is trained epoch by epoch."""
         return issubclass(cls._settings_class, IterationSettings)
 
-    @classmethod
-    def _chooses(cls) -> bool:
-        """Whether `fit` chooses something on validation data, such as the epoch."""
-        return cls._has_epochs()
+    def _chooses(self, timed: bool) -> bool:
+        """Whether `fit` chooses something on validation data, such as the epoch or the trend.
+
+        Args:
+            timed: Whether events have times.
+        """
+        return self._has_epochs() or (timed and is_automatic(self.settings))
 
     @classmethod
     def _current(cls, params: dict[str, Any], base: S | None = None) -> dict[str, Any]:
@@ -250,8 +261,9 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             train: What to learn from: interactions, a table, a matrix, a path or a name, as
                 `as_interactions` takes them. A partitioned log (`prepare_parts`) that is fitted on
                 a cluster stays on disk, and each worker reads its own users.
-            validation: Held-out interactions with the same ids (or a `Validation`), for models
-                that choose their epoch (or weights) by it; others do not use it.
+            validation: Held-out interactions with the same ids (or a `Validation`). They choose
+                the epoch (or weights) of models that have some, and the automatic trend where
+                events have times.
             options: Checkpoints, progress, threads; nothing that changes what is learned.
 
         Raises:
@@ -265,7 +277,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
 
         `fit` on a part of the events chose the epoch on others that were held out. Once it is
         chosen, nothing has to be held out. The steps are those of the first `best_epoch_` epochs
-        of a fit on `log`.
+        of a fit on `log`. An automatic trend keeps its strength and half-life, and counts `log`.
 
         Args:
             log: All interactions, in any form that `fit` takes.
@@ -280,7 +292,8 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             3000
         """
         before, options = self._own(), options or FitOptions()
-        return self._fit(_log_of(log, options), None, options, self.best_epoch_, before)
+        trend, log = trend_of(self._fitted()), _log_of(log, options)
+        return self._fit(log, None, options, self.best_epoch_, before, trend)
 
     def _fit(
         self,
@@ -289,6 +302,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         options: FitOptions,
         last_epoch: int | None = None,
         before: FittedScorer | None = None,
+        kept_trend: AutoTrend | None = None,
     ) -> Self:
         self._check_params()
         self._check_log(train, options)
@@ -320,6 +334,10 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
                 learned = self._learn(run)
                 if run.ending is None:  # snapshots of epochs have it already
                     learned = run.with_trend(learned)
+                if is_automatic(self.settings):
+                    learned, run.report["trend"] = with_auto_trend(
+                        learned, train, validation, kept_trend
+                    )
         except DivergedRunError as error:
             if error.learned is not None:  # its best finite state is better than nothing
                 self._take_over(error.learned, run, started)
@@ -357,15 +375,22 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         return learned.inner if isinstance(learned, WithItemOffsets) else learned
 
     def _check_growing(self) -> None:
-        """Raise an `UnsupportedError` where scores have a trend: additions do not renew it."""
+        """Raise an `UnsupportedError` where a trend was set by hand: additions do not renew it."""
         self._fitted()
-        if isinstance(self.settings_, WeightSettings) and self.settings_.event_weights.trend:
+        if (
+            isinstance(self.settings_, WeightSettings)
+            and self.settings_.event_weights.trend_by_hand
+        ):
             raise UnsupportedError(
-                f"{self.name} cannot renew its trend without training: fit again, or without trend."
+                f"{self.name} cannot renew its trend without training: fit again, or with "
+                'trend="auto".'
             )
 
-    def _add(self, learned: FittedScorer) -> Self:
-        """Replace the fitted scorer by one with new interactions added."""
+    def _add(self, learned: FittedScorer, log: Interactions) -> Self:
+        """Replace the fitted scorer by one with new interactions added, and renew its trend."""
+        trend = trend_of(self.learned_)
+        if trend is not None:
+            learned = trend.after(log, self.learned_.known, learned.known).add_to(learned)
         self.learned_, self.additions_ = learned, self.additions_ + 1
         self.report_ |= learned.known.facts() | {"additions": self.additions_}
         return self

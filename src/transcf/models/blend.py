@@ -28,7 +28,7 @@ from transcf.models.params import Text, init_from_params, params_of, setting, se
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.models.training import DivergedRunError, Held, TrainingRun
 from transcf.models.training_data import TrainingData
-from transcf.models.trend import typical_spread
+from transcf.models.trend import trend_of, typical_spread
 
 #: Most users of a full ranking that weights are chosen by, unless a sample was given.
 _USERS = 10_000
@@ -177,8 +177,7 @@ class Blend(Recommender[BlendSettings]):
     #: Stored runs of earlier revisions are not reused.
     _revision: ClassVar[int] = 3
 
-    @classmethod
-    def _chooses(cls) -> bool:
+    def _chooses(self, timed: bool) -> bool:
         """Return True: weights are chosen on validation data."""
         return True
 
@@ -227,13 +226,16 @@ class Blend(Recommender[BlendSettings]):
 
             run = replace(run, validation=as_validation(run.train, run.validation))
         models: list[Recommender[Any]] = []
-        for number, (part, epoch) in enumerate(zip(parts, epochs, strict=True), start=1):
+        before = run.before.parts if isinstance(run.before, Blended) else [None] * len(parts)
+        for number, (part, epoch, old) in enumerate(
+            zip(parts, epochs, before, strict=True), start=1
+        ):
             options, model = run.options, part.make(self.settings.random_state)
             if options.checkpoint is not None:
                 folder = options.checkpoint / f"{number}-{part.name}"
                 options = replace(options, checkpoint=folder)
             try:
-                model._fit(run.train, run.validation, options, epoch)
+                model._fit(run.train, run.validation, options, epoch, kept_trend=trend_of(old))
             except DivergedRunError as error:  # one part is not a blend
                 raise DivergenceError(f"Part {number} of the blend: {error}") from error
             if model.report_.get("ending") == "interrupted":

@@ -212,7 +212,7 @@ class EALS(Recommender[EALSSettings]):
             "item_weights": after.missing,
             "interaction_weights": after.targets,
         }
-        return self._add(self._restore(arrays, growth.known, self.settings_))
+        return self._add(self._restore(arrays, growth.known, self.settings_), log)
 
 
 class EALSTraining(Alternation):

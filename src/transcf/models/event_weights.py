@@ -19,7 +19,7 @@ from transcf.data.histories import Histories
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError
 from transcf.kernels import Array
-from transcf.models.params import setting, settings
+from transcf.models.params import Number, setting, settings
 
 AgeUnit: TypeAlias = Literal["auto", "days", "events"]
 
@@ -72,12 +72,18 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
                 f"half_life={half_life:g} counts in shares of the log's events here, as its times "
                 'are no dates: give a share such as 0.1, or say age_in="days".'
             )
-        _, place, events = np.unique(times, return_inverse=True, return_counts=True)
-        ages = 1 - np.cumsum(events)[place] / max(1, len(times))
+        ages = 1 - events_until(times) / max(1, len(times))
     with np.errstate(over="ignore"):  # infinitely old: a weight of 0
         weights: Array = np.exp2(-ages / half_life)
     # A weight of 0 would leave users without a mean weight.
     return np.maximum(weights, np.finfo(np.float32).tiny)
+
+
+def events_until(times: npt.NDArray[Any]) -> Array:
+    """Return the number of events that are not later than each event: (n_events,)."""
+    _, place, events = np.unique(times, return_inverse=True, return_counts=True)
+    until: Array = np.cumsum(events)[place]
+    return until
 
 
 def _warn_of_late_events(times: npt.NDArray[Any], day: int) -> None:
@@ -129,17 +135,17 @@ class EventWeights:
         '("ratings") or to the logarithm of 1 + rating ("log-ratings"). All ratings must be '
         "above 0.",
     )
-    trend: float = setting(
-        default=0.0,
+    trend: float | Literal["auto"] | None = setting(
+        default="auto",
         meaning="How much recent popularity adds to scores: 1 as much as the model itself. It "
-        "needs timestamps.",
-        low=0,
-        high=1000,
+        'needs timestamps. "auto" chooses strength and half-life on validation data, and adds '
+        "nothing where they gain nothing or are not given; 0 or None adds nothing.",
+        rule=Number(low=0, high=1000, optional=True, words=("auto",)),
     )
     trend_half_life: float | None = setting(
         default=None,
-        meaning="Age at which an event counts half for the trend, in days or as a share of the "
-        "log's events (`age_in`); None takes 30 days, or 5 % of the events.",
+        meaning="Age at which an event counts half for a trend that is set by a number, in days or "
+        "as a share of the log's events (`age_in`); None takes 30 days, or 5 % of the events.",
         above=0,
     )
     age_in: AgeUnit = setting(default="auto", meaning=f"Unit of half-lives: {UNITS}.")
@@ -155,10 +161,15 @@ class EventWeights:
         """Whether anything depends on the times of events.
 
         Example:
-            >>> EventWeights().uses_times, EventWeights(trend=1.0).uses_times
-            (False, True)
+            >>> EventWeights().uses_times, EventWeights(trend=0).uses_times
+            (True, False)
         """
-        return self.recency > 0 or self.half_life is not None or self.trend > 0
+        return self.recency > 0 or self.half_life is not None or bool(self.trend)
+
+    @property
+    def trend_by_hand(self) -> float:
+        """The trend that is set by a number; 0 if there is none, or it is chosen by `fit`."""
+        return 0.0 if self.trend is None or self.trend == "auto" else float(self.trend)
 
 
 @settings()

@@ -173,6 +173,7 @@ def _below_popularity(learned: FittedScorer, run: TrainingRun) -> str:
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned.log import PartitionedLog
     from transcf.evaluation.validation import Validation, as_validation
+    from transcf.models.trend import trend_of
     from transcf.retrieval.views import BlockView
 
     if not isinstance(run.validation, Interactions | PartitionedLog | Validation):
@@ -185,7 +186,8 @@ def _below_popularity(learned: FittedScorer, run: TrainingRun) -> str:
     try:
         judge = run.judge or as_validation(run.log, run.validation, _USERS).sampled(_USERS)
         floor = judge(popularity)
-        figure = judge(learned) if run.ending is None else run.best_metric
+        is_recorded = run.ending is not None and trend_of(learned) is None
+        figure = run.best_metric if is_recorded else judge(learned)
     except EvaluationError:  # there are no users to evaluate
         return ""
     if figure is None or figure >= floor:

@@ -62,6 +62,7 @@ class Number:
         above: Whether `low` itself is excluded.
         whole: Whether only integers are allowed.
         optional: Whether None is allowed.
+        words: Words that are allowed instead of a number.
     """
 
     low: float = -math.inf
@@ -69,10 +70,13 @@ class Number:
     above: bool = False
     whole: bool = False
     optional: bool = False
+    words: tuple[str, ...] = ()
 
     def allows(self, value: object) -> bool:  # noqa: D102
         if value is None:
             return self.optional
+        if isinstance(value, str):
+            return value in self.words
         if isinstance(value, bool) or not isinstance(value, Integral if self.whole else Real):
             return False
         if isinstance(value, Rational) and not isinstance(value, Integral):
@@ -88,7 +92,8 @@ class Number:
             text += f" {'above' if self.above else 'of at least'} {self.low:g}"
         if self.high < math.inf:
             text += f"{' and' if self.low > -math.inf else ''} at most {self.high:g}"
-        return text + (" or None" if self.optional else "")
+        others = [*map(repr, self.words), *(["None"] if self.optional else [])]
+        return " or ".join([text, *others])
 
 
 @dataclass(frozen=True)

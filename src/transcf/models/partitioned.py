@@ -106,7 +106,7 @@ def check_weights(log: PartitionedLog, settings: object) -> None:
     asked = {
         "half_life": given.half_life is not None and log.timed,
         "confidence": given.confidence != "none",
-        "trend": given.trend > 0,
+        "trend": given.trend_by_hand > 0,
     }
     wrong = next((name for name, is_asked in asked.items() if is_asked), None)
     if wrong is not None:

@@ -1,27 +1,42 @@
 """Trend: a prior of recent popularity that any model can add to its scores.
 
-An item's score gets `trend * sd * z_i` added: z is the logarithm of the item's recent events,
-standardised over the items that can be ranked, and sd the standard deviation of the model's scores
-over items, so a trend of 1 has as much weight as the model itself. `WithItemOffsets` adds it to
-models without an item bias.
+A trend that is set by a number adds `trend * sd * z_i` to the score of an item: z is the logarithm
+of the item's recent events, standardised over the items that can be ranked, and sd the standard
+deviation of the model's scores over items, so a trend of 1 has as much weight as the model itself.
+
+`trend="auto"` adds
+
+    strength * sd * (log(n_h,i + 1) - 0.3 * log(n_i + 1))
+
+where n_i counts the item's events and n_h,i the same with weights `2^(-age / h)`, the age of an
+event being the share of the log's events that came later. `fit` chooses strength and h on
+validation data with what the model has learned; `refit` keeps them and counts again; `partial_fit`
+updates the counts. The model's own vectors know the popularity of all times already, hence the
+second term.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from transcf.data.histories import Histories
-from transcf.data.ids import Rows
+from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions
-from transcf.errors import ParameterError
+from transcf.errors import EvaluationError, ParameterError
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.models.event_weights import AgeUnit, WeightSettings, by_age, counts_in_days
+from transcf.models.event_weights import (
+    AgeUnit,
+    WeightSettings,
+    by_age,
+    counts_in_days,
+    events_until,
+)
 from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
@@ -29,6 +44,9 @@ from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scorer, Scores, Source, block_length
 
 if TYPE_CHECKING:
+    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.evaluation.validation import Validation
+    from transcf.models.training import Held
     from transcf.retrieval.forms import LinearForm
     from transcf.retrieval.sums import SumForm
     from transcf.retrieval.views import SumView
@@ -37,8 +55,18 @@ if TYPE_CHECKING:
 _FLOOR = 0.1
 #: Users whose scores are used to estimate the standard deviation.
 _USERS = 256
-#: Name of the offsets in files.
-_OFFSETS = "item_offsets"
+#: Names in files: the offsets, and the values and counts of an automatic trend.
+_OFFSETS, _TREND, _RECENT = "item_offsets", "trend", "trend_recent"
+#: Weight of the popularity of all times in an automatic trend.
+_ALL_TIME = 0.3
+#: What is tried, and where the search starts: half-life and strength.
+_HALF_LIVES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3)
+_STRENGTHS = (0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 5.0, 10.0)
+_START = (0.02, 2.0)
+#: Validation users of a full ranking that choose it, and the standard errors that they must gain.
+_JUDGED_USERS, _ERRORS = 1000, 2
+#: Memory for their scores, in bytes; those beyond it are computed in every trial.
+_CACHE_BYTES = 512 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +88,7 @@ class Trend:
         Raises:
             ParameterError: There is a trend and the log has no timestamps.
         """
-        if not isinstance(settings, WeightSettings) or settings.event_weights.trend == 0:
+        if not isinstance(settings, WeightSettings) or not settings.event_weights.trend_by_hand:
             return None
         given = settings.event_weights
         if log.timestamps is None:
@@ -74,12 +102,186 @@ class Trend:
         spread = logs[known].std()
         if spread > 0:
             prior[known] = (logs[known] - logs[known].mean()) / spread
-        return cls(float(given.trend), prior)
+        return cls(given.trend_by_hand, prior)
 
     def add_to(self, learned: FittedScorer) -> FittedScorer:
         """Return a scorer with the trend added, in the item bias if there is one."""
         offset = (self.strength * typical_spread(learned) * self.prior).astype(np.float32)
         return learned.with_bias(offset) or WithItemOffsets(learned, offset)
+
+
+# -- the automatic trend -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class AutoTrend:
+    """An automatic trend and the counts that it is computed from.
+
+    Attributes:
+        strength: What the prior is multiplied by, in units of `spread`.
+        half_life: h, as a share of the events of the fit.
+        spread: sd, the typical standard deviation of a user's scores.
+        half_life_events: h times the events of the fit.
+        recent: n_h, (n_items,) float64.
+    """
+
+    strength: float
+    half_life: float
+    spread: float
+    half_life_events: float
+    recent: Array
+
+    @classmethod
+    def of(cls, log: Interactions, strength: float, half_life: float, spread: float) -> AutoTrend:
+        """Count the events of a log."""
+        assert log.timestamps is not None, "a trend needs times"
+        events = half_life * len(log)
+        later = len(log) - events_until(log.timestamps)
+        recent = np.bincount(log.item_rows, np.exp2(-later / events), log.n_items)
+        return cls(strength, half_life, spread, events, recent)
+
+    def offset(self, known: TrainingData) -> Scores:
+        """Return what is added to the score of each item: (n_items,) float32."""
+        prior = np.log1p(self.recent) - _ALL_TIME * np.log1p(known.item_counts)
+        return (self.strength * self.spread * prior).astype(np.float32)
+
+    def add_to(self, learned: FittedScorer) -> WithItemOffsets:
+        """Return a scorer with the trend added."""
+        return WithItemOffsets(learned, self.offset(learned.known), self)
+
+    def after(self, log: Interactions, old: TrainingData, new: TrainingData) -> AutoTrend:
+        """Return the trend after further events, which count as later than all before.
+
+        Pairs of a user and an item that were known before change nothing.
+
+        Args:
+            log: The events, in the order of the log where they have no times.
+            old: The training data without them.
+            new: The training data with them.
+        """
+        recent = np.zeros(len(new.items))
+        recent[new.items.rows(old.items.series)] = self.recent
+        users = old.users.rows(log.users.series)[log.user_rows]
+        items = old.items.rows(log.items.series)[log.item_rows]
+        added = (users == UNKNOWN) | (items == UNKNOWN)
+        pairs = old.seen.entry_rows.astype(np.int64) * len(old.items) + old.seen.indices
+        added |= ~np.isin(users.astype(np.int64) * len(old.items) + items, pairs)
+        times = log.positions if log.timestamps is None else log.timestamps
+        later = np.count_nonzero(added) - events_until(times[added])
+        weights = np.exp2(-later / self.half_life_events)
+        rows = new.items.rows(log.items.series)[log.item_rows[added]]
+        recent *= np.exp2(-len(rows) / self.half_life_events)
+        return replace(self, recent=recent + np.bincount(rows, weights, len(recent)))
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of a model folder."""
+        values = (self.strength, self.half_life, self.spread, self.half_life_events)
+        return {_TREND: np.array(values), _RECENT: self.recent}
+
+
+def is_automatic(settings: object) -> bool:
+    """Whether `fit` chooses the trend."""
+    return isinstance(settings, WeightSettings) and settings.event_weights.trend == "auto"
+
+
+def trend_of(learned: FittedScorer | None) -> AutoTrend | None:
+    """Return the automatic trend of a fitted scorer, if it has one."""
+    return learned.trend if isinstance(learned, WithItemOffsets) else None
+
+
+def with_auto_trend(
+    learned: FittedScorer,
+    log: Interactions | PartitionedLog,
+    validation: Held,
+    kept: AutoTrend | None,
+) -> tuple[FittedScorer, dict[str, Any]]:
+    """Add an automatic trend to what a model has learned.
+
+    Args:
+        learned: What the model has learned.
+        log: The training data.
+        validation: Validation data, which choose the trend.
+        kept: The trend of the fit before a refit; its strength and half-life are kept.
+
+    Returns:
+        The scorer, with the trend if there is one, and what the report says of it.
+    """
+    if not isinstance(log, Interactions):
+        return learned, _no_trend("a log in parts is not counted")
+    if log.timestamps is None:
+        return learned, _no_trend("events have no times")
+    if log.timestamps.min() == log.timestamps.max():
+        return learned, _no_trend("all events have the same time")
+    if kept is not None:
+        trend = AutoTrend.of(log, kept.strength, kept.half_life, typical_spread(learned))
+        return trend.add_to(learned), {"strength": kept.strength, "half_life": kept.half_life}
+    if validation is None:
+        return learned, _no_trend("there are no validation data to choose it by")
+    try:
+        return _choose(learned, log, validation)
+    except EvaluationError as error:
+        return learned, _no_trend(f"it cannot be validated: {error}")
+
+
+def _no_trend(reason: str) -> dict[str, Any]:
+    return {"strength": 0.0, "reason": reason}
+
+
+def _choose(
+    learned: FittedScorer, log: Interactions, validation: Interactions | PartitionedLog | Validation
+) -> tuple[FittedScorer, dict[str, Any]]:
+    """Choose strength and half-life by coordinate search, against no trend."""
+    from transcf.evaluation.validation import as_validation
+    from transcf.models.blended import CachedScorer
+    from transcf.retrieval.views import SumView
+
+    judge = as_validation(log, validation).sampled(_JUDGED_USERS)
+    cached, spread = CachedScorer(learned, _CACHE_BYTES), typical_spread(learned)
+    recent = cache(lambda half_life: AutoTrend.of(log, 1.0, half_life, spread))
+
+    def trend(half_life: float, strength: float) -> AutoTrend:
+        return replace(recent(half_life), strength=strength)
+
+    @cache
+    def metrics(half_life: float, strength: float) -> Array:
+        offset = trend(half_life, strength).offset(learned.known)
+        return judge.per_user(SumView(learned.name, [cached], [1.0], offset))
+
+    without = judge.per_user(cached)
+    chosen = coordinate_search(lambda *values: float(metrics(*values).mean()))
+    gains = metrics(*chosen) - without
+    error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
+    report = {
+        "strength": chosen[1],
+        "half_life": chosen[0],
+        "metric": judge.metric,
+        "users": len(gains),
+        "without": float(without.mean()),
+        "with": float(metrics(*chosen).mean()),
+        "standard_error": float(error) if np.isfinite(error) else None,
+    }
+    if not gains.mean() > _ERRORS * error:
+        reason = "the gain on validation data is not above two standard errors"
+        return learned, report | _no_trend(reason)
+    return trend(*chosen).add_to(learned), report
+
+
+def coordinate_search(metric: Callable[[float, float], float]) -> tuple[float, float]:
+    """Return half-life and strength with the best metric, searched one after the other.
+
+    Example:
+        >>> coordinate_search(lambda half_life, strength: -abs(half_life - 0.1) - abs(strength - 3))
+        (0.1, 3.0)
+    """
+    best, before = _START, None
+    while best != before:
+        before = best
+        best = max([best, *((value, best[1]) for value in _HALF_LIVES)], key=lambda v: metric(*v))
+        best = max([best, *((best[0], value) for value in _STRENGTHS)], key=lambda v: metric(*v))
+    return best
+
+
+# -- shared parts ------------------------------------------------------------------------------
 
 
 def recent_events(log: Interactions, half_life: float | None, unit: AgeUnit = "auto") -> Array:
@@ -111,11 +313,12 @@ class WithItemOffsets(FittedScorer):
     Args:
         inner: The scorer without offsets.
         offset: (n_items,) float32.
+        trend: The automatic trend that the offsets are computed from, or None.
     """
 
-    def __init__(self, inner: FittedScorer, offset: Scores) -> None:
+    def __init__(self, inner: FittedScorer, offset: Scores, trend: AutoTrend | None = None) -> None:
         super().__init__(inner.known, inner.name)
-        self.inner, self.offset = inner, offset
+        self.inner, self.offset, self.trend = inner, offset, trend
 
     def _shifted(self, scorer: Scorer) -> SumView:
         from transcf.retrieval.views import SumView
@@ -123,12 +326,18 @@ class WithItemOffsets(FittedScorer):
         return SumView(scorer.name, [scorer], [1.0], self.offset)
 
     @cached_property
-    def _view(self) -> SumView:
-        return self._shifted(self.inner)
+    def _biased(self) -> FittedScorer | None:
+        """The inner scorer with the offsets in its item bias, which is faster; None without one."""
+        return self.inner.with_bias(self.offset)
+
+    @cached_property
+    def _view(self) -> FittedScorer | SumView:
+        return self._biased or self._shifted(self.inner)
 
     def arrays(self) -> Arrays:
-        """Return the arrays of the inner scorer and the offsets."""
-        return self.inner.arrays() | {_OFFSETS: self.offset}
+        """Return the arrays of the inner scorer, the offsets and the trend."""
+        own = {} if self.trend is None else self.trend.arrays()
+        return self.inner.arrays() | {_OFFSETS: self.offset} | own
 
     def stored_arrays(self) -> Arrays:
         """Return the stored arrays of the inner scorer and the offsets."""
@@ -144,6 +353,8 @@ class WithItemOffsets(FittedScorer):
 
     def sum_form(self) -> SumForm | None:
         """Return the score as a logarithm of a sum, if the inner one is."""
+        if self._biased is not None:
+            return self._biased.sum_form()
         form = self.inner.sum_form()
         return None if form is None else form.shifted(self.offset)
 
@@ -166,10 +377,14 @@ class WithItemOffsets(FittedScorer):
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score new users by their items."""
+        if self._biased is not None:
+            return self._biased.fold_in(histories)
         return self._shifted(self.inner.fold_in(histories))
 
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Score new users after some steps of training."""
+        if self._biased is not None:
+            return self._biased.fold_in_with_sgd(histories, steps)
         return self._shifted(self.inner.fold_in_with_sgd(histories, steps))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
@@ -182,7 +397,7 @@ class WithItemOffsets(FittedScorer):
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
         """Return those of the inner scorer, and one about the offset."""
         found, added = self.inner.remarks(user, history, item, top), float(self.offset[item])
-        words = f"Recent popularity changes the score by {added:+.3g}, whoever is asked."
+        words = f"Recent popularity changes the score by {added:+.3g}, the same for every user."
         return Remarks((*found.words, words), found.facts | {"trend": added})
 
     def position(self, user: int | None, history: Rows) -> Scores | None:
@@ -209,7 +424,7 @@ class WithItemOffsets(FittedScorer):
 def restored(
     arrays: Arrays, known: TrainingData, restore: Callable[[Arrays], FittedScorer]
 ) -> FittedScorer:
-    """Make a fitted scorer from the arrays of a folder, with offsets if it has some.
+    """Make a fitted scorer from the arrays of a folder, with offsets and a trend if it has some.
 
     Args:
         arrays: Those of the folder.
@@ -217,10 +432,15 @@ def restored(
         restore: Makes the scorer from the arrays of the model itself.
 
     Raises:
-        ValueError: The offsets are not one number for each item.
+        ValueError: Offsets or counts are not one number for each item.
     """
     if _OFFSETS not in arrays:
         return restore(arrays)
     offset = checked(arrays, _OFFSETS, np.float32, (len(known.items),))
-    own = {name: array for name, array in arrays.items() if name != _OFFSETS}
-    return WithItemOffsets(restore(own), offset)
+    trend, added = None, (_OFFSETS, _TREND, _RECENT)
+    if _TREND in arrays:
+        strength, half_life, spread, events = checked(arrays, _TREND, np.float64, (4,)).tolist()
+        recent = checked(arrays, _RECENT, np.float64, (len(known.items),))
+        trend = AutoTrend(strength, half_life, spread, events, recent)
+    own = {name: array for name, array in arrays.items() if name not in added}
+    return WithItemOffsets(restore(own), offset, trend)

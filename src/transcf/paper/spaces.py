@@ -22,7 +22,6 @@ from transcf.models.factors import Factors
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.fitted import Translated
-from transcf.models.trend import WithItemOffsets
 
 #: Returns the translations of pairs of rows, (n, dim).
 Translate: TypeAlias = Callable[[Rows, Rows], Array]
@@ -124,8 +123,7 @@ def space_of(model: Recommender[Any]) -> Space:
     """
     if not model.is_fitted:
         raise NotFittedError(f"This {type(model).__name__} is not fitted yet: call fit first.")
-    learned = model.learned_
-    inner = learned.inner if isinstance(learned, WithItemOffsets) else learned
+    inner = model._own()
     known = inner.known
     match inner:
         case Mixture():

@@ -115,7 +115,8 @@ class TransCFMixture(Recommender[MixtureSettings]):
             (3, 4)
         """
         self._check_growing()
-        return self._add(self._mixture().grown(as_interactions(log)))
+        log = as_interactions(log)
+        return self._add(self._mixture().grown(log), log)
 
     def translation(self, pairs: Any) -> pl.DataFrame:
         """Return the translation vector of each pair.

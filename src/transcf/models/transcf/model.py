@@ -134,7 +134,7 @@ class TransCF(Recommender[TransCFSettings]):
         weights = InteractionWeights.of(log, by_place).within_users
         if not len(weights):
             weights = np.ones(len(log), np.float32)
-        return self._add(grow(learned, log, weights))
+        return self._add(grow(learned, log, weights), log)
 
     def translation(self, pairs: Any) -> pl.DataFrame:
         """Return the translation vector of each pair.
