@@ -336,12 +336,14 @@ class WithItemOffsets(FittedScorer):
 
     def arrays(self) -> Arrays:
         """Return the arrays of the inner scorer, the offsets and the trend."""
-        own = {} if self.trend is None else self.trend.arrays()
-        return self.inner.arrays() | {_OFFSETS: self.offset} | own
+        return self.inner.arrays() | self._own_arrays()
+
+    def _own_arrays(self) -> Arrays:
+        return {_OFFSETS: self.offset} | ({} if self.trend is None else self.trend.arrays())
 
     def stored_arrays(self) -> Arrays:
-        """Return the stored arrays of the inner scorer and the offsets."""
-        return self.inner.stored_arrays() | {_OFFSETS: self.offset}
+        """Return the stored arrays of the inner scorer, the offsets and the trend."""
+        return self.inner.stored_arrays() | self._own_arrays()
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the inner scorer and the offsets."""
