@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/datasets),)
 export TRANSCF_DATA ?= $(abspath ../shared/datasets)
 endif
 
-.PHONY: demo demo-serve test coverage fuzz browser docs-tables setup lint bench bench-baselines clean \
+.PHONY: demo demo-serve test coverage fuzz browser docs docs-tables setup lint bench bench-baselines clean \
 	study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times \
 	study-mixture study-translations study-side-information study-defaults
 .DEFAULT_GOAL := demo
@@ -31,7 +31,7 @@ $(SERVE): $(CORE)
 	$(BIN)/python -m pip install --quiet --editable '.[serve]'
 	@touch $@
 
-demo-serve: $(SERVE)  ## Set up, then serve a model of made-up data with made-up titles on loopback.
+demo-serve: $(SERVE)  ## Set up, then serve a model of generated data with generated titles on loopback.
 	$(BIN)/transcf serve --demo
 
 test: lint  ## Set up, then lint, check types and run the tests.
@@ -53,7 +53,15 @@ browser:  ## A browser for the tests of pages: Debian's Chromium, unless there i
 		echo "Install Chromium by hand (apt-get and root are needed here): tests that open pages are skipped."; \
 	fi
 
-docs-tables: $(DEV)  ## The tables of README and docs anew, from docs/results.
+DOCS := .venv/.docs
+$(DOCS): $(CORE)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
+docs: $(DOCS)  ## Build the documentation into site/; warnings are errors.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs-tables: $(DEV)  ## Write the tables of README and docs from docs/results.
 	$(BIN)/python docs/tables.py
 
 setup: $(DEV)  ## Create .venv with everything for development.
@@ -75,13 +83,13 @@ bench: $(DEV)  ## Every benchmark, one table each.
 bench-baselines: $(DEV) .venv-recbole  ## The baselines' speed against implicit, RecBole and exact solvers.
 	$(BIN)/python benchmarks/baselines.py --recbole-python .venv-recbole/bin/python
 
-study-paper-core: $(CORE)  ## TransCF by the paper's protocol, five seeds, beside the paper's figures.
+study-paper-core: $(CORE)  ## TransCF by the paper's protocol, five seeds, next to the paper's figures.
 	$(BIN)/transcf study paper-core
 
 study-paper-grid: $(DEV)  ## Settings around the presets `paper`, on validation data.
 	$(BIN)/transcf study paper-grid
 
-study-paper-baselines: $(DEV)  ## The paper's seven baselines by its protocol, five seeds, beside its figures.
+study-paper-baselines: $(DEV)  ## The paper's seven baselines by its protocol, five seeds, next to its figures.
 	$(BIN)/transcf study paper-baselines
 
 study-full-ranking: $(DEV)  ## Full ranking in time order, all with the same budget, without and with times.
@@ -103,5 +111,5 @@ study-defaults: $(CORE)  ## How TransCF's defaults were chosen, on validation da
 	$(BIN)/transcf study defaults
 
 clean:
-	rm -rf .venv .venv-recbole .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	rm -rf .venv .venv-recbole .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist site
 	find . -name __pycache__ -prune -exec rm -rf {} +

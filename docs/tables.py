@@ -1,252 +1,228 @@
-"""Writes the tables of README.md and of all pages in docs anew from docs/results.
+"""Write the tables of the documentation from the stored results (`make docs-tables`).
 
-`make docs-tables` runs it. A table stands between two comments, the first of which names the
-results and says what to show:
+Each docs/tables/NAME.toml describes a table, which is written to docs/tables/NAME.md. Pages include
+it with `--8<-- "tables/NAME.md"`; README.md has a copy between `<!-- table: NAME -->` and
+`<!-- end -->`. A file has one of two forms.
 
-    <!-- table: NAME figures=HitRate@10,NDCG@10 datasets=ciao models="ease:EASE,bpr:BPR" -->
-    <!-- end -->
+1. A table of models from results of `transcf study ... --out docs/results/FILE.json`:
 
-NAME is a file of docs/results, which `transcf study ... --out docs/results/NAME.json` writes;
-several, with + between them, are put together. What may follow, all of it optional:
+    results     names of files; outcomes of the first file take precedence
+    models      rows; each is "name" or "name:title" (so are datasets and protocols); default: all
+    datasets    columns; default: all
+    protocols   columns; default: all
+    figures     metrics; default: all
+    joined      true: all metrics of a column in one cell
+    published   true: add published figures, as columns if joined, else as rows
+    spread      "sd" (of seeds) or "se" (over users)
+    settings    true: add the number of settings that were tried
+    best        true: mark the best of each column
+    digits      decimals; default: 4
 
-    figures      some of the study's metrics; all unless given
-    datasets     which, in what order; NAME:TITLE gives a title; all unless given
-    protocols    the same
-    models       the same; rows of the table
-    joined       yes puts the figures of a table into one cell, with slashes
-    published    yes adds published figures, in columns of their own if joined, else in rows
-    spread       sd (of seeds) or se (over users) behind each figure
-    settings     yes adds how many settings were tried
-    best         yes marks the best of each column
-    digits       behind the point; 4 unless given
+2. `text`, in which `{FILE:PATH:FORMAT}` is a value of docs/results/FILE.json. Steps of the path are
+   keys, positions, or key=value (joined by &), which selects the only matching entry of a list.
+   The format is Python's.
 
-What is between `<!-- fill:` and `<!-- end -->` is filled with single figures: see docs/fills.py.
-With `--check` nothing is written: it ends with code 1 and names the files that differ.
+With `--check` nothing is written: the exit code is 1 and the files that differ are named.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
-
-from fills import filled, shown
+from typing import Any
 
 from transcf.errors import ParameterError, TransCFError
-from transcf.experiments.results import Entry, Outcome, Results
+from transcf.experiments.results import Entry, Results
 from transcf.tables import Cell, Table
 
-#: Models of one table by name, None where a model is not in it; and tables by title.
-Entries: TypeAlias = Mapping[str, Entry | None]
-Groups: TypeAlias = Mapping[str, Mapping[str, Entry]]
-
 ROOT = Path(__file__).resolve().parents[1]
-_BEGIN = "<!-- table: "
-_BLOCK = re.compile(
-    rf"({_BEGIN}(?P<spec>[^\n]*?) -->\n)(?:(?!{_BEGIN}).)*?(<!-- end -->)", re.DOTALL
-)
-_OPTIONS = {
-    "figures", "datasets", "protocols", "models", "joined", "published", "spread", "settings",
-    "best", "digits",
+OPTIONS = {
+    "results", "models", "datasets", "protocols", "figures", "joined", "published", "spread",
+    "settings", "best", "digits",
 }  # fmt: skip
+_VALUE = re.compile(r"\{([\w-]+):([^{}]+):([^{}:]*)\}")
+_COPY = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Spec:
-    """What a table shows."""
-
-    names: Sequence[str]
-    options: dict[str, str]
-
-    @classmethod
-    def parse(cls, text: str) -> Spec:
-        """Read what stands in the comment; an unknown word is an error that names it."""
-        name, *words = shlex.split(text)
-        options = dict(word.partition("=")[::2] for word in words)
-        for word in options:
-            if word not in _OPTIONS:
-                raise ParameterError(
-                    f"The table {text!r} has {word!r}: use {', '.join(sorted(_OPTIONS))}."
-                )
-        if (
-            options.get("spread", "sd") not in ("sd", "se")
-            or not options.get("digits", "4").isdecimal()
-        ):
-            raise ParameterError(f"The table {text!r} needs spread=sd or se, and digits=4 or so.")
-        return cls(name.split("+"), options)
-
-    def is_on(self, name: str) -> bool:
-        """Whether something is asked for by yes."""
-        return self.options.get(name, "no") == "yes"
-
-    def pick(self, name: str, there: Sequence[str]) -> dict[str, str]:
-        """Return the chosen ones of some names with their titles, in order."""
-        asked = self.options.get(name)
-        if asked is None:
-            return {one: one for one in dict.fromkeys(there)}
-        chosen = {}
-        for word in asked.split(","):
-            one, _, title = word.strip().partition(":")
-            if one not in there:
-                raise ParameterError(
-                    f"{'+'.join(self.names)} has none of {name} called {one!r}; it has: "
-                    f"{', '.join(dict.fromkeys(there))}."
-                )
-            chosen[one] = title or one
-        return chosen
+def render(spec: Mapping[str, Any], folder: Path) -> str:
+    """Return the Markdown of a table that a TOML file describes."""
+    if set(spec) == {"text"}:
+        return _VALUE.sub(lambda found: _lookup(folder, *found.groups()), spec["text"])
+    if unknown := sorted(set(spec) - OPTIONS):
+        raise ParameterError(f"Unknown option {unknown[0]!r}: use {', '.join(sorted(OPTIONS))}.")
+    if spec.get("spread", "sd") not in ("sd", "se"):
+        raise ParameterError(f"spread is {spec['spread']!r}: use 'sd' or 'se'.")
+    results = [Results.read(folder / f"{name}.json") for name in spec["results"]]
+    commands = ", ".join(f"`{each.command}`" for each in results)
+    table = model_table(spec, results).to_markdown(titled=False)
+    return f"{table}\n\n({commands}; {_filters(spec, results)})\n"
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: a cell for each model, and what was published, where there is any."""
+def model_table(spec: Mapping[str, Any], results: Sequence[Results]) -> Table:
+    """Return a table with a row per model and columns per dataset, protocol and metric."""
+    groups = _groups(spec, results)
+    models = _pick(spec, "models", [name for entries in groups.values() for name in entries])
+    metrics = list(_pick(spec, "figures", [m for each in results for m in each.metrics]))
 
-    title: str
-    cells: dict[str, Cell]
-    printed: dict[str, str] = field(default_factory=dict)
+    titles, rows = ["model"], {name: [Cell(title)] for name, title in models.items()}
+    printed = {name: [Cell("as published")] for name in models}
 
+    def add(title: str, cells: Mapping[str, Cell], below: Mapping[str, str] | None = None) -> None:
+        titles.append(title)
+        for name in models:
+            rows[name].append(cells[name])
+            printed[name].append(Cell((below or {}).get(name, "")))
 
-def table_of(spec: Spec, results: Sequence[Results]) -> Table:
-    """Make a table of stored results: models down, datasets and protocols across."""
-    outcomes = [outcome for each in results for outcome in each.outcomes]
-    datasets = spec.pick("datasets", [outcome.dataset for outcome in outcomes])
-    protocols = spec.pick("protocols", [outcome.protocol for outcome in outcomes])
-    groups = {
-        _title(spec, datasets[dataset], protocols[protocol]): found
-        for dataset in datasets
-        for protocol in protocols
-        if (found := _entries(outcomes, dataset, protocol))
-    }
-    models = spec.pick("models", [name for found in groups.values() for name in found])
-    columns = [_settings(groups, models)] if spec.is_on("settings") else []
-    metrics = list(spec.pick("figures", [metric for each in results for metric in each.metrics]))
-    make = _joined if spec.is_on("joined") else _apart
-    for title, found in groups.items():
-        columns += make(spec, title, {name: found.get(name) for name in models}, metrics)
-    rows = []
-    for name, title in models.items():
-        rows.append([Cell(title), *(column.cells[name] for column in columns)])
-        printed = [column.printed.get(name, "") for column in columns]
-        if spec.is_on("published") and any(printed):
-            rows.append(list(map(Cell, ["as published", *printed])))
-    titles = ["model", *(column.title for column in columns)]
-    return Table("", titles, rows, align="l" + "r" * len(columns))
-
-
-def _settings(groups: Groups, models: Iterable[str]) -> Column:
-    """How many settings of each model were tried; several numbers where tables differ."""
-    tried = {
-        name: dict.fromkeys(found[name].tried for found in groups.values() if name in found)
-        for name in models
-    }
-    return Column("settings", {n: Cell("; ".join(map(str, some))) for n, some in tried.items()})
-
-
-def _joined(spec: Spec, title: str, entries: Entries, metrics: Sequence[str]) -> list[Column]:
-    """All figures of a table in one column, published ones in another."""
-
-    def cells(figure: Callable[[Entry, str], str]) -> dict[str, Cell]:
-        return {
-            name: Cell("" if entry is None else " / ".join(figure(entry, m) for m in metrics))
-            for name, entry in entries.items()
+    if spec.get("settings"):
+        tried = {
+            name: dict.fromkeys(str(e[name].tried) for e in groups.values() if name in e)
+            for name in models
         }
+        add("settings", {name: Cell("; ".join(counts)) for name, counts in tried.items()})
+    for title, entries in groups.items():
+        figures = {m: {n: _figure(spec, entries.get(n), m) for n in models} for m in metrics}
+        paper = {m: {n: _published(spec, entries.get(n), m) for n in models} for m in metrics}
+        if spec.get("joined"):
+            add(title or " / ".join(metrics), _joined(figures, models))
+            if spec.get("published"):
+                add("as published", _joined(paper, models))
+            continue
+        for metric in metrics:
+            means = {n: entries[n].mean(metric) for n in models if n in entries}
+            best = max((mean for mean in means.values() if mean is not None), default=None)
+            marked = {n for n in means if spec.get("best") and means[n] == best is not None}
+            cells = {n: Cell(t, "best" * (n in marked)) for n, t in figures[metric].items()}
+            add(f"{title} {metric}".strip(), cells, paper[metric])
 
-    columns = [Column(title or " / ".join(metrics), cells(partial(_figure, spec)))]
-    if spec.is_on("published"):
-        columns.append(Column("as published", cells(partial(_published, spec))))
-        for name, cell in columns[1].cells.items():
-            columns[1].cells[name] = Cell(cell.text.strip(" /"))
-    return columns
+    lines = []
+    for name in models:
+        lines.append(rows[name])
+        if spec.get("published") and any(cell.text for cell in printed[name][1:]):
+            lines.append(printed[name])
+    return Table("", titles, lines, align="l" + "r" * (len(titles) - 1))
 
 
-def _apart(spec: Spec, title: str, entries: Entries, metrics: Sequence[str]) -> list[Column]:
-    """A column for each figure of a table."""
-    columns = []
-    for metric in metrics:
-        means = {name: entry and entry.mean(metric) for name, entry in entries.items()}
-        best = max((mean for mean in means.values() if mean is not None), default=None)
-        cells, printed = {}, {}
-        for name, entry in entries.items():
-            is_best = spec.is_on("best") and best is not None and means[name] == best
-            cells[name] = Cell(_figure(spec, entry, metric) if entry else "", "best" * is_best)
-            printed[name] = _published(spec, entry, metric) if entry else ""
-        columns.append(Column(f"{title} {metric}".strip(), cells, printed))
-    return columns
+def _groups(spec: Mapping[str, Any], results: Sequence[Results]) -> dict[str, dict[str, Entry]]:
+    """Return the entries of each dataset and protocol, by the title of their columns."""
+    outcomes = [outcome for each in results for outcome in each.outcomes]
+    datasets = _pick(spec, "datasets", [outcome.dataset for outcome in outcomes])
+    protocols = _pick(spec, "protocols", [outcome.protocol for outcome in outcomes])
+    groups: dict[str, dict[str, Entry]] = {}
+    for dataset, dataset_title in datasets.items():
+        for protocol, protocol_title in protocols.items():
+            same = [o for o in outcomes if (o.dataset, o.protocol) == (dataset, protocol)]
+            entries = {entry.name: entry for o in reversed(same) for entry in o.entries}
+            shown = [dataset_title] * _is_titled(spec, "datasets")
+            shown += [protocol_title] * _is_titled(spec, "protocols")
+            if entries:
+                groups[", ".join(shown)] = entries
+    return groups
 
 
-def _figure(spec: Spec, entry: Entry, metric: str) -> str:
-    """A mean, with its spread if that is asked for and there is one; nothing without a mean."""
-    if metric not in entry.metrics:
+def _pick(spec: Mapping[str, Any], option: str, present: Sequence[str]) -> dict[str, str]:
+    """Return the chosen names with their titles, in order."""
+    chosen = {}
+    for word in spec.get(option, dict.fromkeys(present)):
+        name, _, title = word.partition(":")
+        if name not in present:
+            there = ", ".join(dict.fromkeys(present))
+            raise ParameterError(f"The results have no {option} {name!r}; they have: {there}.")
+        chosen[name] = title or name
+    return chosen
+
+
+def _is_titled(spec: Mapping[str, Any], option: str) -> bool:
+    """A single dataset or protocol is not named in the columns unless it has a title."""
+    chosen = spec.get(option)
+    return chosen is None or len(chosen) > 1 or ":" in chosen[0]
+
+
+def _joined(figures: Mapping[str, Mapping[str, str]], models: Mapping[str, str]) -> dict[str, Cell]:
+    return {n: Cell(" / ".join(each[n] for each in figures.values()).strip(" /")) for n in models}
+
+
+def _figure(spec: Mapping[str, Any], entry: Entry | None, metric: str) -> str:
+    if entry is None or metric not in entry.metrics:
         return ""
-    found, spread = entry.metrics[metric], spec.options.get("spread")
+    found, spread = entry.metrics[metric], spec.get("spread")
     mean = _number(spec, found["mean"])
     if spread is None or (spread == "sd" and entry.runs == 1):
         return mean
     return f"{mean} ± {_number(spec, found[spread])}"
 
 
-def _published(spec: Spec, entry: Entry, metric: str) -> str:
-    return _number(spec, entry.published.get(metric))
+def _published(spec: Mapping[str, Any], entry: Entry | None, metric: str) -> str:
+    value = None if entry is None else entry.published.get(metric)
+    return "" if value is None else _number(spec, value)
 
 
-def _number(spec: Spec, value: float | None) -> str:
-    return "" if value is None else shown(value, f".{spec.options.get('digits', '4')}f")
+def _number(spec: Mapping[str, Any], value: float) -> str:
+    return without_zero(format(value, f".{spec.get('digits', 4)}f"))
 
 
-def _title(spec: Spec, dataset: str, protocol: str) -> str:
-    """Name datasets and protocols, apart from one that was asked for by its name alone."""
-    said = []
-    for option, title in (("datasets", dataset), ("protocols", protocol)):
-        asked = spec.options.get(option, ",")
-        said += [title] if "," in asked or ":" in asked else []
-    return ", ".join(said)
+def without_zero(number: str) -> str:
+    """Leave out the 0 before the decimal point.
+
+    Example:
+        >>> without_zero("0.25"), without_zero("-0.5"), without_zero("1,200")
+        ('.25', '-.5', '1,200')
+    """
+    return re.sub(r"^([-+]?)0\.", r"\1.", number)
 
 
-def _entries(outcomes: Sequence[Outcome], dataset: str, protocol: str) -> dict[str, Entry]:
-    """The models of a dataset and a protocol, by name; those of the first table win."""
-    found = [o for o in outcomes if (o.dataset, o.protocol) == (dataset, protocol)]
-    return {entry.name: entry for outcome in reversed(found) for entry in outcome.entries}
-
-
-def filters_of(spec: Spec, results: Sequence[Results]) -> str:
-    """Name the filters of the datasets of a table."""
+def _filters(spec: Mapping[str, Any], results: Sequence[Results]) -> str:
     outcomes = [outcome for each in results for outcome in each.outcomes]
-    chosen = spec.pick("datasets", [outcome.dataset for outcome in outcomes])
+    chosen = _pick(spec, "datasets", [outcome.dataset for outcome in outcomes])
     filters = {one.dataset: one.filter for one in outcomes if one.dataset in chosen}
     if len(set(filters.values())) == 1:
         return f"filter: {next(iter(filters.values()))}"
     return "filters: " + ", ".join(f"{name} {each}" for name, each in filters.items())
 
 
-def renewed(text: str, folder: Path) -> str:
-    """Return a page with its tables made anew, each with its command, and its figures filled in."""
+def _lookup(folder: Path, name: str, path: str, form: str) -> str:
+    value = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    for step in path.split("/"):
+        try:
+            value = _step(value, step)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ParameterError(f"{name}.json has no {step!r} of {path!r}.") from error
+    return without_zero(format(value, form))
 
-    def table(found: re.Match[str]) -> str:
-        spec = Spec.parse(found["spec"])
-        results = [Results.read(folder / f"{name}.json") for name in spec.names]
-        commands = ", ".join(f"`{each.command}`" for each in results)
-        lines = table_of(spec, results).to_markdown(titled=False)
-        return f"{found[1]}{lines}\n\n({commands}; {filters_of(spec, results)})\n{found[3]}"
 
-    if len(_BLOCK.findall(text)) != text.count(_BEGIN):
-        raise ParameterError("A table has no <!-- end -->, or more than one line at its beginning.")
-    return filled(_BLOCK.sub(table, text), folder)
+def _step(value: Any, step: str) -> Any:
+    if not isinstance(value, list):
+        return value[step]
+    if step.isdecimal():
+        return value[int(step)]
+    wanted = dict(part.split("=", 1) for part in step.split("&"))
+    (found,) = [each for each in value if all(str(each[k]) == v for k, v in wanted.items())]
+    return found
 
 
 def main(words: Sequence[str]) -> int:
-    """Renew all pages, or say which differ."""
+    """Write all tables, or name those that differ."""
+    docs, readme = ROOT / "docs", ROOT / "README.md"
+    files = {}
+    for path in sorted((docs / "tables").glob("*.toml")):
+        try:
+            spec = tomllib.loads(path.read_text(encoding="utf-8"))
+            files[path.with_suffix(".md")] = render(spec, docs / "results")
+        except (TransCFError, KeyError, tomllib.TOMLDecodeError) as error:
+            raise ParameterError(f"{path.name}: {error}") from error
+    files[readme] = _COPY.sub(
+        lambda found: found[1] + files[docs / "tables" / f"{found[2]}.md"] + found[3],
+        readme.read_text(encoding="utf-8"),
+    )
     differing = []
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        before = page.read_text(encoding="utf-8")
-        after = renewed(before, ROOT / "docs" / "results")
-        if before != after:
-            differing.append(str(page.relative_to(ROOT)))
+    for path, text in files.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            differing.append(str(path.relative_to(ROOT)))
             if "--check" not in words:
-                page.write_text(after, encoding="utf-8")
+                path.write_text(text, encoding="utf-8")
     if differing:
         print(f"{'Differ' if '--check' in words else 'Written'}: {', '.join(differing)}")
     return int(bool(differing) and "--check" in words)

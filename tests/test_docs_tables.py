@@ -1,11 +1,11 @@
-"""The tables of README and docs are those of the stored results."""
+"""The tables of README and documentation are those of the stored results."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import runpy
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 from tests.experiments.stored_results import RESULTS
@@ -13,24 +13,26 @@ from tests.experiments.stored_results import RESULTS
 from transcf.errors import ParameterError
 
 ROOT = Path(__file__).resolve().parents[1]
+TABLES = runpy.run_path(str(ROOT / "docs" / "tables.py"))
+render = TABLES["render"]
 
 
-@pytest.fixture(scope="module")
-def tables() -> ModuleType:
-    __import__("sys").path.append(str(ROOT / "docs"))  # as for a program that is run there
-    spec = importlib.util.spec_from_file_location("docs_tables", ROOT / "docs" / "tables.py")
-    module = importlib.util.module_from_spec(spec)
-    __import__("sys").modules["docs_tables"] = module  # its dataclass looks itself up there
-    spec.loader.exec_module(module)
-    return module
+def test_no_table_differs_from_its_results(capsys: pytest.CaptureFixture[str]) -> None:
+    assert TABLES["main"](["--check"]) == 0, f"run `make docs-tables`: {capsys.readouterr().out}"
 
 
-def test_no_table_differs_from_its_results(tables, capsys) -> None:
-    assert tables.main(["--check"]) == 0, f"run `make docs-tables`: {capsys.readouterr().out}"
+def test_pages_have_no_templates() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        assert "<!-- fill" not in text, page
+        assert text.count("<!-- table: ") == text.count("<!-- end -->"), page
 
 
-def page(spec: str, content: str = "anything\n") -> str:
-    return f"Before.\n\n<!-- table: {spec} -->\n{content}<!-- end -->\n\nAfter.\n"
+def test_every_table_is_included_somewhere() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    for path in (ROOT / "docs" / "tables").glob("*.toml"):
+        assert f'"tables/{path.stem}.md"' in text or f"<!-- table: {path.stem} -->" in text, path
 
 
 @pytest.fixture
@@ -39,57 +41,47 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_table_is_made_of_the_results_alone(tables, folder: Path) -> None:
-    spec = (
-        'small figures=NDCG@10 datasets=one models="transcf:TransCF,bpr:BPR" published=yes best=yes'
-    )
-    made = tables.renewed(page(spec), folder)
-    assert made == page(
-        spec,
+def test_a_table_has_published_figures_in_rows(folder: Path) -> None:
+    spec = {
+        "results": ["small"], "figures": ["NDCG@10"], "datasets": ["one"],
+        "models": ["transcf:TransCF", "bpr:BPR"], "published": True, "best": True,
+    }  # fmt: skip
+    assert render(spec, folder) == (
         "| model | paper NDCG@10 |\n|---|--:|\n| TransCF | **.3000** |\n| as published | .3100 |\n"
-        "| BPR | .1900 |\n| as published | .2500 |\n\n(`transcf study small`; filter: none)\n",
+        "| BPR | .1900 |\n| as published | .2500 |\n\n(`transcf study small`; filter: none)\n"
     )
-    assert tables.renewed(made, folder) == made
 
 
-def test_figures_of_a_table_can_stand_in_one_cell(tables, folder: Path) -> None:
-    spec = (
-        "small joined=yes datasets=one:One,two protocols=paper models=cml,popularity spread=sd "
-        "digits=3 settings=yes published=yes"
-    )
-    made = tables.renewed(page(spec), folder)
+def test_a_table_can_join_figures_in_a_cell(folder: Path) -> None:
+    spec = {
+        "results": ["small"], "joined": True, "datasets": ["one:One", "two"],
+        "protocols": ["paper"], "models": ["cml", "popularity"], "spread": "sd", "digits": 3,
+        "settings": True, "published": True,
+    }  # fmt: skip
+    made = render(spec, folder)
     assert "| model | settings | One | as published | two | as published |" in made
     assert "| cml | 1 | .280 ± .002 / .280 ± .002 |  | .280 ± .002 / .280 ± .002 |  |" in made
     assert "| popularity | 1 | .050 / .050 |  |  |  |" in made, "one seed has no spread"
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("more", "message"),
     [
-        ("small rows=5", "has 'rows': use best, datasets"),
-        ("small models=ease", "none of models called 'ease'; it has: popularity"),
-        ("small spread=none", "needs spread=sd or se"),
-        ("small digits=many", "needs spread=sd or se, and digits=4"),
-        ("small -->\n<!-- table: small", "A table has no <!-- end -->"),
+        ({"rows": 5}, "Unknown option 'rows': use best, datasets"),
+        ({"models": ["ease"]}, "no models 'ease'; they have: popularity"),
+        ({"spread": "none"}, "use 'sd' or 'se'"),
     ],
 )
-def test_what_there_is_not_is_named(tables, folder: Path, spec: str, message: str) -> None:
+def test_a_wrong_option_is_an_error(folder: Path, more: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        tables.renewed(page(spec), folder)
+        render({"results": ["small"], **more}, folder)
 
 
-def fill(text: str, content: str) -> str:
-    return f"Before.\n\n<!-- fill:\n{text}\n-->\n{content}<!-- end -->\n"
-
-
-def test_figures_are_filled_into_text(tables, folder: Path) -> None:
+def test_text_is_filled_with_values(folder: Path) -> None:
     facts = {"speed": [{"what": "a b", "at": 2, "ratio": 0.512}, {"what": "a b", "at": 3}]}
     (folder / "facts.json").write_text(json.dumps(facts))
     text = "| so | {facts:speed/what=a b&at=2/ratio:.2f} | {facts:speed/1/at:} |"
-    made = tables.renewed(fill(text, "| old |\n"), folder)
-    assert made == fill(text, "| so | .51 | 3 |\n")
+    assert render({"text": text}, folder) == "| so | .51 | 3 |"
     for path in ("speed/what=c", "speed/what=a b", "speed/7", "slow", "speed/0/at/more"):
         with pytest.raises(ParameterError, match=r"facts.json has no"):
-            tables.renewed(fill(f"{{facts:{path}:}}", ""), folder)
-    with pytest.raises(ParameterError, match="no --> on a line"):
-        tables.renewed("<!-- fill:\nsomething\n", folder)
+            render({"text": f"{{facts:{path}:}}"}, folder)

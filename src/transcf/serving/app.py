@@ -90,7 +90,7 @@ def create_app(service: Service) -> FastAPI:
     app = FastAPI(
         title="transcf",
         version=__version__,
-        description="Recommendations; see docs/serving.md.",
+        description="Recommendations; see docs/reference/service.md.",
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,

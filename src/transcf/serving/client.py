@@ -294,7 +294,7 @@ class Client(_Connection):
     """Client of a service that `transcf serve` runs; threads may share it.
 
     Every method raises a `ServiceError` with the sentence of the service. Answers are the
-    dictionaries of docs/serving.md; `transcf.serving.schemas` has their types.
+    dictionaries of docs/reference/service.md; `transcf.serving.schemas` has their types.
 
     Args:
         url: Address of the service.

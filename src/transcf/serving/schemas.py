@@ -1,7 +1,7 @@
 """Requests and answers of the service.
 
 Requests are pydantic models. Answers are typed dictionaries: what queries build, what the OpenAPI
-description shows and what clients return. docs/serving.md describes the fields.
+description shows and what clients return. docs/reference/service.md describes the fields.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class TransCFMixture(Recommender[MixtureSettings]):
     where events have times (c_i only with `item_bias`). It is trained with Adam on a softmax over
     each event and `shared_negatives` drawn items. New users are folded in from their item history.
     With `popularity_correction` the softmax is over s(u, i) + popularity_correction log n_i for an
-    item of n_i events, and scores leave the second term out. See docs/translations.md.
+    item of n_i events, and scores leave the second term out. See docs/concepts/translations.md.
 
     Items without training interactions are never drawn, scored or recommended; users without any
     count as unknown.
