@@ -79,6 +79,7 @@ def test_what_a_task_raises_comes_out_as_it_was(tasks: ClusterTasks, source: Pat
 def test_a_fit_is_that_of_one_process(
     name: str, settings: dict[str, Any], parted: PartitionedLog, split: Split, tmp_path: Path
 ) -> None:
+    settings = {"trend": 0.0, **settings}  # partitioned logs have no automatic trend
     model = create(name, dim=8, epochs=3, validate_every=1, validation_users=50, **settings)
     model.fit(split.train, split.validation)
     expected, metrics = model.learned_, model.history_["metric"]

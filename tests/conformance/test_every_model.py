@@ -362,7 +362,7 @@ def test_numbers_of_numpy_are_numbers(name: str, make_log: Callable, tmp_path: P
     plain = values_of(make(name, **short).settings)
     typed = dict(plain)
     for parameter, rule in model_class(name)._rules().items():
-        if isinstance(rule, Number) and plain[parameter] is not None:
+        if isinstance(rule, Number) and isinstance(plain[parameter], int | float):
             typed[parameter] = (np.int64 if rule.whole else np.float32)(plain[parameter])
             plain[parameter] = typed[parameter].item()  # what a float32 can hold
     with_numpy = create(name, **typed).fit(log)

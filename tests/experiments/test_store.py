@@ -269,7 +269,8 @@ def test_somebody_elses_cell_is_left_alone_until_it_is_there(split: Split, store
             run.attempt()
         assert len(store.all_keys()) == 2, "the other trials"
     done = run.attempt()
-    assert done.trials[0].validation == validation(EASE(**CHOICES[0]).fit(split.train))
+    expected = EASE(**CHOICES[0]).fit(split.train, validation)
+    assert done.trials[0].validation == validation(expected)
     assert done.stored == 0, "this process has run all of them"
     assert not any((store.folder / "claims").iterdir())
 

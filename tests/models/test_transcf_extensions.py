@@ -115,7 +115,7 @@ def test_gradients_agree_with_finite_differences(log: Interactions, extension: s
     weights = torch.tensor([1.0, 0.0, 2.0], dtype=torch.float64)
 
     def loss(a: Any, b: Any, bias: Any, *others: Any) -> Any:
-        own = training.Parameters(a, b, bias, dict(zip(names, others, strict=True)))
+        own = training.TorchParameters(a, b, bias, dict(zip(names, others, strict=True)))
         if extension == "attention":
             near = training.attended_neighborhoods(own, rows, columns, history, owners)
         else:

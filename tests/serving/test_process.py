@@ -101,7 +101,7 @@ def test_the_command_refuses_in_a_sentence(shop: Path) -> None:
     assert "--token-file" in said(shop / "shop", "--host", "0.0.0.0")
     assert "There is no model folder" in said(shop / "nothing")
     assert "no file" in said(shop / "shop", "--items", shop / "nothing.csv")
-    assert "Name a MODEL to serve" in said()
+    assert "to serve, or give --demo" in said()
     assert not list(shop.glob("nothing*"))
     refreshed = CliRunner().invoke(app, ["refresh", str(shop / "shop"), "--back-to", "7"])
     assert "There is no version 7" in refreshed.output
