@@ -18,7 +18,7 @@ from math import inf
 from typing import Any, Protocol, Self, TypeAlias
 
 from transcf.data.split import Split
-from transcf.errors import ParameterError, TransCFError, shown
+from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
 from transcf.evaluation import Validation
 from transcf.experiments.run import EvalConfig, fit_and_evaluate, fit_and_validate
 from transcf.experiments.run_result import CandidateResult, RunResult
@@ -375,7 +375,10 @@ def process_pool(workers: int, threads: int, *setup: Any) -> Iterator[Any]:
         threads: Threads of each.
         setup: A function and its arguments, called once in each process.
     """
-    from joblib.externals.loky import ProcessPoolExecutor
+    try:
+        from joblib.externals.loky import ProcessPoolExecutor
+    except ImportError as error:
+        raise MissingExtraError("Running in several processes", "tune") from error
 
     pool = ProcessPoolExecutor(
         workers,
