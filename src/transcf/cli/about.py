@@ -20,7 +20,7 @@ from transcf.parallel import thread_count
 #: Packages that the library itself needs, and modules that each extra brings.
 _PACKAGES = ("numpy", "scipy", "polars", "numba", "safetensors", "typer", "rich")
 EXTRAS = {
-    "cluster": ("ray",),
+    "cluster": ("ray", "torch"),
     "hdf5": ("h5py",),
     "index": ("faiss",),
     "lancedb": ("lancedb",),
@@ -28,7 +28,7 @@ EXTRAS = {
     "pgvector": ("psycopg", "pgvector"),
     "plots": ("matplotlib", "jinja2", "sklearn"),
     "serve": ("fastapi", "uvicorn", "prometheus_client", "psycopg", "plotly", "httpx"),
-    "tune": ("optuna", "psycopg", "sklearn"),
+    "tune": ("optuna", "joblib", "psycopg", "sklearn"),
 }
 
 
