@@ -23,8 +23,9 @@ from _turns import in_turn, use_one_thread
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks
-from transcf.retrieval import StoredForm, top_k
+from transcf.retrieval.forms import StoredForm
 from transcf.retrieval.scorer import Scores
+from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import BlockView, FormView
 
 MEMORY_BAR_GB, TIME_BAR = 1.0, 1.5

@@ -40,8 +40,9 @@ from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf import TransCFSettings
 from transcf.parallel import use_threads
-from transcf.retrieval import Scorer, top_k
 from transcf.retrieval.forms import nearness_form, vector_form
+from transcf.retrieval.scorer import Scorer
+from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
 
 USERS, ITEMS, HISTORY = 6760, 11166, 22

@@ -18,7 +18,8 @@ from implicit.cpu.als import AlternatingLeastSquares
 
 from _turns import in_turn, use_one_thread
 from transcf.data.csr import Csr
-from transcf.retrieval import StoredForm, top_k
+from transcf.retrieval.forms import StoredForm
+from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
 
 USERS, ITEMS, WIDTH, FACTORS, SEEN, K = 6760, 11166, 257, 64, 22, 10

@@ -17,7 +17,7 @@ from transcf.cli.study import FORMAT, STUDIES
 from transcf.data import splitters
 from transcf.data.synthetic import write_csv
 from transcf.evaluation.metrics import METRICS
-from transcf.experiments import Study, available_studies
+from transcf.experiments.study import Study, available_studies
 from transcf.legend import MEANINGS
 
 Answer = Callable[..., Any]

@@ -12,7 +12,7 @@ from typer.testing import Result
 
 from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
-from transcf.experiments import Study
+from transcf.experiments.study import Study
 from transcf.paper import reproduction
 
 Command = Callable[..., Result]

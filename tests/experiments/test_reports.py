@@ -13,8 +13,9 @@ from tests.experiments.stored_results import RESULTS
 from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError
-from transcf.experiments import Study, report, run_study
+from transcf.experiments import report
 from transcf.experiments.results import Results, facts_of
+from transcf.experiments.study import Study, run_study
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from transcf.data import k_core, leave_one_out, synthesize, temporal_cut
 from transcf.data.split import Split
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation, evaluate
-from transcf.experiments import Study, available_studies, load_study, run_study
 from transcf.experiments import study as studies
 from transcf.experiments.search_space import settings_to_try
 from transcf.experiments.store import Store
+from transcf.experiments.study import Study, available_studies, load_study, run_study
 from transcf.experiments.tune_result import Config
 from transcf.models.bpr import BPR
 from transcf.models.popularity import InversePopularity, Popularity

@@ -26,11 +26,11 @@ from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation
-from transcf.experiments import Study, run_study
 from transcf.experiments.comparison import Comparison, compare
 from transcf.experiments.experiment import Candidate, CandidateRun, Experiment
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_validate
 from transcf.experiments.store import RunLockedError, Store
+from transcf.experiments.study import Study, run_study
 from transcf.models.base import Recommender
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
@@ -289,7 +289,7 @@ PLAN = {
 #: Runs the study in a process of its own, notes every fit, and takes its time over each.
 SCRIPT = """
 import json, sys, time
-from transcf.experiments import Study, run_study
+from transcf.experiments.study import Study, run_study
 from transcf.experiments.store import Store
 
 write = Store.write

@@ -36,7 +36,8 @@ from transcf.models.blend import Part, read_parts
 from transcf.models.blended import Blended, CachedScorer, search
 from transcf.models.registry import available, create, name_and_params
 from transcf.models.training import Epoch, FitOptions
-from transcf.retrieval import Scorer, top_k
+from transcf.retrieval.scorer import Scorer
+from transcf.retrieval.topk import top_k
 
 PARTS = "itemknn + bpr(dim=8, learning_rate=0.2, epochs=4, validate_every=1)"
 LINEAR = "bpr(dim=8, epochs=2) + ials(dim=4, epochs=2)"

@@ -13,11 +13,10 @@ import pytest
 from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
-from transcf.experiments import Study, run_study
 from transcf.experiments.comparison import Comparison
 from transcf.experiments.search_space import Budget
 from transcf.experiments.store import Store
-from transcf.experiments.study import study_workers
+from transcf.experiments.study import Study, run_study, study_workers
 from transcf.models.registry import model_class
 from transcf.paper.reproduction import TABLES, beaten_by, compare_shape, load_table, table_beside
 

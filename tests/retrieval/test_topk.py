@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from transcf.data.csr import Csr
 from transcf.errors import EvaluationError
 from transcf.parallel import use_threads
-from transcf.retrieval import StoredForm, top_k
 from transcf.retrieval import topk as tiles
+from transcf.retrieval.forms import StoredForm
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer
+from transcf.retrieval.topk import top_k
 from transcf.retrieval.views import FormView
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,7 +151,7 @@ def test_no_thread_count_changes_a_bit() -> None:
         import hashlib, sys
         import numpy as np
         from tests.retrieval.test_topk import Table, product, random_seen
-        from transcf.retrieval import top_k
+        from transcf.retrieval.topk import top_k
 
         rng = np.random.default_rng(5)
         vectors = product(rng.standard_normal((400, 129)), rng.standard_normal((3000, 129)),

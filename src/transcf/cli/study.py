@@ -32,9 +32,9 @@ from transcf.errors import ParameterError
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from transcf.experiments import Study
     from transcf.experiments.comparison import Comparison
     from transcf.experiments.results import Results
+    from transcf.experiments.study import Study
 
 #: Studies that come with the library; a test compares it with the folder.
 STUDIES = (
@@ -118,8 +118,8 @@ def study(
 
     Example: transcf study my-study.toml --workers 2 --out report.html --out results.json
     """
-    from transcf.experiments import load_study
     from transcf.experiments.results import Results, facts_of
+    from transcf.experiments.study import load_study
 
     if name is None:
         _print_studies(as_json)
