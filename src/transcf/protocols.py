@@ -26,6 +26,8 @@ class Protocol:
         refit: Whether the model is refitted on train and validation before the test, once its
             settings and epoch are chosen; otherwise it is fitted on train alone.
         best_on_test: Whether each metric is the best test value over all epochs.
+        longer_history: Whether histories include the validation events at test time, though the
+            model is not refitted.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Protocol:
     sampled: bool = False
     refit: bool = False
     best_on_test: bool = False
+    longer_history: bool = False
 
 
 #: Every protocol by name; the headline comes first.
@@ -44,6 +47,9 @@ PROTOCOLS: dict[str, Protocol] = {
         Protocol("temporal-no-refit", "temporal, without refit", cut=True),
         Protocol("leave-last-out", "each user's newest event", refit=True),
         Protocol("leave-last-out-no-refit", "leave-last-out, without refit"),
+        Protocol(
+            "sequential", "each user's last event from all before, no refit", longer_history=True
+        ),
         Protocol("paper", "sampled candidates", sampled=True),
         Protocol(
             "paper-as-published", "paper, best epoch on test", sampled=True, best_on_test=True
@@ -96,7 +102,7 @@ def full_ranking(*, cut: bool, refit: bool) -> Protocol:
     return next(
         entry
         for entry in PROTOCOLS.values()
-        if not entry.sampled and (entry.cut, entry.refit) == (cut, refit)
+        if not (entry.sampled or entry.longer_history) and (entry.cut, entry.refit) == (cut, refit)
     )
 
 

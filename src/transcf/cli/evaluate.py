@@ -104,7 +104,7 @@ def _evaluate_saved(folder: str, evaluation: EvalOptions) -> tuple[str, Candidat
         )
     dataset, seed = origin["dataset"], origin["split_seed"]
     fitted_for = protocol_named(origin["protocol"])
-    if evaluation.protocol is None and fitted_for.sampled:
+    if evaluation.protocol is None and (fitted_for.sampled or fitted_for.longer_history):
         # Other protocols follow from the split and from the training events.
         evaluation = replace(evaluation, protocol=fitted_for.name)
     config = evaluation.config()

@@ -226,7 +226,7 @@ def _open_for_fit(
         )
     usual = full_ranking(cut=False, refit=True).name
     named = protocol_named(protocol or usual)
-    if named.sampled or named.cut:
+    if named.sampled or named.cut or named.longer_history:
         raise ParameterError(
             f"--protocol {named.name} does not go with a partitioned log on a cluster: use {usual},"
             " or fit without --workers."

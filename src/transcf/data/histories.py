@@ -54,6 +54,18 @@ class Histories:
         taken = Csr(self.indptr, self.items, self.n_items).take(rows)
         return Histories(taken.indptr, taken.indices, self.n_items)
 
+    def among(self, items: npt.NDArray[np.bool_]) -> Histories:
+        """Return the histories without the items outside a mask, (n_items,).
+
+        Example:
+            >>> both = Histories.of([np.array([4, 1], np.int32), np.array([2], np.int32)], 5)
+            >>> both.among(np.arange(5) < 4).indptr.tolist()
+            [0, 1, 2]
+        """
+        kept = items[self.items]
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
+        return Histories(indptr, self.items[kept], self.n_items)
+
     @property
     def counts(self) -> npt.NDArray[np.int64]:
         """(n,) number of events of each user."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from numbers import Real
 from os import PathLike
@@ -91,8 +92,9 @@ def split_log(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split
     """Split a log for a protocol.
 
     A log is cut in time by `temporal_cut` for `temporal`, and split by `leave_one_out` for the
-    others: in time order where there are times, else at random; `Split.how` says which. Sampled
-    protocols get 99 drawn candidates where none are stored.
+    others: in time order where there are times, else at random; `Split.how` says which. For
+    `sequential`, the order of a log without times stands for its times. Sampled protocols get 99
+    drawn candidates where none are stored.
 
     Args:
         data: A split, which is checked, anything that `read_interactions` takes, or a path or
@@ -117,6 +119,8 @@ def split_log(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split
         split = data
     else:
         log = as_interactions(data)
+        if named is not None and named.longer_history and log.timestamps is None:
+            log = replace(log, timestamps=log.positions)
         cut = _default_cut(log) if named is None else temporal_cut(log) if named.cut else None
         split = cut or leave_one_out(log, seed=seed)
     if named is None:
@@ -139,19 +143,37 @@ def usual_protocol(split: Split) -> str:
 def check_split(split: Split, name: str) -> None:
     """Raise an `EvaluationError` if a protocol of full ranking needs another kind of split."""
     protocol = protocol_named(name)
-    if protocol.sampled or protocol.cut == split.is_cut:
+    is_ordered = not protocol.longer_history or _holds_out_last(split)
+    if protocol.sampled or (protocol.cut == split.is_cut and is_ordered):
         return
     other = full_ranking(cut=split.is_cut, refit=protocol.refit).name
-    words = (
-        "a log that is cut at one moment, temporal_cut(log), so that no model learns from the "
-        "future"
-        if protocol.cut
-        else "each user's newest event held out, leave_one_out(log)"
-    )
+    words = "each user's newest event held out, leave_one_out(log)"
+    if protocol.cut:
+        words = (
+            "a log that is cut at one moment, temporal_cut(log), so that no model learns from the "
+            "future"
+        )
+    elif protocol.longer_history:
+        words = "each user's last event held out, leave_one_out(log, by='time')"
     raise EvaluationError(
         f"The {protocol.name} protocol asks for {words}, and this split holds out {split.how}: "
         f"split the log so, or use the {other} protocol."
     )
+
+
+def _holds_out_last(split: Split) -> bool:
+    """Whether a split holds out the last event of users for test and the one before it."""
+    held_out = (split.validation, split.test)
+    if any(part.by_user.counts.max(initial=0) > 1 for part in held_out):
+        return False
+    if split.train.timestamps is None:
+        return split.recipe.get("rule") == "leave-one-out by position"
+    latest = np.full(split.train.n_users, np.iinfo(np.int64).min)
+    for part in (split.train, *held_out):
+        if part.timestamps is None or (part.timestamps < latest[part.user_rows]).any():
+            return False
+        np.maximum.at(latest, part.user_rows, part.timestamps)
+    return True
 
 
 def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:

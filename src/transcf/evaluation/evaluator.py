@@ -7,6 +7,8 @@
   fitted on all others. All items that the user has not interacted with are ranked.
 - `temporal-no-refit`, `leave-last-out-no-refit`: the same for a model fitted on the training part
   alone; validation items still count as seen. The literature mostly means the latter.
+- `sequential`: as `leave-last-out-no-refit`, and at test time the histories of users include their
+  validation events. Parameters are learned from train alone. The sequential literature means this.
 - `paper`: held-out items are ranked among the candidates stored with the split; see `tasks`.
 - `paper-as-published`: as `paper`, but each metric is its best test value over all epochs. That
   selects on the test set: comparable with printed tables, optimistic otherwise. `EpochRecorder`
@@ -35,7 +37,7 @@ from transcf.evaluation.metrics import Floats, auc, check_lengths, compute, metr
 from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties, full_ranks
 from transcf.evaluation.results import Evaluation
 from transcf.protocols import Protocol, full_ranking, protocol_named
-from transcf.retrieval.scorer import KnowsIds, Scorer
+from transcf.retrieval.scorer import FollowsHistories, KnowsIds, Scorer
 
 Subset: TypeAlias = Literal["validation", "test"]
 
@@ -59,9 +61,9 @@ def evaluate(
             `open_split` does it: `temporal_cut(log)` where there are times, else
             `leave_one_out(log)`. The model must be fitted on a part of the same split.
         protocol: "temporal", "leave-last-out", "temporal-no-refit", "leave-last-out-no-refit",
-            "paper" or "paper-as-published". None chooses one of the first four from how the log
-            is split and from whether the model was fitted on the validation part. A named
-            protocol is refused unless the model was fitted on the part that it requires.
+            "sequential", "paper" or "paper-as-published". None chooses one of the first four from
+            how the log is split and from whether the model was fitted on the validation part. A
+            named protocol is refused unless the model was fitted on the part that it requires.
         subset: The held-out part to evaluate on.
         ties: How to count equal scores: against the target ("pessimistic"), for it
             ("optimistic") or the mean of both ranks ("realistic").
@@ -107,8 +109,9 @@ def evaluate(
         candidates = stored_candidates(split, named.name)
         ranking = candidate_ranks(model, held_out, candidates, known, ties, trained=trained)
     else:
+        scorer = _continued(model, split) if named.longer_history and subset == "test" else model
         ranking = full_ranks(
-            model, held_out, known, ties, trained=trained, list_length=max(lengths)
+            scorer, held_out, known, ties, trained=trained, list_length=max(lengths)
         )
     _warn_of_few(len(ranking.ranks.users), int(trained.sum()), split)
     columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
@@ -164,6 +167,16 @@ def _protocol_for(model: Scorer, split: Split, protocol: str | None, subset: Sub
             f"{'all' if asked.refit else 'none'} of them: {fix}{instead}."
         )
     return named
+
+
+def _continued(model: Scorer, split: Split) -> Scorer:
+    """Return the model with histories up to the test events, of items that it was fitted on."""
+    if not isinstance(model, FollowsHistories):
+        raise EvaluationError(
+            f"{model.name} has no method with_histories, so it cannot use the validation events as "
+            "histories: use the leave-last-out-no-refit protocol."
+        )
+    return model.with_histories(split.before_test.histories.among(model.rankable))
 
 
 def check_scorer(model: object) -> None:

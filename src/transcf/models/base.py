@@ -455,6 +455,15 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         """Find the best k items of some user rows; see `retrieval.top_k`."""
         return self._fitted().top_k(users, k, seen=seen, allowed=allowed)
 
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return a scorer of the same users with other histories, one for each user row.
+
+        Nothing is trained: the vectors of items stay as they are. Models that score a history
+        (EASE, ItemKNN, the mixture, ...) use these; models with a trained vector for each user
+        (BPR, CML, TransCF, ...) keep it.
+        """
+        return self._fitted().with_histories(histories)
+
     @property
     def block_users(self) -> int | None:
         """Most users of a block whose scores are computed in tiles."""

@@ -138,6 +138,10 @@ class Blended(FittedScorer):
         """Score all items for new users, as every part does."""
         return self._sum(lambda part: part.fold_in(histories))
 
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return a scorer of the same users with other histories, as every part does."""
+        return self._sum(lambda part: part.with_histories(histories))
+
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Fold in new users with steps of training, in the parts that support them."""
         trained: list[Scorer] = []

@@ -123,6 +123,10 @@ class Factors(FittedScorer):
         users = user_side(self.geometry, self._fold(histories), self.bias is not None)
         return FormView(self.name, self.rankable, self._form.for_users(*users))
 
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return a scorer with other histories; trained vectors are better than predicted ones."""
+        return self if isinstance(self._fold, HistoryMap) else self.fold_in(histories)
+
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the effects of the items of a history on the position of a new user."""
         fold, vector = self._fold, self._weighted_item(self.items[item].astype(np.float64))

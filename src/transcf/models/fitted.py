@@ -97,6 +97,15 @@ class FittedScorer(Scorer, ABC):
             "or use a model such as TransCF."
         )
 
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return a scorer of the model's users with other histories, one for each user row.
+
+        What was learned stays as it is. By default users are folded in from these histories.
+        Models that cannot compute a user's trained vector from a history override this and keep
+        the vector.
+        """
+        return self.fold_in(histories)
+
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Return the same after some steps of training for each new user."""
         raise UnsupportedError(

@@ -102,6 +102,10 @@ class Streams(FittedScorer):
         scores = _scores(_keys(self._seed, len(self.known.users), 1), items)
         return BlockView(self.name, self.rankable, lambda rows: np.tile(scores, (len(rows), 1)))
 
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return this scorer: scores do not depend on histories."""
+        return self
+
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Refuse: scores do not depend on histories."""
         raise UnsupportedError(

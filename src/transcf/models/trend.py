@@ -383,6 +383,12 @@ class WithItemOffsets(FittedScorer):
             return self._biased.fold_in(histories)
         return self._shifted(self.inner.fold_in(histories))
 
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Score the same users with other histories."""
+        if self._biased is not None:
+            return self._biased.with_histories(histories)
+        return self._shifted(self.inner.with_histories(histories))
+
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Score new users after some steps of training."""
         if self._biased is not None:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from transcf.data.csr import Csr
+from transcf.data.histories import Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Mask
 
@@ -131,6 +132,17 @@ class KnowsIds(Protocol):
     @property
     def seen_(self) -> Csr:
         """Items of each user row in training."""
+
+
+@runtime_checkable
+class FollowsHistories(Protocol):
+    """A scorer whose users may have other histories than in training."""
+
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return a scorer of the same users and items with these histories, one per user row.
+
+        What was learned in training stays as it is.
+        """
 
 
 def block_length(n_items: int, block_bytes: int = BLOCK_BYTES) -> int:

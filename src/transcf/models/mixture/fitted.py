@@ -292,6 +292,10 @@ class Mixture(FittedScorer):
         """Return a scorer of new users, positioned at the mean of their items."""
         return UserScorer(self, histories, self.place(histories))
 
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return a scorer of the same users with other histories and their trained vectors."""
+        return UserScorer(self, histories, self.users)
+
     def place(self, histories: Histories) -> Array:
         """Return the positions of new users by their items: a, (n, dim) float32."""
         weights = np.exp(self.log_weights(histories))

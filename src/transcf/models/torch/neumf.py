@@ -271,6 +271,10 @@ class Perceptron(FittedScorer):
         vectors = self._fold_in(histories)
         return BlockView(self.name, self.rankable, lambda rows: self._score_all(vectors[rows]))
 
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return this scorer: the vectors of users are trained and do not follow a history."""
+        return self
+
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return how the items of a history change the lead of an item over typical items."""
         compared = np.concatenate([[item], self.known.typical_items(_COMPARED)])

@@ -324,6 +324,10 @@ class Extended(FittedScorer):
 
         return BlockView(self.name, self.rankable, score)
 
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return this scorer: the vectors of users are trained and do not follow a history."""
+        return self
+
     def item_similarity(self) -> Scorer:
         """Return a scorer of items by their distance from items."""
         return FormView(self.name, self.rankable, nearness_form(self._arrays["item_vectors"]))

@@ -204,6 +204,10 @@ class Translated(FittedScorer):
         """Score all items for new users."""
         return self.fold_in_with_sgd(histories, 0)
 
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return this scorer: the vectors of users are trained and do not follow a history."""
+        return self
+
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Score all items for new users, after gradient steps on the training loss."""
         a, q = self.fold_in_vectors(histories, steps)
