@@ -80,7 +80,9 @@ def taste(log: Interactions, users: int) -> list[Event]:
             row = log.histories[number]
             if place < len(row):
                 item = log.items.ids(row[place : place + 1]).item()
-                events.append(Event(f"new {number}", item, 2e9 + place, None, f"{number}-{place}"))
+                events.append(
+                    Event(f"new {number}", item, 1.7e9 + place, None, f"{number}-{place}")
+                )
     return events
 
 
@@ -121,8 +123,8 @@ def test_a_worse_version_is_written_and_not_served(shop: Path, log: Interactions
     versions.switch(versions.add(create("ease").fit(log)))
     # Version 3 learns from people who take what nobody takes, and is judged on usual ones.
     odd = log.items.series[log.by_item.counts.argsort()[:6]].to_list()
-    strange = [Event(f"odd {n}", odd[n % 6], 2e9) for n in range(400)]
-    strange += [Event(f"odd {n}", odd[(n + 1) % 6], 2e9) for n in range(400)]
+    strange = [Event(f"odd {n}", odd[n % 6], 1.7e9) for n in range(400)]
+    strange += [Event(f"odd {n}", odd[(n + 1) % 6], 1.7e9) for n in range(400)]
     store.add([strange, taste(log, 20)])
     done = refresh(versions, store, data="model")
     assert done.version == 3

@@ -46,6 +46,7 @@ GROUPS = {
     "Deploy": {
         "serve": "Serve a saved model over HTTP.",
         "refresh": "Retrain a saved model with the collected events.",
+        "events": "List and delete the events that a service has stored.",
         "export": "Export the vectors of a saved model.",
     },
     "Help": {

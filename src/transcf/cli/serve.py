@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from transcf.cli._options import JsonFlag, ModelDir, open_model
-from transcf.cli._output import print_facts
+from transcf.cli._output import note, print_facts
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.interrupts import temporary_folder, unwatch
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transcf.retrieval.export import Exported
     from transcf.serving.refresh import Refreshed
 
-_Events: TypeAlias = Annotated[
+EventsOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
@@ -39,7 +39,7 @@ def serve(
             metavar="FILE", help="A table of items: item_id, and title, category and other columns."
         ),
     ] = None,
-    events: _Events = None,
+    events: EventsOption = None,
     host: Annotated[
         str, typer.Option(help="Address; any but loopback needs --token-file.")
     ] = "127.0.0.1",
@@ -87,7 +87,7 @@ def serve(
 
 def refresh(
     folder: ModelDir,
-    events: _Events = None,
+    events: EventsOption = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -106,6 +106,14 @@ def refresh(
         int | None,
         typer.Option(metavar="VERSION", help="Deploy an earlier version; nothing is fitted."),
     ] = None,
+    keep_days: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DAYS",
+            min=0,
+            help="Afterwards delete older events that the served version has learned from.",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Retrain a saved model with the collected events.
@@ -115,7 +123,7 @@ def refresh(
 
     Example: transcf refresh my-model
     """
-    if back_to is not None and (quick or force or data or events):
+    if back_to is not None and (quick or force or data or events or keep_days is not None):
         raise ParameterError(
             "--back-to takes no other options: it only changes which version is served."
         )
@@ -134,9 +142,16 @@ def refresh(
         return
     store = EventStore(events_url(folder, events))
     try:
-        done = refreshing.refresh(versions, store, data, quick=quick, force=force)
+        done = refreshing.refresh(
+            versions, store, data, quick=quick, force=force, keep_days=keep_days
+        )
     finally:
         store.close()
+    if done.skipped:
+        note(
+            f"{done.skipped:,} events were skipped: `transcf events list {folder} --invalid` says "
+            "why, `transcf events delete` removes them."
+        )
     print_facts(_title(folder, done), asdict(done), as_json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.base import Recommender
 from transcf.models.registry import load_version
 from transcf.models.training_data import TrainingData
-from transcf.serving.events import Event, EventCache, EventStore
+from transcf.serving.events import Event, EventCache, EventStore, invalid_reason
 from transcf.serving.model_version import EVENTS_AFTER, ModelVersion
 from transcf.serving.ranking import rank, resolve_users
 from transcf.serving.schemas import RecommendOptions
@@ -45,6 +46,8 @@ class Refreshed:
         old: NDCG@10 of the old version, which knows the other new events; None without users.
         new: NDCG@10 of a model that was trained up to the same moment.
         fitted_on: Description of the training data of the new version.
+        skipped: Events that no model can learn from, see `transcf events list --invalid`.
+        deleted: Events that were deleted afterwards because of their age.
     """
 
     version: int | None
@@ -54,6 +57,8 @@ class Refreshed:
     old: float | None = None
     new: float | None = None
     fitted_on: str = ""
+    skipped: int = 0
+    deleted: int = 0
 
 
 def refresh(
@@ -63,6 +68,7 @@ def refresh(
     *,
     quick: bool = False,
     force: bool = False,
+    keep_days: float | None = None,
 ) -> Refreshed:
     """Train a new version on the log and the events; serve it if it is not worse.
 
@@ -76,12 +82,15 @@ def refresh(
         data: The log, if the model's report does not name it; see `base_log`.
         quick: Whether events are added by `partial_fit` instead of `refit`.
         force: Whether it is served even if it is worse, or no user can be evaluated.
+        keep_days: Delete older events that the served version has learned from; None keeps all.
     """
     current = versions.current()
     served = ModelVersion.load(current, versions.folder(current), {})
-    new = store.after(served.events_after)
+    found = store.after(served.events_after)
+    new = _valid(served, found)
+    skipped = len(found) - len(new)
     if not new:
-        return Refreshed(None, current, 0)
+        return Refreshed(None, current, 0, skipped=skipped)
     train, source = _trainer(served, store, data, quick)
     held_out = new[-max(1, int(_HELD_OUT * len(new))) :]
     older = new[: len(new) - len(held_out)]
@@ -90,13 +99,28 @@ def refresh(
     judged, old_quality, new_quality = _evaluate(served, candidate, store, older, held_out)
     model = train(new)
     fitted_on = f"{source} and {len(new):,} new events"
-    model.report_ |= {EVENTS_AFTER: new[-1].number, "fitted_on": fitted_on}
+    model.report_ |= {EVENTS_AFTER: found[-1].number, "fitted_on": fitted_on}
     version = versions.add(model)
     is_better = new_quality is not None and old_quality is not None and new_quality >= old_quality
+    deleted, learned = 0, served.events_after
     if force or is_better:
         versions.switch(version)
-        current = version
-    return Refreshed(version, current, len(new), judged, old_quality, new_quality, fitted_on)
+        current, learned = version, found[-1].number
+    if keep_days is not None:
+        deleted = prune(store, learned, keep_days)
+    return Refreshed(
+        version, current, len(new), judged, old_quality, new_quality, fitted_on, skipped, deleted
+    )
+
+
+def prune(store: EventStore, learned: int, keep_days: float) -> int:
+    """Delete the events up to number `learned` that are older than some days; return how many."""
+    return store.delete_learned(learned, time.time() - 86_400 * keep_days)
+
+
+def _valid(served: ModelVersion, events: Sequence[Event]) -> list[Event]:
+    now = time.time()
+    return [e for e in events if invalid_reason(e, served.users, served.items, now) is None]
 
 
 def back_to(versions: Versions, version: int) -> None:
@@ -126,6 +150,7 @@ def _trainer(
 
     def refit(events: Sequence[Event]) -> Recommender[Any]:
         before = [event for event in store.after(0) if event.number <= served.events_after]
+        before = _valid(served, before)
         model = load_version(served.folder).refit(with_events(base, [*before, *events]))
         model.report_ |= kept
         return model

@@ -13,10 +13,17 @@ from typing import Any, TypeVar
 
 from transcf.errors import ParameterError
 from transcf.serving.batching import Batcher
-from transcf.serving.events import Added, Event, EventCache, EventStore, events_url
+from transcf.serving.events import (
+    Added,
+    Event,
+    EventCache,
+    EventStore,
+    events_url,
+    invalid_reason,
+)
 from transcf.serving.item_metadata import read_item_metadata
 from transcf.serving.middleware import Limits, Metrics, read_token
-from transcf.serving.model_version import ModelVersion, convert_id
+from transcf.serving.model_version import ModelVersion
 from transcf.serving.queries import RecommendRequest, recommend
 from transcf.serving.schemas import EventRequest
 from transcf.serving.versions import VersionManager, Versions
@@ -103,7 +110,7 @@ class Service:
         """Store events; they are durable when it returns.
 
         Raises:
-            ParameterError: An id is not of the type of the model's ids.
+            ParameterError: No model can learn from one of them.
         """
         now = time.time()
         events = [
@@ -111,13 +118,10 @@ class Service:
             for r in requests
         ]
         version = self.versions.current
-        for ids, kind in ((version.users, "user"), (version.items, "item")):
-            for event in () if ids.is_text else events:
-                value = getattr(event, kind)
-                if not isinstance(convert_id(ids, value), int):
-                    raise ParameterError(
-                        f"{kind} ids of this model are integers, and {value[:80]!r} is none."
-                    )
+        for event in events:
+            reason = invalid_reason(event, version.users, version.items, now)
+            if reason is not None:
+                raise ParameterError(reason)
         added = await self._posts.submit(events)
         self.metrics.events.labels("stored").inc(added.stored)
         self.metrics.events.labels("repeated").inc(added.repeated)

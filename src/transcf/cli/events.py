@@ -1,0 +1,134 @@
+"""`transcf events`: list and delete the events that a service has stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transcf.cli._options import Command, JsonFlag, ModelDir
+from transcf.cli._output import print_facts, print_json, print_table
+from transcf.cli.serve import EventsOption
+from transcf.errors import MissingExtraError, ParameterError
+
+if TYPE_CHECKING:
+    from transcf.serving.events import EventStore
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="List and delete the events that a service has stored.",
+)
+
+
+@contextmanager
+def _open(folder: Path, url: str | None) -> Iterator[EventStore]:
+    """Open the events of a model; none are created."""
+    try:
+        from transcf.serving.events import EventStore, events_url
+    except ImportError as error:
+        raise MissingExtraError("Events", "serve") from error
+    name = events_url(folder, url)
+    if "://" not in name and not Path(name).is_file():
+        raise ParameterError(f"There is no file {name} with events: name it with --events.")
+    store = EventStore(name)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@app.command("list", cls=Command)
+def list_events(
+    folder: ModelDir,
+    events: EventsOption = None,
+    user: Annotated[str | None, typer.Option(help="Only events of this user.")] = None,
+    invalid: Annotated[
+        bool, typer.Option("--invalid", help="Only events that no model can learn from.")
+    ] = False,
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="Only the newest N.")] = 50,
+    as_json: JsonFlag = False,
+) -> None:
+    """List stored events, oldest first, with what is wrong with them.
+
+    Example: transcf events list my-model --invalid
+    """
+    from transcf.models.registry import load_version
+    from transcf.serving.events import invalid_reason
+    from transcf.serving.versions import Versions
+
+    versions, now = Versions(folder.absolute()), time.time()
+    versions.check()
+    known = load_version(versions.folder(versions.current()), mapped=True).learned_.known
+    with _open(folder, events) as store:
+        stored = store.after(0)
+    rows = [
+        {
+            "number": event.number,
+            "user": event.user,
+            "item": event.item,
+            "time": event.time,
+            "rating": event.rating,
+            "key": event.key,
+            "invalid": invalid_reason(event, known.users, known.items, now),
+        }
+        for event in stored
+        if user is None or event.user == user
+    ]
+    rows = [row for row in rows if row["invalid"] or not invalid]
+    shown = rows[-last:]
+    if as_json:
+        print_json(shown)
+        return
+    title = f"{len(shown):,} of {len(rows):,} events"
+    columns = ("number", "user", "item", "time", "rating", "key", "invalid")
+    print_table(title, columns, [[str(row[name]) for name in columns] for row in shown])
+
+
+@app.command(cls=Command)
+def delete(
+    folder: ModelDir,
+    numbers: Annotated[list[int], typer.Argument(metavar="NUMBER...", help="Event numbers.")],
+    events: EventsOption = None,
+) -> None:
+    """Delete events by number. A running service forgets them.
+
+    Example: transcf events delete my-model 17 18
+    """
+    with _open(folder, events) as store:
+        there = {event.number for event in store.after(0)}
+        missing = [number for number in numbers if number not in there]
+        if missing:
+            raise ParameterError(f"There is no event {missing[0]}: nothing was deleted.")
+        deleted = store.delete(numbers)
+    print_facts("Deleted events", {"deleted": deleted})
+
+
+@app.command(cls=Command)
+def prune(
+    folder: ModelDir,
+    days: Annotated[float, typer.Argument(min=0, help="Age in days.")],
+    events: EventsOption = None,
+) -> None:
+    """Delete events older than DAYS that the served version has learned from.
+
+    A later refresh does not see them unless its --data has them.
+
+    Example: transcf events prune my-model 90
+    """
+    from transcf.models.registry import load_version
+    from transcf.serving.model_version import EVENTS_AFTER
+    from transcf.serving.refresh import prune as prune_events
+    from transcf.serving.versions import Versions
+
+    versions = Versions(folder.absolute())
+    versions.check()
+    report = load_version(versions.folder(versions.current()), mapped=True).report_
+    with _open(folder, events) as store:
+        deleted = prune_events(store, report.get(EVENTS_AFTER, 0), days)
+    print_facts("Deleted events", {"deleted": deleted})
