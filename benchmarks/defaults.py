@@ -33,9 +33,7 @@ from transcf import available, create, evaluate, leave_one_out, open_data
 from transcf.data.atomic import atomic_write
 from transcf.data.split import Split
 from transcf.errors import TransCFError
-from transcf.retrieval.forms import StoredForm
-from transcf.retrieval.scorer import Scorer
-from transcf.retrieval.views import BlockView, FormView
+from transcf.retrieval.scorer import BlockView, FormView, Scorer, StoredForm
 
 Cell = dict[str, Any]
 

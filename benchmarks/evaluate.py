@@ -23,10 +23,7 @@ from _turns import in_turn, use_one_thread
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks
-from transcf.retrieval.forms import StoredForm
-from transcf.retrieval.scorer import Scores
-from transcf.retrieval.topk import top_k
-from transcf.retrieval.views import BlockView, FormView
+from transcf.retrieval.scorer import BlockView, FormView, Scores, StoredForm
 
 MEMORY_BAR_GB, TIME_BAR = 1.0, 1.5
 ITEMS, ALL_USERS, SEEN = 25_687, 69_482, 100
@@ -100,7 +97,7 @@ def time_case(repeats: int) -> dict[str, object]:
     found = in_turn(
         {
             "evaluate": lambda: full_ranks(linear, held_out, known, "pessimistic", list_length=20),
-            "recommend": lambda: top_k(linear, users, 10, seen=known),
+            "recommend": lambda: linear.top_k(users, 10, seen=known),
         },
         repeats,
     )

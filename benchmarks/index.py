@@ -32,10 +32,8 @@ import scipy.sparse as sp
 
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.parallel import use_threads
-from transcf.retrieval.forms import LinearForm, StoredForm
 from transcf.retrieval.index import ItemIndex
-from transcf.retrieval.topk import top_k
-from transcf.retrieval.views import FormView
+from transcf.retrieval.scorer import FormView, LinearForm, StoredForm
 
 DIM, PER_USER, PER_SHELF = 64, 20, 25
 RECALL_BAR, SPEED_BAR, K = 0.95, 10.0, 10
@@ -108,12 +106,12 @@ def compare(items: int, queries: int, repeats: int) -> list[dict[str, object]]:
     building, index = timed(lambda: ItemIndex.build(others))
     everything = np.ones(len(form.item_vectors), dtype=bool)
     model, users = FormView("exact", everything, form), np.arange(queries, dtype=np.int32)
-    top_k(model, users[:1], K)  # loads the compiled code
+    model.top_k(users[:1], K)  # loads the compiled code
     seconds: dict[str, list[float]] = {"ours": [], "peer": []}
     for _ in range(repeats):
         spent, found = timed(lambda: index.search(vectors, K, constants=constants))
         seconds["ours"].append(spent)
-        spent, (truth, _) = timed(lambda: top_k(model, users, K))
+        spent, (truth, _) = timed(lambda: model.top_k(users, K))
         seconds["peer"].append(spent)
     recall = float((found.items[:, :, None] == truth[:, None, :]).any(axis=2).mean())
     rate = {side: queries / statistics.median(times) for side, times in seconds.items()}

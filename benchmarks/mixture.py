@@ -40,10 +40,7 @@ from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf import TransCFSettings
 from transcf.parallel import use_threads
-from transcf.retrieval.forms import nearness_form, vector_form
-from transcf.retrieval.scorer import Scorer
-from transcf.retrieval.topk import top_k
-from transcf.retrieval.views import FormView
+from transcf.retrieval.scorer import FormView, Scorer, nearness_form, vector_form
 
 USERS, ITEMS, HISTORY = 6760, 11166, 22
 Sides = dict[str, Callable[[], object]]
@@ -106,8 +103,8 @@ def lists(dim: int) -> Sides:
     plain = FormView("nearness", np.ones(ITEMS, dtype=bool), form)
     everybody = np.arange(USERS, dtype=np.int32)
     return {
-        "mixture": partial(top_k, mixture, everybody, 10, seen=log.by_user),
-        "inner products": partial(top_k, plain, everybody, 10, seen=log.by_user),
+        "mixture": partial(mixture.top_k, everybody, 10, seen=log.by_user),
+        "inner products": partial(plain.top_k, everybody, 10, seen=log.by_user),
     }
 
 

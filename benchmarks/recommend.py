@@ -18,9 +18,7 @@ from implicit.cpu.als import AlternatingLeastSquares
 
 from _turns import in_turn, use_one_thread
 from transcf.data.csr import Csr
-from transcf.retrieval.forms import StoredForm
-from transcf.retrieval.topk import top_k
-from transcf.retrieval.views import FormView
+from transcf.retrieval.scorer import FormView, StoredForm
 
 USERS, ITEMS, WIDTH, FACTORS, SEEN, K = 6760, 11166, 257, 64, 22, 10
 BAR = 1.12
@@ -68,7 +66,7 @@ def measure(repeats: int) -> list[dict[str, object]]:
     found = in_turn(
         {
             "sgemm": lambda: np.matmul(form.user_vectors, form.item_vectors.T, out=product),
-            "ours": lambda: top_k(linear, users, K, seen=seen),
+            "ours": lambda: linear.top_k(users, K, seen=seen),
             "implicit": lambda: peer.recommend(users, seen_rows, N=K),
         },
         repeats,

@@ -18,8 +18,7 @@ from transcf.data.readers import read_interactions
 from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer
 from transcf.models.registry import available, model_class
-from transcf.retrieval.scorer import Scorer
-from transcf.retrieval.views import BlockView
+from transcf.retrieval.scorer import BlockView, Scorer
 
 GROWING = [name for name in available() if hasattr(model_class(name), "partial_fit")]
 

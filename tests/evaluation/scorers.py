@@ -10,8 +10,7 @@ import polars as pl
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.retrieval.forms import LinearForm
-from transcf.retrieval.scorer import Scorer
+from transcf.retrieval.scorer import LinearForm, Scorer
 
 
 @dataclass

@@ -13,7 +13,7 @@ from transcf.errors import EvaluationError, ParameterError
 from transcf.evaluation import candidate_ranks, evaluate, full_ranks
 from transcf.parallel import use_threads
 from transcf.retrieval import topk as tiles
-from transcf.retrieval.forms import StoredForm
+from transcf.retrieval.scorer import StoredForm
 
 TIES = ["pessimistic", "realistic", "optimistic"]
 WEIGHTS = {"pessimistic": 1.0, "realistic": 0.5, "optimistic": 0.0}

@@ -37,7 +37,6 @@ from transcf.models.blended import Blended, CachedScorer, search
 from transcf.models.registry import available, create, name_and_params
 from transcf.models.training import Epoch, FitOptions
 from transcf.retrieval.scorer import Scorer
-from transcf.retrieval.topk import top_k
 
 PARTS = "itemknn + bpr(dim=8, learning_rate=0.2, epochs=4, validate_every=1)"
 LINEAR = "bpr(dim=8, epochs=2) + ials(dim=4, epochs=2)"
@@ -117,9 +116,9 @@ def test_a_mixture_inside_keeps_what_scores_many(split: Split) -> None:
     for other in (BPR(dim=4, epochs=2), EASE()):
         model = with_weights([mixture, other.fit(split.train)], [0.6, 0.4])
         rows = everybody(model)
-        assert model.block_users is not None
+        assert model._block_users() is not None
         seen, allowed = model.seen_, model.rankable
-        items, scores = top_k(model, rows, 8, seen=seen)
+        items, scores = model.top_k(rows, 8, seen=seen)
         expected = all_scores(model).copy()
         expected[:, ~allowed] = -np.inf
         expected[seen.entry_rows, seen.indices] = -np.inf

@@ -179,7 +179,7 @@ def test_points_stay_in_the_ball(model: TransCFMixture) -> None:
 def test_tiles_are_those_of_the_scores(log: Interactions, changes: dict) -> None:
     model = TransCFMixture(**SMALL, **changes).fit(log)
     users, items = np.arange(log.n_users, dtype=np.int32), np.arange(3, log.n_items, dtype=np.int32)
-    source, tile = model.open_block(users, items), np.empty((len(users), len(items)), np.float32)
+    source, tile = model._open_block(users, items), np.empty((len(users), len(items)), np.float32)
     source.fill(items, tile)
     expected = model.scores(users)[:, items]
     np.testing.assert_allclose(tile, expected, rtol=1e-5, atol=1e-5)
@@ -269,7 +269,7 @@ def test_points_far_beyond_the_ball_have_no_table(log: Interactions) -> None:
     model = TransCFMixture(**SMALL, norm_constraint="none").fit(log)
     learned = learned_by(model)
     far = learned._changed(items=50 * learned.items)
-    assert far.block_users is None
+    assert far._block_users() is None
     check_lists(far, np.arange(0, log.n_users, 7, dtype=np.int32), 5, learned.known.seen)
 
 

@@ -35,7 +35,7 @@ from transcf.retrieval.export import (
     export_parquet,
     export_pgvector,
 )
-from transcf.retrieval.forms import LinearForm, StoredForm
+from transcf.retrieval.scorer import LinearForm, StoredForm
 
 
 class Vectors(FittedScorer):

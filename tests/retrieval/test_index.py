@@ -17,8 +17,8 @@ from safetensors.numpy import load_file, save_file
 from transcf.data.csr import Csr
 from transcf.errors import EvaluationError, ModelFileError, ParameterError
 from transcf.retrieval import index as module
-from transcf.retrieval.forms import LinearForm, StoredForm
 from transcf.retrieval.index import ItemIndex
+from transcf.retrieval.scorer import LinearForm, StoredForm
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 

@@ -15,9 +15,8 @@ from transcf import BPR, Interactions, TransCFMixture, synthesize
 from transcf.data.csr import Csr
 from transcf.models.base import Recommender
 from transcf.retrieval.export import export_index, export_lancedb, export_parquet, export_pgvector
-from transcf.retrieval.forms import StoredForm
+from transcf.retrieval.scorer import FormView, StoredForm
 from transcf.retrieval.sums import Queries, SumForm, best_of_sums
-from transcf.retrieval.views import FormView
 
 
 def random_form(

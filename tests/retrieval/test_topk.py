@@ -17,10 +17,7 @@ from transcf.data.csr import Csr
 from transcf.errors import EvaluationError
 from transcf.parallel import use_threads
 from transcf.retrieval import topk as tiles
-from transcf.retrieval.forms import StoredForm
-from transcf.retrieval.scorer import BLOCK_BYTES, Scorer
-from transcf.retrieval.topk import top_k
-from transcf.retrieval.views import FormView
+from transcf.retrieval.scorer import BLOCK_BYTES, FormView, Scorer, StoredForm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,7 +65,7 @@ def brute_force(scores, users, k, seen, allowed):
 
 
 def check(scorer, scores, users, k, seen, allowed) -> None:
-    items, values = top_k(scorer, users, k, seen=seen, allowed=allowed)
+    items, values = scorer.top_k(users, k, seen=seen, allowed=allowed)
     assert items.dtype == np.int32
     assert values.dtype == np.float32
     assert items.shape == values.shape == (len(users), k)
@@ -125,9 +122,9 @@ def test_a_user_gets_the_same_answer_alone_as_among_others() -> None:
     scorer = product(
         rng.standard_normal((90, 130)), rng.standard_normal((700, 130)), rng.standard_normal(90)
     )
-    items, scores = top_k(scorer, np.arange(90, dtype=np.int32), 10)
+    items, scores = scorer.top_k(np.arange(90, dtype=np.int32), 10)
     for user in (0, 41, 89):
-        alone = top_k(scorer, np.array([user], dtype=np.int32), 10)
+        alone = scorer.top_k(np.array([user], dtype=np.int32), 10)
         np.testing.assert_array_equal(alone[0][0], items[user])
         np.testing.assert_array_equal(alone[1][0], scores[user])
 
@@ -138,10 +135,10 @@ def test_tiles_of_any_size_give_the_same_lists(monkeypatch) -> None:
         rng.standard_normal((50, 40)), rng.standard_normal((900, 40)), rng.standard_normal(50)
     )
     users, seen = np.arange(50, dtype=np.int32), random_seen(rng, 50, 900, 0.3)
-    whole = top_k(scorer, users, 7, seen=seen)
+    whole = scorer.top_k(users, 7, seen=seen)
     monkeypatch.setattr(tiles, "TILE_BYTES", 4 * 7 * 101)
     monkeypatch.setattr(tiles, "PRODUCT_USERS", 7)
-    for mine, other in zip(whole, top_k(scorer, users, 7, seen=seen), strict=True):
+    for mine, other in zip(whole, scorer.top_k(users, 7, seen=seen), strict=True):
         np.testing.assert_array_equal(mine, other)
 
 
@@ -151,7 +148,6 @@ def test_no_thread_count_changes_a_bit() -> None:
         import hashlib, sys
         import numpy as np
         from tests.retrieval.test_topk import Table, product, random_seen
-        from transcf.retrieval.topk import top_k
 
         rng = np.random.default_rng(5)
         vectors = product(rng.standard_normal((400, 129)), rng.standard_normal((3000, 129)),
@@ -160,7 +156,7 @@ def test_no_thread_count_changes_a_bit() -> None:
         users, seen = np.arange(400, dtype=np.int32), random_seen(rng, 400, 3000, 0.05)
         digest = hashlib.sha256()
         for scorer in (vectors, table):
-            for part in top_k(scorer, users, 10, seen=seen):
+            for part in scorer.top_k(users, 10, seen=seen):
                 digest.update(part.tobytes())
         print(digest.hexdigest())
         """
@@ -186,9 +182,9 @@ def test_no_thread_count_changes_a_bit() -> None:
 def test_threads_share_rows() -> None:
     rng = np.random.default_rng(3)
     scorer, users = Table(rng.integers(9, size=(300, 80))), np.arange(300, dtype=np.int32)
-    one = top_k(scorer, users, 5)
+    one = scorer.top_k(users, 5)
     with use_threads(4):
-        shared = top_k(scorer, users, 5)
+        shared = scorer.top_k(users, 5)
     for mine, other in zip(one, shared, strict=True):
         np.testing.assert_array_equal(mine, other)
 
@@ -199,23 +195,23 @@ def test_nan_and_infinity_are_refused_where_an_item_may_be_ranked(bad) -> None:
     scores[2, 7] = bad
     users = np.arange(4, dtype=np.int32)
     with pytest.raises(EvaluationError, match="table gives NaN or infinite"):
-        top_k(Table(scores), users, 3)
+        Table(scores).top_k(users, 3)
     allowed = np.arange(50) != 7
     check(Table(scores), scores, users, 3, None, allowed)
     y = np.ones((50, 3))
     y[7] = bad
     with pytest.raises(EvaluationError, match="product gives NaN or infinite"):
-        top_k(product(np.ones((4, 3)), y, np.zeros(4)), users, 3)
-    items, _ = top_k(product(np.ones((4, 3)), y, np.zeros(4)), users, 50, allowed=allowed)
+        product(np.ones((4, 3)), y, np.zeros(4)).top_k(users, 3)
+    items, _ = product(np.ones((4, 3)), y, np.zeros(4)).top_k(users, 50, allowed=allowed)
     assert 7 not in items
     with pytest.raises(EvaluationError, match="product gives NaN or infinite"):
-        top_k(product(np.full((4, 3), 1e30), np.full((50, 3), 1e30), np.zeros(4)), users, 3)
+        product(np.full((4, 3), 1e30), np.full((50, 3), 1e30), np.zeros(4)).top_k(users, 3)
 
 
 def test_memory_is_bounded_whatever_is_asked_for() -> None:
     n_items = 40_000
     table = Table(np.broadcast_to(np.arange(n_items, dtype=np.float32), (900, n_items)))
-    items, _ = top_k(table, np.arange(900, dtype=np.int32), 2)
+    items, _ = table.top_k(np.arange(900, dtype=np.int32), 2)
     assert (items == [n_items - 1, n_items - 2]).all()
     assert len(table.block_bytes) > 1
     assert max(table.block_bytes) <= BLOCK_BYTES
@@ -224,11 +220,11 @@ def test_memory_is_bounded_whatever_is_asked_for() -> None:
 def test_nobody_and_nothing() -> None:
     scorer = Table(np.ones((3, 4)))
     nobody = np.empty(0, dtype=np.int32)
-    assert top_k(scorer, nobody, 5)[0].shape == (0, 5)
+    assert scorer.top_k(nobody, 5)[0].shape == (0, 5)
     everyone = np.arange(3, dtype=np.int32)
-    assert top_k(scorer, everyone, 0)[0].shape == (3, 0)
-    items, scores = top_k(scorer, everyone, 2, allowed=np.zeros(4, dtype=bool))
+    assert scorer.top_k(everyone, 0)[0].shape == (3, 0)
+    items, scores = scorer.top_k(everyone, 2, allowed=np.zeros(4, dtype=bool))
     assert (items == -1).all()
     assert np.isnan(scores).all()
     full = Csr(np.array([0, 4, 4, 4]), np.arange(4, dtype=np.int32), 4)
-    assert (top_k(scorer, everyone, 9, seen=full)[0][0] == -1).all()
+    assert (scorer.top_k(everyone, 9, seen=full)[0][0] == -1).all()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transcf.retrieval.forms import LinearForm, StoredForm
-from transcf.retrieval.topk import top_k
-from transcf.retrieval.views import BlockView, FormView, nearest
+from transcf.retrieval.scorer import BlockView, FormView, LinearForm, StoredForm, nearest
 
 
 def random_form(seed: int) -> LinearForm:
@@ -30,7 +28,7 @@ def test_a_lazy_form_is_the_same_form() -> None:
     some = np.array([7, 3, 7], dtype=np.int32)
     everything = np.ones(30, dtype=bool)
     views = [FormView("form", everything, one) for one in (form, lazy)]
-    lists = [top_k(view, some, 5) for view in views]
+    lists = [view.top_k(some, 5) for view in views]
     assert all((one == other).all() for one, other in zip(*lists, strict=True))
     assert [len(users) for users in made] == [3], "only those who are asked for"
     items = np.array([1, 2, 1], dtype=np.int32)

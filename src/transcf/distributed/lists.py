@@ -120,7 +120,7 @@ def _run_length(
     pairs of items, which pays with more users.
     """
     known = learned.known
-    if learned.block_users is None:
+    if learned._block_users() is None:
         return 1
     events = len(known.seen.indices) * missing // n_parts
     runs = max(1, events // (_RUN_EVENTS_OF_AN_ITEM * len(known.items) * workers)) * workers

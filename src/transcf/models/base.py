@@ -19,8 +19,8 @@ import polars as pl
 
 from transcf.data.csr import Csr
 from transcf.data.histories import Histories
-from transcf.data.ids import IdMap, Rows
-from transcf.data.interactions import Interactions, Mask
+from transcf.data.ids import IdMap
+from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
@@ -54,8 +54,7 @@ from transcf.models.trend import (
     with_auto_trend,
 )
 from transcf.parallel import use_threads
-from transcf.retrieval.forms import LinearForm
-from transcf.retrieval.scorer import Scorer, Scores, Source
+from transcf.retrieval.scorer import Scorer
 
 __all__ = ["Recommender", "init_from_params"]
 
@@ -441,19 +440,8 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         """(n_items,) items with training interactions."""
         return self._fitted().rankable
 
-    def linear_form(self) -> LinearForm | None:
-        """Return the score as inner products, if it is one."""
-        return self._fitted().linear_form()
-
-    def scores(self, users: Rows, items: Rows | None = None) -> Scores:
-        """Score pairs of rows, (n,), or all items for some user rows, (n, n_items)."""
-        return self._fitted().scores(users, items)
-
-    def top_k(
-        self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
-    ) -> tuple[Rows, Scores]:
-        """Find the best k items of some user rows; see `retrieval.top_k`."""
-        return self._fitted().top_k(users, k, seen=seen, allowed=allowed)
+    def _delegate(self) -> Scorer:
+        return self._fitted()
 
     def with_histories(self, histories: Histories) -> Scorer:
         """Return a scorer of the same users with other histories, one for each user row.
@@ -463,15 +451,6 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         (BPR, CML, TransCF, ...) keep it.
         """
         return self._fitted().with_histories(histories)
-
-    @property
-    def block_users(self) -> int | None:
-        """Most users of a block whose scores are computed in tiles."""
-        return self._fitted().block_users
-
-    def open_block(self, users: Rows, items: Rows) -> Source:
-        """Return the scores of some user rows, to be read in tiles."""
-        return self._fitted().open_block(users, items)
 
     if not TYPE_CHECKING:
 

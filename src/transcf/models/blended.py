@@ -19,9 +19,8 @@ from transcf.models.explain import Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
-from transcf.retrieval.forms import LinearForm
-from transcf.retrieval.scorer import Scorer, Scores, Source
-from transcf.retrieval.views import SumView
+from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.sums import SumView
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Epochs: TypeAlias = npt.NDArray[np.int64]
@@ -108,31 +107,13 @@ class Blended(FittedScorer):
     def _view(self) -> SumView:
         return self._sum(lambda part: part)
 
+    def _delegate(self) -> Scorer:
+        return self._view
+
     def _sum(self, scorer_of: Callable[[FittedScorer], Scorer]) -> SumView:
         """Return the weighted sum of a scorer of each part."""
         scorers = tuple(scorer_of(part) for part, _ in self._weighted)
         return SumView(self.name, scorers, tuple(factor for _, factor in self._weighted))
-
-    def linear_form(self) -> LinearForm | None:
-        """Return the score as inner products, if that of every part is one."""
-        return self._view.linear_form()
-
-    def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._view.scores(users)
-
-    @property
-    def block_users(self) -> int | None:
-        """Most users of a block whose scores are computed in tiles."""
-        return self._view.block_users
-
-    def open_block(self, users: Rows, items: Rows) -> Source:
-        """Return the scores of some users, to be read in tiles."""
-        return self._view.open_block(users, items)
-
-    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        return self._view.scores(users, items)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score all items for new users, as every part does."""

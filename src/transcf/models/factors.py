@@ -21,16 +21,17 @@ from transcf.kernels.neighborhood import bound_rows
 from transcf.models.explain import REPLACED, ChangingFoldIn, Contributions, SummingFoldIn
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.forms import (
+from transcf.retrieval.scorer import (
+    FormView,
     Geometry,
     LinearForm,
+    Scorer,
+    Scores,
     cosine_form,
     nearness_form,
     user_side,
     vector_form,
 )
-from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.views import FormView
 
 #: Pairs whose vectors are gathered at once: few enough to stay in the cache.
 PAIRS_AT_ONCE = 512

@@ -32,9 +32,7 @@ from transcf.models.params import init_from_params, setting, settings
 from transcf.models.training import EpochStats, TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.vectors import first_vectors
-from transcf.retrieval.forms import StoredForm
-from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.views import FormView
+from transcf.retrieval.scorer import FormView, Scorer, Scores, StoredForm
 
 
 @settings(learning_rate=0.02, init_scale=0.03)

@@ -174,7 +174,7 @@ def _below_popularity(learned: FittedScorer, run: TrainingRun) -> str:
     from transcf.data.partitioned.log import PartitionedLog
     from transcf.evaluation.validation import Validation, as_validation
     from transcf.models.trend import trend_of
-    from transcf.retrieval.views import BlockView
+    from transcf.retrieval.scorer import BlockView
 
     if not isinstance(run.validation, Interactions | PartitionedLog | Validation):
         return ""  # models that do not validate take anything

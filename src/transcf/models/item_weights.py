@@ -96,7 +96,7 @@ class ItemWeights(FittedScorer):
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score new users by their items."""
-        from transcf.retrieval.views import BlockView
+        from transcf.retrieval.scorer import BlockView
 
         owned = histories.matrix
 
@@ -125,7 +125,7 @@ class ItemWeights(FittedScorer):
 
     def item_similarity(self) -> Scorer:
         """Return the similarity of items by their weights."""
-        from transcf.retrieval.views import BlockView
+        from transcf.retrieval.scorer import BlockView
 
         likeness = self._likeness
         if isinstance(likeness, np.ndarray):

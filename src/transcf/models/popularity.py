@@ -18,8 +18,7 @@ from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.trend import recent_events
-from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.views import BlockView
+from transcf.retrieval.scorer import BlockView, Scorer, Scores
 
 
 @settings()

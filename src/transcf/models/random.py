@@ -17,8 +17,7 @@ from transcf.models.fitted import FittedScorer
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.views import BlockView
+from transcf.retrieval.scorer import BlockView, Scorer, Scores
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 

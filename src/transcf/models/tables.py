@@ -120,7 +120,7 @@ def _popular_items(
     learned: FittedScorer, users: list[Id], k: int, filters: Filters
 ) -> tuple[Rows, Scores]:
     """Return the items with most users that the filters allow; scores are numbers of users."""
-    from transcf.retrieval.views import BlockView
+    from transcf.retrieval.scorer import BlockView
 
     known = learned.known
     counts = known.item_counts.astype(np.float32)
@@ -363,7 +363,7 @@ def similar(
     learned: FittedScorer, what: str, similarity: Scorer, wanted: Any, k: int, on_unknown: OnUnknown
 ) -> pl.DataFrame:
     """Build the table of `similar_items` and `similar_users`."""
-    from transcf.retrieval.views import nearest
+    from transcf.retrieval.scorer import nearest
 
     check_policy(on_unknown)
     ids = learned.known.items if what == "item" else learned.known.users

@@ -41,15 +41,13 @@ from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer
 from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
-from transcf.retrieval.scorer import Scorer, Scores, Source, block_length
+from transcf.retrieval.scorer import Scorer, Scores, block_length
 
 if TYPE_CHECKING:
     from transcf.data.partitioned.log import PartitionedLog
     from transcf.evaluation.validation import Validation
     from transcf.models.training import Held
-    from transcf.retrieval.forms import LinearForm
-    from transcf.retrieval.sums import SumForm
-    from transcf.retrieval.views import SumView
+    from transcf.retrieval.sums import SumForm, SumView
 
 #: Added to an item's recent events, so that those without any have a logarithm.
 _FLOOR = 0.1
@@ -233,7 +231,7 @@ def _choose(
     """Choose strength and half-life by coordinate search, against no trend."""
     from transcf.evaluation.validation import as_validation
     from transcf.models.blended import CachedScorer
-    from transcf.retrieval.views import SumView
+    from transcf.retrieval.sums import SumView
 
     judge = as_validation(log, validation).sampled(_JUDGED_USERS)
     cached, spread = CachedScorer(learned, _CACHE_BYTES), typical_spread(learned)
@@ -321,7 +319,7 @@ class WithItemOffsets(FittedScorer):
         self.inner, self.offset, self.trend = inner, offset, trend
 
     def _shifted(self, scorer: Scorer) -> SumView:
-        from transcf.retrieval.views import SumView
+        from transcf.retrieval.sums import SumView
 
         return SumView(scorer.name, [scorer], [1.0], self.offset)
 
@@ -333,6 +331,9 @@ class WithItemOffsets(FittedScorer):
     @cached_property
     def _view(self) -> FittedScorer | SumView:
         return self._biased or self._shifted(self.inner)
+
+    def _delegate(self) -> Scorer:
+        return self._view
 
     def arrays(self) -> Arrays:
         """Return the arrays of the inner scorer, the offsets and the trend."""
@@ -349,33 +350,12 @@ class WithItemOffsets(FittedScorer):
         """Return the attributes of the inner scorer and the offsets."""
         return self.inner.attributes() | {_OFFSETS: self.offset}
 
-    def linear_form(self) -> LinearForm | None:
-        """Return the score as inner products, if the inner one is."""
-        return self._view.linear_form()
-
     def sum_form(self) -> SumForm | None:
         """Return the score as a logarithm of a sum, if the inner one is."""
         if self._biased is not None:
             return self._biased.sum_form()
         form = self.inner.sum_form()
         return None if form is None else form.shifted(self.offset)
-
-    def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._view.scores(users)
-
-    @property
-    def block_users(self) -> int | None:
-        """Most users of a block whose scores are computed in tiles."""
-        return self._view.block_users
-
-    def open_block(self, users: Rows, items: Rows) -> Source:
-        """Return the scores of some users, to be read in tiles."""
-        return self._view.open_block(users, items)
-
-    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        return self._view.scores(users, items)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score new users by their items."""

@@ -34,8 +34,7 @@ from transcf.errors import (
     NotFittedError,
     ParameterError,
 )
-from transcf.retrieval.forms import LinearForm
-from transcf.retrieval.scorer import KnowsIds
+from transcf.retrieval.scorer import KnowsIds, LinearForm
 from transcf.retrieval.sums import SumForm
 
 #: Rows of a table that are written at a time; users with a vector for each past item have many.

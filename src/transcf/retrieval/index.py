@@ -14,6 +14,8 @@ hnswlib 2,200 in 70 s; usearch 790 in 95 s. The graphs had the turned vectors, a
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,19 +23,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from transcf.data.atomic import atomic_write
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.data.paths import path_of
 from transcf.data.report import counted
-from transcf.errors import EvaluationError, ParameterError, shown
+from transcf.errors import EvaluationError, ModelFileError, ParameterError, shown
+from transcf.io import tensors
+from transcf.io.tensors import Arrays
 from transcf.parallel import parallel_for
-from transcf.retrieval.forms import LinearForm, StoredForm
 from transcf.retrieval.index_parts import Projection, faiss_library, fill_lists
-from transcf.retrieval.scorer import Scores
+from transcf.retrieval.scorer import FormView, LinearForm, Scores, StoredForm
 from transcf.retrieval.sums import Queries, best_of_sums
-from transcf.retrieval.views import FormView
 
+_FORMAT, _VERSION = "transcf-index", 1
+_ARRAYS = ("item_vectors", "rows", "user_map", "item_map", "item_mean", "lists")
 #: With fewer items than this the exact engine is as quick, and answers everything.
 SMALLEST = 10_000
 #: Users whose exact lists tell how many lists of items have to be looked through.
@@ -207,21 +212,52 @@ class ItemIndex:
         return SearchResult(items, scores, min(n, answered))
 
     def save(self, path: str | Path) -> Path:
-        """Write the index to one file, all or nothing; it holds no code."""
-        from transcf.retrieval.index_files import save
-
-        return save(self, path_of(path))
+        """Write the index to one safetensors file, all or nothing; it holds no code."""
+        lists = np.empty(0, dtype=np.uint8)
+        if self.lists is not None:
+            lists = faiss_library().serialize_index(self.lists)
+        arrays: Arrays = {
+            "item_vectors": self.item_vectors,
+            "rows": self.rows,
+            "user_map": self.projection.user_map,
+            "item_map": self.projection.item_map,
+            "item_mean": self.projection.item_mean,
+            "lists": lists,
+        }
+        arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        about: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
+        about |= {"recall": self.recall, "probes": self.probes}
+        about["sha256"] = _checksum(about, arrays)
+        with atomic_write(path_of(path)) as unfinished:
+            tensors.write(unfinished, arrays, json.dumps(about))
+        return path_of(path)
 
     @classmethod
     def load(cls, path: str | Path) -> ItemIndex:
-        """Read an index that `save` wrote.
+        """Read an index that `save` wrote, after comparing it with its checksum.
+
+        The checksum finds damage; it does not prove who wrote the file. Its lists are read by
+        faiss, which is not made for files of strangers.
 
         Raises:
             ModelFileError: The file is missing, damaged, altered or too new.
         """
-        from transcf.retrieval.index_files import load
-
-        return load(path_of(path))
+        source = path_of(path)
+        if not source.is_file():
+            raise ModelFileError(f"There is no index file {source}.")
+        try:
+            about, arrays = _read(source)
+        except (KeyError, ValueError, TypeError) as error:
+            raise ModelFileError(
+                f"{source} is damaged or not an index: build it again with "
+                "`transcf export --to index`."
+            ) from error
+        faiss = faiss_library()
+        lists = faiss.deserialize_index(arrays["lists"]) if len(arrays["lists"]) else None
+        projection = Projection(arrays["user_map"], arrays["item_map"], arrays["item_mean"])
+        probes = tuple(about["probes"])
+        rows = (arrays["item_vectors"], arrays["rows"])
+        return cls(*rows, projection, about["recall"], probes, lists)
 
     def _mask(self) -> Mask:
         mask = np.zeros(len(self.item_vectors), dtype=bool)
@@ -336,3 +372,30 @@ def _check_finite(form: LinearForm, rows: Rows) -> None:
             "A vector has NaN or infinite entries and cannot be indexed: check that the training "
             "of the model converged."
         )
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
+    try:
+        text, stored = tensors.read_with_about(path)
+    except ModelFileError as error:
+        raise ValueError("not a file of arrays") from error
+    about = json.loads(text)
+    if about["format"] != _FORMAT:
+        raise ValueError("not an index")
+    if about["version"] > _VERSION:
+        raise ModelFileError(
+            f"{path} is an index of version {about['version']} and this library reads "
+            f"{_VERSION}: update the library or build the index again."
+        )
+    arrays = {name: stored[name].copy() for name in _ARRAYS}  # faiss wants arrays of its own
+    if about.pop("sha256") != _checksum(about, arrays):
+        raise ValueError("the checksum does not fit")
+    return about, arrays
+
+
+def _checksum(about: dict[str, Any], arrays: Arrays) -> str:
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.data)
+    return digest.hexdigest()

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from transcf.data.ids import Rows
 from transcf.errors import MissingExtraError
 from transcf.parallel import thread_count
-from transcf.retrieval.forms import LinearForm
-from transcf.retrieval.scorer import Scores
+from transcf.retrieval.scorer import LinearForm, Scores
 
 #: Share of the variance of scores that the kept axes hold.
 _KEPT = 0.995

@@ -50,40 +50,10 @@ LEAST_ROWS = 32
 ROUNDING = 2.0**-24
 
 
-def top_k(
-    scorer: Scorer,
-    users: Rows,
-    k: int,
-    *,
-    seen: Csr | None = None,
-    allowed: Mask | None = None,
-) -> tuple[Rows, Scores]:
-    """Find the best k items of each user.
-
-    Args:
-        scorer: Gives the scores.
-        users: (n,) user rows; a user may come twice.
-        k: Length of the lists.
-        seen: Items of each user row that are left out, or None.
-        allowed: (n_items,) items to choose from, or None for all that can be ranked.
-
-    Returns:
-        Item rows (n, k) int32 and scores (n, k) float32 by descending score, equal scores by
-        ascending item row; where fewer items are left the rest is -1 and NaN.
-
-    Raises:
-        EvaluationError: A score among the allowed items is NaN or infinite.
-
-    Example:
-        >>> items, scores = top_k(model, rows, 10, seen=model.seen_)  # doctest: +SKIP
-    """
-    return scorer.top_k(users, k, seen=seen, allowed=allowed)
-
-
 def rank_tiles(
     scorer: Scorer, users: Rows, k: int, seen: Csr | None, allowed: Mask
 ) -> tuple[Rows, Scores]:
-    """Find the best k items of each user by looking at all scores; see `top_k`."""
+    """Find the best k items of each user by looking at all scores; see `Scorer.top_k`."""
     items = np.full((len(users), k), UNKNOWN, dtype=np.int32)
     scores = np.full((len(users), k), np.nan, dtype=np.float32)
     tiles = Tiles(scorer, allowed)
@@ -167,14 +137,14 @@ class Tiles:
         longest = block_length(len(self.column_of))
         if self._form is not None:
             longest = PRODUCT_USERS
-        elif self._scorer.block_users is not None:
-            longest = self._scorer.block_users
+        elif (users := self._scorer._block_users()) is not None:
+            longest = users
         yield from _even_slices(n_users, longest)
 
     def open(self, users: Rows) -> Block:
         """Prepare a block of users."""
         if self._form is None:
-            source = self._scorer.open_block(users, self.columns)
+            source = self._scorer._open_block(users, self.columns)
             none = np.zeros(len(users), dtype=np.float32)
             empty = np.empty((len(users), 0), dtype=np.float32)
             return Block(users, source.error, empty, none, source)
@@ -210,7 +180,7 @@ class Tiles:
         longest = max(1, TILE_BYTES // (4 * n_users))
         if self._form is not None:
             longest = min(longest, max(FEW_BYTES // (4 * n_users), PRODUCT_COLUMNS))
-        if self._form is not None or self._scorer.block_users is None:
+        if self._form is not None or self._scorer._block_users() is None:
             yield from _even_slices(self.n_columns, longest)
             return
         width = STRETCH * -(-longest // STRETCH)

@@ -16,7 +16,7 @@ from transcf.models.fitted import FittedScorer
 from transcf.models.registry import create
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf import TransCF
-from transcf.retrieval.views import BlockView
+from transcf.retrieval.scorer import BlockView
 
 HISTORY, ITEM = np.array([11, 2, 40, 7, 23], np.int32), 33
 

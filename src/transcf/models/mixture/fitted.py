@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcf.data.csr import Csr
 from transcf.data.histories import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions, Mask
@@ -26,10 +25,8 @@ from transcf.models.training_data import TrainingData
 from transcf.models.transcf.fitted import Translated
 from transcf.models.transcf.fold_in import grow
 from transcf.models.transcf.parameters import Parameters, TransCFSettings
-from transcf.retrieval.forms import nearness_form
-from transcf.retrieval.scorer import Scorer, Scores, Source
+from transcf.retrieval.scorer import FormView, Scorer, Scores, nearness_form
 from transcf.retrieval.sums import Queries, SumForm
-from transcf.retrieval.views import FormView
 
 #: What an effect is, after "An effect is".
 SHARE = "the past item's share in the score, which is the logarithm of a sum over the history"
@@ -211,26 +208,8 @@ class Mixture(FittedScorer):
             neighbors,
         )
 
-    def _score_block(self, users: Rows) -> Scores:
-        return self._users.scores(users)
-
-    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        return self._users.scores(users, items)
-
-    def top_k(
-        self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
-    ) -> tuple[Rows, Scores]:
-        """Find the best k items of some user rows; see `retrieval.top_k`."""
-        return self._users.top_k(users, k, seen=seen, allowed=allowed)
-
-    @property
-    def block_users(self) -> int | None:
-        """Most users of a block whose scores are computed in tiles."""
-        return self._users.block_users
-
-    def open_block(self, users: Rows, items: Rows) -> Source:
-        """Return the scores of some user rows, to be read in tiles."""
-        return self._users.open_block(users, items)
+    def _delegate(self) -> Scorer:
+        return self._users
 
     def sum_form(self) -> SumForm:
         """Return the score as a logarithm of a sum over queries, one for each past item."""

@@ -29,10 +29,8 @@ from transcf.kernels.mixture_search import CROWDED, NearestItems, find_candidate
 from transcf.kernels.mixture_table import STRIP, Items, Past, Taken, add_log_sums
 from transcf.kernels.rows import padded
 from transcf.parallel import one_blas_thread, parallel_for
-from transcf.retrieval.forms import vector_form
-from transcf.retrieval.scorer import Norms, Scorer, Scores, Source
+from transcf.retrieval.scorer import FormView, Norms, Scorer, Scores, Source, vector_form
 from transcf.retrieval.topk import ROUNDING, not_finite
-from transcf.retrieval.views import FormView
 
 if TYPE_CHECKING:
     from transcf.models.mixture.fitted import Mixture
@@ -155,7 +153,7 @@ class UserScorer(Scorer):
     def top_k(
         self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
     ) -> tuple[Rows, Scores]:
-        """Find the best k items of some rows; see `retrieval.top_k`."""
+        """Find the best k items of some rows; see `Scorer.top_k`."""
         mask = self.rankable if allowed is None else allowed
         length = min(k, int(np.count_nonzero(mask)))
         if not (0 < length <= _LONGEST and self._is_finite(users)):
@@ -215,15 +213,14 @@ class UserScorer(Scorer):
         error: Scores = (4 * ROUNDING * (steps * size + histories.counts)).astype(np.float32)
         return error
 
-    @property
-    def block_users(self) -> int | None:
-        """Users who share a table of terms; None where terms would underflow."""
+    def _block_users(self) -> int | None:
+        """Return how many users share a table of terms; None where terms would underflow."""
         return _TABLE_USERS if self.learned.has_tables else None
 
-    def open_block(self, users: Rows, items: Rows) -> Source:
+    def _open_block(self, users: Rows, items: Rows) -> Source:
         """Return the scores of some rows, to be read in tiles."""
         if not self.learned.has_tables:
-            return super().open_block(users, items)
+            return super()._open_block(users, items)
         if not self.histories.take(users).counts.all():
             raise not_finite(self.name)
         return PairTermTable(self, users, items)

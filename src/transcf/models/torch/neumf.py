@@ -20,9 +20,7 @@ from transcf.models.params import init_from_params, setting, settings
 from transcf.models.torch.common import fit_network
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
-from transcf.retrieval.forms import cosine_form
-from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.views import BlockView, FormView
+from transcf.retrieval.scorer import BlockView, FormView, Scorer, Scores, cosine_form
 
 #: Pairs that are scored at once: few enough for their hidden layers to stay in the cache.
 _PAIRS_AT_ONCE = 1024

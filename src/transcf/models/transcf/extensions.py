@@ -39,9 +39,7 @@ from transcf.models.torch.common import find_device
 from transcf.models.training import TrainingRun
 from transcf.models.training_data import TrainingData
 from transcf.models.transcf.parameters import ObjectiveSettings
-from transcf.retrieval.forms import nearness_form
-from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.views import BlockView, FormView
+from transcf.retrieval.scorer import BlockView, FormView, Scorer, Scores, nearness_form
 
 Extension: TypeAlias = Literal["attention", "map", "friends", "categories", "swapped"]
 

@@ -25,9 +25,7 @@ from transcf.models.transcf.fold_in import (
 )
 from transcf.models.transcf.parameters import Parameters, TransCFSettings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.retrieval.forms import LinearForm
-from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.views import BlockView, FormView
+from transcf.retrieval.scorer import BlockView, FormView, LinearForm, Scorer, Scores
 
 #: Items that an explanation compares an item with where the score is not an inner product.
 _COMPARED = 64

@@ -29,7 +29,7 @@ from transcf.errors import UnsupportedError
 from transcf.kernels import Array
 from transcf.kernels.lanes import zeros
 from transcf.kernels.translation import TransCFRates, register_form
-from transcf.retrieval.forms import LinearForm, cosine_form, nearness_form
+from transcf.retrieval.scorer import LinearForm, cosine_form, nearness_form
 
 #: Keeps quotients finite where a sum of squares is zero.
 TINY = 1e-12
