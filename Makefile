@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/datasets),)
 export TRANSCF_DATA ?= $(abspath ../shared/datasets)
 endif
 
-.PHONY: demo demo-serve test coverage fuzz browser docs docs-tables setup lint bench bench-baselines clean \
+.PHONY: demo demo-serve test coverage fuzz browser docs docs-tables notebooks dist setup lint bench bench-baselines clean \
 	study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times \
 	study-mixture study-translations study-side-information study-defaults
 .DEFAULT_GOAL := demo
@@ -60,6 +60,14 @@ $(DOCS): $(CORE)
 
 docs: $(DOCS)  ## Build the documentation into site/; warnings are errors.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+notebooks: $(DEV)  ## Run the notebooks of the documentation; a failing cell is an error.
+	@for notebook in docs/notebooks/*.ipynb; do $(BIN)/jupyter execute $$notebook || exit 1; done
+
+dist: $(DEV)  ## Build sdist and wheel, then test the wheel in clean environments of every Python that is here.
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python tools/check_wheel.py
 
 docs-tables: $(DEV)  ## Write the tables of README and docs from docs/results.
 	$(BIN)/python docs/tables.py

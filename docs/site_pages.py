@@ -10,6 +10,7 @@ from typing import Any
 import click
 import griffe
 import typer
+from diagrams import architecture_page
 from mkdocs.structure.files import File, Files
 
 import transcf
@@ -45,6 +46,7 @@ def on_files(files: Files, *, config: Any) -> Files:
     pages["models/index.md"] = models_index()
     pages["reference/api.md"] = api_page()
     pages["reference/commands.md"] = commands_page()
+    pages["project/architecture.md"] = architecture_page()
     pages["project/contributing.md"] = (DOCS.parent / "CONTRIBUTING.md").read_text("utf-8")
     pages["project/changelog.md"] = (DOCS.parent / "CHANGELOG.md").read_text("utf-8")
     pages["project/security.md"] = (DOCS.parent / "SECURITY.md").read_text("utf-8")
