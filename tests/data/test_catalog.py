@@ -108,8 +108,9 @@ def test_other_forms_of_beauty(tmp_path):
     assert open_data(tmp_path).to_frame().rows() == [("A1", "00X", 4.0, 5)]
 
 
-def test_public_parts_of_gowalla(tmp_path):
-    folder = tmp_path / "gowalla"  # known by its name alone
+@pytest.mark.parametrize("name", ["gowalla", "yelp2018"])
+def test_public_parts(tmp_path, name):
+    folder = tmp_path / name  # known by its name alone
     folder.mkdir()
     (folder / "train.txt").write_text("0 " + " ".join(map(str, range(1, 11))) + "\n1 4\n")
     (folder / "test.txt").write_text("0 11\n1\n")
@@ -133,7 +134,7 @@ def test_lines_in_another_form_are_refused(tmp_path, name):
 
 def test_every_entry_says_where_what_and_how():
     assert {"delicious", "tradesy", "ciao", "amazon", "bookcrossing", "pinterest", "flixster",
-            "movietweetings", "beauty", "gowalla", "ml-latest-small",
+            "movietweetings", "beauty", "gowalla", "yelp2018", "ml-latest-small",
             } == set(datasets.names())  # fmt: skip
     for name in datasets.names():
         entry = datasets.describe(name)

@@ -50,7 +50,7 @@ def open_split(
 
     A saved split is used as it is, if it fits. For sampled protocols, a prepared folder gives the
     authors' own split, and so does Book-Crossing, filtered and split by their rules; for the
-    others, Gowalla has its public parts. Everything else is split by `split_log`.
+    others, Gowalla and Yelp2018 have their public parts. Everything else is split by `split_log`.
 
     Args:
         spec: A path or the name of a dataset, as for `read_interactions`.

@@ -187,8 +187,8 @@ def read_split(source: str | Path, *, sampled: bool, seed: int) -> Split | None:
     from transcf.data.partitioned.log import is_partitioned, open_parts
 
     folder = find_folder(source) if isinstance(source, str) else source
-    if folder is None and source == PUBLIC:
-        folder = download(PUBLIC)
+    if folder is None and isinstance(source, str) and source in PUBLIC:
+        folder = download(source)
     if folder is None or not folder.is_dir():
         return None
     if not sampled and is_public_split(folder):

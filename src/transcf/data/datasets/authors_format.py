@@ -1,4 +1,4 @@
-"""Published splits: the authors' prepared folders with candidates, and the parts of Gowalla."""
+"""Published splits: the authors' prepared folders with candidates, and public parts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from transcf.data.split import Candidates, Recipe, Split
 from transcf.data.validate import check_seed
 from transcf.errors import DataError
 
-#: The dataset with public parts, and its folder.
-PUBLIC = "gowalla"
+#: Datasets with public parts, and names of their folders.
+PUBLIC = ("gowalla", "yelp2018")
 #: Share of its training events that are held out for validation.
 _VALIDATION = 0.1
 _PARTS = {"train": "LOOTrain.dat", "validation": "LOOVal.dat", "test": "LOOTest.dat"}
@@ -163,13 +163,13 @@ def _read_candidates(folder: Path, log: Interactions) -> tuple[Candidates | None
 
 
 def is_public_split(folder: Path) -> bool:
-    """Return whether a folder, which has to be called gowalla, holds the two public parts."""
+    """Return whether a folder, which has to be called as its dataset, holds the public parts."""
     files = (find_file(folder, f"{part}.txt") for part in ("train", "test"))
-    return folder.name == PUBLIC and None not in files
+    return folder.name in PUBLIC and None not in files
 
 
 def read_public_split(folder: Path, *, seed: int = 0) -> Split:
-    """Read Gowalla with the public test part, as graph recommenders are compared on it.
+    """Read a log with its public test part, as graph recommenders are compared on it.
 
     Args:
         folder: Folder of the files.

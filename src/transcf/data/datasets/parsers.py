@@ -235,6 +235,11 @@ def parse_gowalla(folder: Path) -> Interactions:
     return _both_lists(folder, "{}.txt")
 
 
+def parse_yelp2018(folder: Path) -> Interactions:
+    """Yelp2018, in the same form."""
+    return parse_gowalla(folder)
+
+
 def parse_flixster(folder: Path) -> Interactions:
     """Flixster, the 3,000 x 3,000 excerpt: ids are row and column numbers, counted from 0.
 
