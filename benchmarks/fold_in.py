@@ -19,7 +19,7 @@ import numpy as np
 
 from _turns import use_one_thread
 from transcf import EventWeights, Split, k_core, leave_one_out, open_data
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks

@@ -4,7 +4,7 @@
         [--partitions 32] [--folder DIR] [--json]
 
 Four steps, each in a process of its own: events are made up to Parquet files, a piece at a time;
-the files are prepared by partitions (5-core, leave one out) and one epoch is trained, both by
+the files are prepared by partitions (5-core, leave one out) and one epoch is trained by
 workers of a Ray cluster of this machine; the model is loaded and asked. The figure of a step is the
 largest peak of resident memory (VmHWM) among all of its processes, those of Ray included; pages of
 Ray's object store count for everybody who has them mapped. The bar is 3 GB. Steps that were done in
@@ -29,7 +29,6 @@ import polars as pl
 from transcf import create, load
 from transcf.data import open_parts, prepare_parts
 from transcf.distributed import Cluster
-from transcf.distributed.cluster import ClusterTasks
 from transcf.models.training import FitOptions
 
 BAR = 3e9
@@ -56,14 +55,8 @@ def make_up(folder: Path, events: int, seed: int = 0) -> None:
 
 
 def prepare(folder: Path, arguments: Any) -> None:
-    with ClusterTasks(Cluster(arguments.workers, threads=1)) as run:
-        prepare_parts(
-            folder / "events",
-            folder / "prepared",
-            partitions=arguments.partitions,
-            k_core=5,
-            run=run,
-        )
+    source, target = folder / "events", folder / "prepared"
+    prepare_parts(source, target, partitions=arguments.partitions, k_core=5)
 
 
 def train(folder: Path, arguments: Any) -> None:

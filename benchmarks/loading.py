@@ -21,8 +21,7 @@ import numpy as np
 import polars as pl
 
 from transcf import EASE, Recommender
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import IdMap
 from transcf.io.model_dir import StoredModel
 from transcf.io.tensors import Arrays

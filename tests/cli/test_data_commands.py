@@ -83,7 +83,6 @@ def test_prepare_in_partitions(answer: Answer, refusal: Refusal, tmp_path: Path)
     fitted = ("--model", "popularity", "--out", tmp_path / "model")
     assert answer("fit", tmp_path / "parts", *fitted)["interactions"] == 1200
     assert "looks at all events at once" in refusal(*words, "--partitions", 3, "--split", "cut")
-    assert "goes with --partitions" in refusal(*words, "--workers", 2)
     assert "cannot be used together" in refusal(*words, "--partitions", 3, "--candidates", 9)
     assert "--read header does not go" in refusal(*words, "--partitions", 3, "--read", "header=no")
     named = ("--model", "bpr", "--out", tmp_path / "other", "--workers", 2)

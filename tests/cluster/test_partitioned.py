@@ -15,12 +15,15 @@ from transcf.data import PartitionedLog, prepare_parts, read_interactions
 from transcf.distributed import Cluster
 from transcf.distributed.cluster import ClusterTasks
 from transcf.distributed.training import share_out
-from transcf.errors import DataError, EvaluationError, UnsupportedError
+from transcf.errors import EvaluationError, UnsupportedError
 from transcf.evaluation.validation import Validation, as_validation, validation_in_parts
 from transcf.models.bpr import LogisticSolver
 from transcf.models.mixture.batches import Events, Shards
-from transcf.models.mixture.partitioned import PartitionedEvents
-from transcf.models.partitioned import PartitionedProblem, PartitionedTrainingData
+from transcf.models.partitioned import (
+    PartitionedEvents,
+    PartitionedProblem,
+    read_training_data,
+)
 from transcf.models.training import FitOptions
 from transcf.models.triples import Problem
 
@@ -53,22 +56,6 @@ def parted(source: Path) -> PartitionedLog:
 @pytest.fixture(scope="module")
 def split(source: Path) -> Split:
     return leave_one_out(k_core(read_interactions(source), 5, 5))
-
-
-def test_workers_prepare_what_one_process_does(
-    tasks: ClusterTasks, source: Path, parted: PartitionedLog, split: Split, tmp_path: Path
-) -> None:
-    options: dict[str, Any] = {"partitions": 5, "piece_rows": 700, "k_core": 5}
-    found = prepare_parts(source, tmp_path / "parts", run=tasks, **options)
-    assert found.digest == parted.digest  # checksums of all files
-    assert found.split().digest == split.digest
-
-
-def test_what_a_task_raises_comes_out_as_it_was(tasks: ClusterTasks, source: Path) -> None:
-    with pytest.raises(DataError) as found:
-        prepare_parts(source, source / "out", user="rating", rating="user_id", run=tasks)
-    assert "\n" not in str(found.value)
-    assert "a rating is a number" in str(found.value)
 
 
 @pytest.mark.usefixtures("tasks")
@@ -114,7 +101,7 @@ def test_shares_on_disk_are_those_in_memory(
     assert (layout.triples, layout.interactions) == (other.triples, other.interactions)
     cuts = share_out(np.diff(counted.user_indptr), range(counted.n_users + 1), 3)
     for first, end in pairwise(cuts):
-        found, expected = counted.part(first, end).read(), whole.part(first, end)
+        found, expected = counted.part(first, end)(), whole.part(first, end)
         for field in ("user_indptr", "user_indices", "item_indptr", "weights"):
             assert np.array_equal(getattr(found, field), getattr(expected, field)), field
 
@@ -130,7 +117,7 @@ def test_histories_on_disk_are_those_in_memory(parted: PartitionedLog, split: Sp
     sizes = [(one.n_batches, one.samples, one.weight) for one in (shards, other)]
     assert sizes[0] == sizes[1]
     for first, end in ((0, 100), (100, whole.histories.indptr.size - 1)):
-        found, expected = counted.part(first, end).read(), whole.part(first, end)
+        found, expected = counted.part(first, end)(), whole.part(first, end)
         assert isinstance(expected, Events)
         assert np.array_equal(found.histories.indptr, expected.histories.indptr)
         assert np.array_equal(found.histories.items, expected.histories.items)
@@ -174,6 +161,4 @@ def test_without_a_cluster_all_events_are_read(parted: PartitionedLog) -> None:
     model = create("popularity").fit(parted.folder)
     counts: Interactions = parted.read()
     assert np.array_equal(model.item_counts_, counts.by_item.counts)
-    known = PartitionedTrainingData(parted)
-    assert known.facts() == model.learned_.known.facts()
-    assert "seen" not in vars(known)
+    assert read_training_data(parted).facts() == model.learned_.known.facts()

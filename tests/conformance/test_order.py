@@ -12,7 +12,7 @@ from tests.conformance.conftest import with_side
 from tests.conformance.test_every_model import EVERY_MODEL, make
 
 import transcf
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.models.base import Recommender

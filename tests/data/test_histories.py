@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.readers import read_interactions
 
 histories = st.lists(

@@ -14,7 +14,7 @@ from transcf.data import PartitionedLog, open_parts, prepare_parts, read_interac
 from transcf.data.splitters import Order
 from transcf.errors import DataError, ParameterError
 
-FEW = {"partitions": 5, "piece_rows": 37}
+FEW = {"partitions": 5, "chunk_rows": 37}
 
 
 def events(seed: int, *, text: bool = False) -> pl.DataFrame:

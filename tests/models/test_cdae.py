@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from transcf.data import synthesize
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DivergenceError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transcf.data import synthesize
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.interactions import Interactions
 from transcf.models.cml import CML
 

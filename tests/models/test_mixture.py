@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.models.mixture_oracle import Oracle
 
 from transcf import Interactions, TransCFMixture, leave_one_out, read_interactions, synthesize
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.errors import EvaluationError
 from transcf.evaluation import full_ranks
 from transcf.models.mixture import scoring

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.models.mixture_oracle import Oracle
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.adam import FIRST, AdamState
 from transcf.kernels.mixture import CHUNK, MixtureParams

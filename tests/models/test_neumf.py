@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transcf.data import synthesize
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.interactions import Interactions
 from transcf.models.event_weights import EVEN
 from transcf.models.torch.networks import AdamTraining, NeuMFNetwork

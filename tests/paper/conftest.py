@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize

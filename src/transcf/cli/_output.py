@@ -14,7 +14,7 @@ from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned import PartitionedLog
     from transcf.experiments.results import Results
     from transcf.models.base import Recommender
     from transcf.tables import Table

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -16,8 +16,6 @@ from transcf.cli._options import (
     JsonFlag,
     ReadingOptions,
     Seed,
-    Workers,
-    parse_workers,
     shared_options,
 )
 from transcf.cli._output import print_facts, print_json, print_table, show_steps
@@ -25,14 +23,11 @@ from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.partitioned.log import PartitionedLog
-    from transcf.data.partitioned.prepare import Run
+    from transcf.data.partitioned import PartitionedLog
     from transcf.data.report import Report
     from transcf.data.split import Split
     from transcf.data.splitters import Order
-    from transcf.distributed import Cluster
 
-T = TypeVar("T")
 #: Splits that hold out events of each user, independently of other users.
 _ORDERS = ("auto", "time", "position", "paper", "random")
 
@@ -102,7 +97,6 @@ def prepare(
             "holds all events; for `transcf fit --workers`.",
         ),
     ] = None,
-    workers: Workers = None,
     *,
     reading: ReadingOptions,
     seed: Seed = 0,
@@ -122,9 +116,7 @@ def prepare(
                 "--candidates and --partitions cannot be used together: candidates are drawn "
                 "when a protocol asks for them."
             )
-        log = _prepare_partitions(
-            data, out, split_name, seed, partitions, parse_workers(workers), read
-        )
+        log = _prepare_partitions(data, out, split_name, seed, partitions, read)
         facts: dict[str, Any] = {
             "dataset": data,
             "folder": str(out),
@@ -136,8 +128,6 @@ def prepare(
         }
         _print_prepared(out, facts, log.whole_report, as_json)
         return
-    if workers is not None:
-        raise ParameterError("--workers goes with --partitions: say how many.")
     split = _split(open_data(data, **read), split_name, seed)
     if candidates != 0:
         split = draw_candidates(split, 99 if candidates is None else candidates, seed)
@@ -242,12 +232,11 @@ def _prepare_partitions(
     split_name: str,
     seed: int,
     partitions: int,
-    cluster: Cluster | None,
     reading: dict[str, Any],
 ) -> PartitionedLog:
     """Prepare Parquet files by partitions of users."""
     from transcf.data.filters import filter_of
-    from transcf.data.partitioned.prepare import READING, one_by_one, prepare_parts
+    from transcf.data.partitioning import READING, prepare_parts
 
     k_core, is_paper = filter_of(reading.pop("filter", "none"))
     if split_name not in _ORDERS:
@@ -261,7 +250,8 @@ def _prepare_partitions(
             f"--read {other} does not go with --partitions, which reads only Parquet: leave one "
             "out."
         )
-    with nullcontext(one_by_one) if cluster is None else _tasks(cluster) as run:
+    numbers = count()
+    with show_steps(4, "steps") as steps:
         return prepare_parts(
             data,
             out,
@@ -270,28 +260,9 @@ def _prepare_partitions(
             paper_filter=is_paper,
             by=cast("Order", split_name),
             seed=seed,
-            run=_with_progress(run),
+            progress=lambda step: steps.reach(next(numbers), step),
             **cast("Any", reading),
         )
-
-
-def _tasks(cluster: Cluster) -> Any:
-    from transcf.distributed.cluster import ClusterTasks
-
-    return ClusterTasks(cluster)
-
-
-def _with_progress(run: Run) -> Run:
-    """Show a progress bar for each step."""
-
-    def run_and_count(
-        title: str, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]
-    ) -> Iterator[T]:
-        with show_steps(len(tasks), "tasks") as steps:
-            steps.report(title)
-            yield from steps.counted(run(title, work, tasks))
-
-    return run_and_count
 
 
 def _print_prepared(out: Path, facts: Mapping[str, Any], report: Report, as_json: bool) -> None:

@@ -31,7 +31,7 @@ from transcf.protocols import full_ranking, protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned import PartitionedLog
     from transcf.data.split import Split
     from transcf.evaluation import Validation
     from transcf.models.base import Recommender

@@ -38,7 +38,7 @@ from transcf.errors import DataError, ParameterError, did_you_mean
 from transcf.parallel import check_unforked
 
 if TYPE_CHECKING:
-    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned import PartitionedLog
 
 
 class Reading(TypedDict, total=False):
@@ -200,7 +200,7 @@ def as_interactions(data: Any) -> Interactions:
 def as_partitioned(data: Any) -> PartitionedLog | None:
     """Return a partitioned log, or the one at a path, without reading events; else None."""
     from transcf.data.datasets import resolve
-    from transcf.data.partitioned.log import PartitionedLog, is_partitioned, open_parts
+    from transcf.data.partitioned import PartitionedLog, is_partitioned, open_parts
 
     if isinstance(data, PartitionedLog):
         return data
@@ -289,7 +289,7 @@ def _read_dataset(source: Any) -> Interactions | None:
 
 
 def _read_object(source: Any) -> Interactions | None:
-    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned import PartitionedLog
     from transcf.data.split import Split
 
     if isinstance(source, Split):

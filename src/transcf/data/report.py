@@ -12,7 +12,7 @@ from transcf.data.validate import Roles, list_names
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned import PartitionedLog
 
 #: Beginnings of the names of steps that `reading_notes` refers to.
 LOW_RATINGS = "leave out ratings "

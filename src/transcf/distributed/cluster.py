@@ -232,7 +232,7 @@ def _check_answers(address: str) -> None:
 
 
 class ClusterTasks(Session):
-    """Runs independent tasks on a cluster: `prepare_parts(..., run=tasks)`.
+    """Runs independent tasks on a cluster.
 
     The task of a lost worker is repeated by another one. All workers must see the same files.
 
@@ -244,16 +244,14 @@ class ClusterTasks(Session):
 
     Example:
         >>> with ClusterTasks(Cluster(workers=2)) as tasks:  # doctest: +SKIP
-        ...     prepare_parts("logs/", "prepared/", run=tasks)
+        ...     list(tasks(math.sqrt, [(4,), (9,)]))
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._ahead, self.threads = _AHEAD * cluster.workers, cluster.threads_for(cluster.workers)
         super().__init__(cluster.address, cluster.workers * self.threads)
 
-    def __call__(
-        self, title: str, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]
-    ) -> Iterator[T]:
+    def __call__(self, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
         """Call `work` with each of the tasks; results are in their order."""
         remote = self.ray.remote(num_cpus=self.threads, max_retries=_RETRIES)(do)
         submitted: list[Any] = []

@@ -84,7 +84,7 @@ def recommend_all(
         ClusterTasks(cluster) as tasks,
         ProgressBar("Lists of all users", n_parts, "parts", progress) as bar,
     ):
-        for written in tasks("lists", _write_parts, [(request, run) for run in runs]):
+        for written in tasks(_write_parts, [(request, run) for run in runs]):
             done += written
             bar.show(done)
     _tidy(out)

@@ -108,7 +108,7 @@ class Worker:
         self._threads.__enter__()  # for as long as the process lives
         group = connect(address, number, len(shares) - 1, self._host, self._listener)
         self._comm = RayCommunicator(group, shares)
-        own = problem.read() if isinstance(problem, LazyShard) else _for_kernels(problem)
+        own = problem() if callable(problem) else _for_kernels(problem)
         self._solver: Trainable = solver(
             own, settings, layout=_for_kernels(layout), comm=self._comm
         )

@@ -9,9 +9,9 @@ from typing import Self
 
 import numpy as np
 
-from transcf.data.csr import Csr
+from transcf.data.csr import Csr, offsets
 from transcf.data.interactions import Interactions, Mask
-from transcf.data.partitioned.log import PartitionedLog, offsets
+from transcf.data.partitioned import PartitionedLog
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.evaluation.evaluator import stored_candidates

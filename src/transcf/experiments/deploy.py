@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from transcf.data.interactions import Interactions
-from transcf.data.partitioned.log import PartitionedLog
+from transcf.data.partitioned import PartitionedLog
 from transcf.data.split import Split
 from transcf.errors import EvaluationError
 from transcf.evaluation import Validation

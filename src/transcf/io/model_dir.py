@@ -42,8 +42,7 @@ import polars as pl
 
 from transcf import __version__
 from transcf.data.atomic import atomic_write_dir, is_taken
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.parquet_check import damage_of
 from transcf.data.paths import path_of

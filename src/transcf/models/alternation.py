@@ -17,8 +17,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import Rows
 from transcf.errors import DivergenceError
 from transcf.io.tensors import Arrays

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
@@ -59,7 +58,7 @@ from transcf.retrieval.scorer import Scorer
 __all__ = ["Recommender", "init_from_params"]
 
 if TYPE_CHECKING:
-    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned import PartitionedLog
 
 S = TypeVar("S")
 
@@ -310,10 +309,10 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             known = TrainingData.of(train)
             trend = Trend.of(train, self.settings)
         else:
-            from transcf.models.partitioned import PartitionedTrainingData, check_weights
+            from transcf.models.partitioned import check_weights, read_training_data
 
             check_weights(train, self.settings)
-            known = PartitionedTrainingData(train)
+            known = read_training_data(train)
         run = TrainingRun(
             self.name,
             train,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
 from transcf.errors import UnsupportedError

@@ -8,7 +8,7 @@ cluster. Results are the same to the last bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from transcf.models.training import Trainable
 
 #: Runs some rounds with the groups of users that a process has.
 RunRounds: TypeAlias = Callable[[Rounds], None]
+#: Reads the events of some users in the process that trains them.
+LazyShard: TypeAlias = Callable[[], Any]
 
 
 class Shardable(Protocol):
@@ -31,14 +33,6 @@ class Shardable(Protocol):
 
     def part(self, first: int, end: int) -> Shardable | LazyShard:
         """Return the users first..end-1, numbered from 0."""
-
-
-@runtime_checkable
-class LazyShard(Protocol):
-    """Some users of a problem, for a process that reads their events itself."""
-
-    def read(self) -> Shardable:
-        """Return them with their events."""
 
 
 class ShardLayout(Protocol):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError
 from transcf.kernels import Array

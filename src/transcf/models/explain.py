@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import Id, Rows
 from transcf.errors import ParameterError, UnknownIdError, shown
 from transcf.models.training_data import TrainingData

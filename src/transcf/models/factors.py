@@ -13,8 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels.neighborhood import bound_rows

@@ -16,7 +16,7 @@ from transcf.models.params import setting, settings
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned import PartitionedLog
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 #: Most samples of a user and epoch.

@@ -8,8 +8,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays, checked

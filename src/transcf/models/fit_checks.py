@@ -171,7 +171,7 @@ def _below_popularity(learned: FittedScorer, run: TrainingRun) -> str:
     if run.validation is None:
         return ""
     from transcf.data.interactions import Interactions
-    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation, as_validation
     from transcf.models.trend import trend_of
     from transcf.retrieval.scorer import BlockView

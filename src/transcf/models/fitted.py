@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, stored
 from transcf.models.event_weights import EVEN, WeightSettings, weights_in_order

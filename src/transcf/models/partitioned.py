@@ -1,46 +1,22 @@
-"""Training from a `PartitionedLog`: the driver holds ids and counts, workers read their users."""
+"""Training from a `PartitionedLog`: workers read the events of their users themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
-from transcf.data.partitioned.log import PartitionedLog, offsets, open_parts
+from transcf.data.csr import Csr, Histories, offsets
+from transcf.data.partitioned import PartitionedLog
 from transcf.errors import UnsupportedError
 from transcf.kernels import Array
+from transcf.models.communicator import LazyShard
 from transcf.models.event_weights import EVEN, InteractionWeights, WeightSettings, by_place
+from transcf.models.mixture.batches import Events
+from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.training_data import TrainingData
 from transcf.models.triples import Problem
-
-
-@dataclass(frozen=True)
-class StoredShard:
-    """The users first..end-1 of a partitioned log, as a `LazyShard`.
-
-    Attributes:
-        folder: Folder of the log.
-        parts: Parts of its split.
-        first: First user.
-        end: One after the last user.
-        build: Reads what a solver learns from, given the log, `first` and `end`.
-    """
-
-    folder: Path
-    parts: tuple[str, ...]
-    first: int
-    end: int
-    build: Callable[[PartitionedLog, int, int], Any]
-
-    def read(self) -> Any:
-        """Return what a solver learns from."""
-        return self.build(open_parts(self.folder).only(*self.parts), self.first, self.end)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +52,9 @@ class PartitionedProblem(Problem):
             recency=settings.event_weights.recency if differs else 0.0,
         )
 
-    def part(self, first: int, end: int) -> StoredShard:
-        """Return the users first..end-1 for a process that reads them."""
-        build = partial(_read_problem, recency=self.recency)
-        return StoredShard(self.log.folder, self.log.parts, first, end, build)
+    def part(self, first: int, end: int) -> LazyShard:
+        """Return a function that reads the users first..end-1."""
+        return partial(_read_problem, self.log, first, end, self.recency)
 
 
 def _read_problem(log: PartitionedLog, first: int, end: int, recency: float) -> Problem:
@@ -116,39 +91,51 @@ def check_weights(log: PartitionedLog, settings: object) -> None:
         )
 
 
-class PartitionedTrainingData(TrainingData):
-    """Ids and counts of a partitioned log; events are read when they are first used.
+def read_training_data(log: PartitionedLog) -> TrainingData:
+    """Return what a fitted model keeps of a log: 8 bytes per event."""
+    indptr, seen = log.item_lists()
+    _, in_order = log.item_lists(in_order=True)
+    histories = Histories(indptr, in_order, log.n_items)
+    return TrainingData(log.users, log.items, Csr(indptr, seen, log.n_items), histories, log.timed)
 
-    During training, models that score by vectors alone need no more than these.
 
-    Args:
+@dataclass(frozen=True, kw_only=True)
+class PartitionedEvents(Events):
+    """What the mixture learns from: the length of each user's history; `histories` has no items.
+
+    Attributes:
         log: The log.
     """
 
-    def __init__(self, log: PartitionedLog) -> None:
-        self.__dict__.update(users=log.users, items=log.items, timed=log.timed, _log=log)
-        self.__dict__.update(item_counts=log.item_counts, active=log.user_counts > 0)
+    log: PartitionedLog
 
-    def loaded(self) -> TrainingData:
-        """Return the same with all events in memory, as a fitted model keeps it."""
-        return TrainingData(self.users, self.items, self.seen, self.histories, self.timed)
+    @classmethod
+    def of_log(cls, log: PartitionedLog, settings: MixtureSettings) -> PartitionedEvents:
+        """Take the counts of a log.
 
-    @cached_property
-    def seen(self) -> Csr:
-        """Items of each user in training, as a set."""
-        log: PartitionedLog = self.__dict__["_log"]
-        return Csr(*log.item_lists(), log.n_items)
+        Raises:
+            UnsupportedError: Events have different weights, which depend on the mean of all.
+        """
+        if settings.event_weights.recency and log.timed:
+            raise UnsupportedError(
+                "recency weighs events by the mean of all in the mixture, and no process holds all "
+                "events of a log in parts: leave recency out, or fit without a cluster."
+            )
+        histories = Histories(offsets(log.user_counts), np.empty(0, np.int32), log.n_items)
+        return cls(histories, np.empty(0, np.float32), log.item_counts, log.timed, log=log)
 
-    @cached_property
-    def histories(self) -> Histories:
-        """The same in the order of their events."""
-        log: PartitionedLog = self.__dict__["_log"]
-        return Histories(*log.item_lists(in_order=True), log.n_items)
+    @property
+    def taught_weight(self) -> float:
+        """Sum of the weights of all targets, each of which is 1."""
+        lengths = self.histories.counts
+        return float(np.ones(int(lengths[lengths > 1].sum()), np.float32).sum())
 
-    def facts(self) -> dict[str, Any]:
-        """Sizes for reports."""
-        return {
-            "users": int(np.count_nonzero(self.active)),
-            "items": int(np.count_nonzero(self.item_counts)),
-            "interactions": int(self.item_counts.sum()),
-        }
+    def part(self, first: int, end: int) -> LazyShard:
+        """Return a function that reads the users first..end-1."""
+        return partial(_read_events, self.log, first, end)
+
+
+def _read_events(log: PartitionedLog, first: int, end: int) -> Events:
+    indptr, items = log.item_lists(first, end, in_order=True)
+    histories = Histories(indptr, items, log.n_items)
+    return Events(histories, np.ones(len(items), np.float32), log.item_counts, log.timed)

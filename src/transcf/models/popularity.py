@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays, stored

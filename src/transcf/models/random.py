@@ -7,7 +7,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays, stored

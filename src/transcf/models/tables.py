@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import DataError, ParameterError, UnknownIdError, shown

@@ -43,7 +43,7 @@ from transcf.models.trend import Trend
 from transcf.retrieval.scorer import Scorer
 
 if TYPE_CHECKING:
-    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
     from transcf.models.checkpoint import RemoteState
     from transcf.models.event_weights import WeightSettings
@@ -363,11 +363,9 @@ class TrainingRun:
 
         try:
             self.loop(trainable, learned)
-            self.known = self.known.loaded()
             return learned(trainable.tensors())
         except DivergedRunError as error:
             if self.records:
-                self.known = self.known.loaded()
                 error.learned = learned(trainable.tensors())
             raise
         finally:

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError
@@ -40,10 +39,6 @@ class TrainingData:
         """Keep what is needed of a log."""
         timed = log.timestamps is not None
         return cls(log.users, log.items, log.by_user, log.histories, timed)
-
-    def loaded(self) -> TrainingData:
-        """Return the data with all events in memory."""
-        return self
 
     @cached_property
     def item_counts(self) -> npt.NDArray[np.int64]:

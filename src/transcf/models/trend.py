@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import EvaluationError, ParameterError
@@ -44,7 +44,7 @@ from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scorer, Scores, block_length
 
 if TYPE_CHECKING:
-    from transcf.data.partitioned.log import PartitionedLog
+    from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
     from transcf.models.training import Held
     from transcf.retrieval.sums import SumForm, SumView

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.interactions import Mask
 

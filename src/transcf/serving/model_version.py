@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from transcf.data.atomic import atomic_write
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import UnsupportedError

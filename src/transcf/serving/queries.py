@@ -15,7 +15,7 @@ import polars as pl
 from pydantic import Field
 from pydantic_core import to_json
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.errors import UnknownIdError, UnsupportedError, shown
 from transcf.models.explain import Explanation, explanation

@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.data.interactions import Mask
 from transcf.retrieval.scorer import Scorer, Scores

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transcf.data import synthesize
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.models.bpr import BPR
 from transcf.models.factors import HistoryMap
 

@@ -163,7 +163,7 @@ def recognize(folder: Path) -> Dataset | None:
 
 def read_folder(folder: Path) -> Interactions | None:
     """Read all events of a folder in a format of its own; None if it is a folder of tables."""
-    from transcf.data.partitioned.log import is_partitioned, open_parts
+    from transcf.data.partitioned import is_partitioned, open_parts
 
     if is_saved_split(folder):
         split = Split.load(folder)
@@ -184,7 +184,7 @@ def read_split(source: str | Path, *, sampled: bool, seed: int) -> Split | None:
         sampled: Whether it is for a sampled protocol.
         seed: Seed of random parts.
     """
-    from transcf.data.partitioned.log import is_partitioned, open_parts
+    from transcf.data.partitioned import is_partitioned, open_parts
 
     folder = find_folder(source) if isinstance(source, str) else source
     if folder is None and isinstance(source, str) and source in PUBLIC:

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.interactions import Interactions
 from transcf.kernels import Array, unlocked
 from transcf.kernels.mixture_batches import SHARDS, EpochPlan, EventArrays

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import polars as pl
 
-from transcf.data.partitioned.log import PartitionedLog
+from transcf.data.partitioned import PartitionedLog
 from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays
 from transcf.models import tables
@@ -15,7 +15,6 @@ from transcf.models.fitted import FittedScorer
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.exact import ExactMixtureTraining
 from transcf.models.mixture.fitted import Mixture
-from transcf.models.mixture.partitioned import PartitionedEvents
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.training import MixtureTraining, popularity
 from transcf.models.training import TrainingRun
@@ -70,6 +69,8 @@ class TransCFMixture(Recommender[MixtureSettings]):
     def _learn(self, run: TrainingRun) -> FittedScorer:
         settings = self.settings
         if isinstance(run.log, PartitionedLog):
+            from transcf.models.partitioned import PartitionedEvents
+
             events: Events = PartitionedEvents.of_log(run.log, settings)
         else:
             events = Events.of(run.log, settings)

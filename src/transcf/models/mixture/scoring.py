@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transcf.data.csr import Csr
-from transcf.data.histories import Histories
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import Array

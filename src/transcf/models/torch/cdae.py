@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
 from transcf.models.base import Recommender

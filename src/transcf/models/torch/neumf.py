@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
 from transcf.models.base import Recommender

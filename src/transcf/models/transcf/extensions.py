@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import softmax
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.errors import DataError
 from transcf.io.tensors import Arrays, checked

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array

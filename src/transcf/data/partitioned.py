@@ -1,14 +1,14 @@
-"""`PartitionedLog`: a log on disk by partitions of users, of which a process reads what it needs.
+"""`PartitionedLog`: a split log larger than memory, in Parquet files by ranges of users.
 
-The manifest of the folder is written last, and the folder is renamed into place after that, so that
-a log is complete or absent.
+`prepare_parts` (`data.partitioning`) writes the folder. Its manifest is written last, and the
+folder is renamed into place after that, so that a log is complete or absent.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
 from os import PathLike
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from transcf.data.csr import Csr
+from transcf.data.csr import Csr, offsets
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.paths import user_path
@@ -30,45 +30,44 @@ from transcf.errors import DataError
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 
-NAME = "parted.json"
+MANIFEST = "parted.json"
+VERSION = 1
 #: Tables `id, train, validation, test`: events in each part of the split.
 USERS, ITEMS = "users.parquet", "items.parquet"
 #: Table `item_id, category`, where the log had some.
 CATEGORIES = "categories.parquet"
 #: Parts of the split, by their numbers in the tables of events.
 PARTS = ("train", "validation", "test")
-_VERSION = 1
-#: What a manifest says; see `prepare`.
 _KEYS = {"recipe", "report", "log_report", "timed", "times_are_dates", "starts", "files"}
 
 
 def is_partitioned(folder: Path) -> bool:
     """Whether `prepare_parts` wrote this folder."""
-    return (folder / NAME).is_file()
+    return (folder / MANIFEST).is_file()
 
 
-def open_parts(folder: str | PathLike[str]) -> PartitionedLog:
-    """Open a folder that `prepare_parts` wrote; no event is read yet.
+def open_parts(folder: str | PathLike[str], parts: tuple[str, ...] = PARTS) -> PartitionedLog:
+    """Open a folder that `prepare_parts` wrote, or some parts of its split; no event is read yet.
 
     Raises:
         DataError: It is none, or its manifest is damaged or of another version.
     """
     path = user_path(folder).absolute()
     if not is_partitioned(path):
-        raise DataError(f"{path} holds no log in parts: it has no {NAME}.")
+        raise DataError(f"{path} holds no log in parts: it has no {MANIFEST}.")
     try:
-        manifest = json.loads((path / NAME).read_bytes())
+        manifest = json.loads((path / MANIFEST).read_bytes())
         version, is_whole = manifest["version"], manifest.keys() >= _KEYS
     except (OSError, KeyError, ValueError, TypeError) as problem:
-        raise _damaged(path / NAME) from problem
-    if version != _VERSION:
+        raise _damaged(path / MANIFEST) from problem
+    if version != VERSION:
         raise DataError(
-            f"{path} is a log in parts of version {version}, this library reads {_VERSION}: "
+            f"{path} is a log in parts of version {version}, this library reads {VERSION}: "
             "prepare it again."
         )
     if not is_whole:
-        raise _damaged(path / NAME)
-    return PartitionedLog(path, manifest, {})
+        raise _damaged(path / MANIFEST)
+    return PartitionedLog(path, manifest, parts, {})
 
 
 class PartitionedLog:
@@ -79,9 +78,9 @@ class PartitionedLog:
 
     Args:
         folder: The folder; `open_parts` opens it.
-        manifest: What is known of it.
-        ids: Ids that were read, shared by all parts of the split.
+        manifest: Content of its manifest.
         parts: The parts of the split.
+        ids: Ids that were read, shared by all parts of the split.
 
     Attributes:
         n_users: Number of users of all parts.
@@ -104,8 +103,8 @@ class PartitionedLog:
         self,
         folder: Path,
         manifest: Mapping[str, Any],
+        parts: tuple[str, ...],
         ids: dict[str, IdMap],
-        parts: tuple[str, ...] = PARTS,
     ) -> None:
         self.folder, self.parts, self._manifest, self._ids = folder, parts, manifest, ids
         self._starts: list[int] = manifest["starts"]
@@ -114,6 +113,10 @@ class PartitionedLog:
         self.report = Report.from_list(manifest["log_report"])
         self.whole_report = Report.from_list(manifest["report"])
         self.how = str(manifest["recipe"]["how"])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path alone: workers read what they need."""
+        return open_parts, (self.folder, self.parts)
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -143,22 +146,22 @@ class PartitionedLog:
     @cached_property
     def user_counts(self) -> Counts:
         """(n_users,) events of each user."""
-        return self._read_counts(USERS)
+        return self._counts(USERS)
 
     @cached_property
     def item_counts(self) -> Counts:
         """(n_items,) events of each item."""
-        return self._read_counts(ITEMS)
+        return self._counts(ITEMS)
 
     @property
     def digest(self) -> str:
         """SHA-256 that tells it from other logs."""
-        content = (self.folder / NAME).read_bytes() + " ".join(self.parts).encode()
+        content = (self.folder / MANIFEST).read_bytes() + " ".join(self.parts).encode()
         return hashlib.sha256(content).hexdigest()
 
     def only(self, *parts: str) -> PartitionedLog:
         """Return some parts of the split."""
-        return PartitionedLog(self.folder, self._manifest, self._ids, parts)
+        return PartitionedLog(self.folder, self._manifest, parts, self._ids)
 
     @property
     def train(self) -> PartitionedLog:
@@ -183,24 +186,11 @@ class PartitionedLog:
 
     def read(self) -> Interactions:
         """Return the log with all of its events in memory."""
-        found = list(self.partitions())
-
-        def together(column: str) -> Any:
-            if getattr(found[0], column) is None:
-                return None
-            return np.concatenate([getattr(part, column) for part in found])
-
+        events = pl.concat([table for *_, table in self._events(0, self.n_users)])
         has_categories = CATEGORIES in self._manifest["files"]
-        return Interactions(
-            users=self.users,
-            items=self.items,
-            by_user=Csr(offsets(self.user_counts), together("item_rows"), self.n_items),
-            positions=together("positions"),
-            ratings=together("ratings"),
-            timestamps=together("timestamps"),
-            times_are_dates=self._manifest["times_are_dates"],
-            categories=self._table(CATEGORIES) if has_categories else None,
-            report=self.report,
+        categories = self._table(CATEGORIES) if has_categories else None
+        return self._interactions(
+            events, self.users, self.items, categories=categories, report=self.report
         )
 
     def partitions(self, first: int = 0, end: int | None = None) -> Iterator[Interactions]:
@@ -208,12 +198,10 @@ class PartitionedLog:
 
         The ids of users and items are their rows, so that workers need not read the ids.
         """
-        end = self.n_users if end is None else end
         items = IdMap(pl.int_range(self.n_items, dtype=pl.Int64, eager=True))
-        for number, (start, stop) in enumerate(pairwise(self._starts)):
-            begin, until = max(first, start), min(end, stop)
-            if begin < until:
-                yield self._partition(number, begin, until, items)
+        for begin, stop, events in self._events(first, self.n_users if end is None else end):
+            users = IdMap(pl.int_range(begin, stop, dtype=pl.Int64, eager=True))
+            yield self._interactions(events, users, items, first=begin)
 
     def item_lists(
         self, first: int = 0, end: int | None = None, *, in_order: bool = False
@@ -235,51 +223,53 @@ class PartitionedLog:
             at += len(part)
         return indptr, items
 
-    def _partition(self, number: int, first: int, end: int, items: IdMap) -> Interactions:
-        """Read the events of some users of one partition."""
+    def _events(self, first: int, end: int) -> Iterator[tuple[int, int, pl.DataFrame]]:
+        """Yield the users first..end-1 of each partition, from and to, and the events of them."""
         wanted = pl.col("part").is_in([PARTS.index(part) for part in self.parts])
-        in_range = pl.col("user").is_between(first, end - 1)
-        table = self._table(partition_name(number)).filter(wanted & in_range)
-        counts = np.bincount(table["user"].to_numpy() - first, minlength=end - first)
+        for number, (start, stop) in enumerate(pairwise(self._starts)):
+            begin, until = max(first, start), min(end, stop)
+            if begin < until:
+                in_range = pl.col("user").is_between(begin, until - 1)
+                yield begin, until, self._table(partition_name(number)).filter(wanted & in_range)
+
+    def _interactions(
+        self, events: pl.DataFrame, users: IdMap, items: IdMap, first: int = 0, **more: Any
+    ) -> Interactions:
+        """Return events of users whose rows begin with `first`."""
 
         def column(name: str) -> Any:
-            return table[name].to_numpy().copy() if name in table.columns else None
+            return events[name].to_numpy().copy() if name in events.columns else None
 
+        counts = np.bincount(column("user") - first, minlength=len(users))
         return Interactions(
-            users=IdMap(pl.int_range(first, end, dtype=pl.Int64, eager=True)),
+            users=users,
             items=items,
-            by_user=Csr(offsets(counts), column("item"), self.n_items),
+            by_user=Csr(offsets(counts), column("item"), len(items)),
             positions=column("position"),
             ratings=column("rating"),
             timestamps=column("timestamp"),
             times_are_dates=self._manifest["times_are_dates"],
+            **more,
         )
 
     def _read_ids(self, name: str) -> IdMap:
         if name not in self._ids:
-            self._ids[name] = IdMap(self._table(name, ["id"])["id"])
+            self._ids[name] = IdMap(self._table(name)["id"])
         return self._ids[name]
 
-    def _read_counts(self, name: str) -> Counts:
-        counts = self._table(name, self.parts).select(pl.sum_horizontal(self.parts).cast(pl.Int64))
+    def _counts(self, name: str) -> Counts:
+        counts = self._table(name).select(pl.sum_horizontal(self.parts).cast(pl.Int64))
         return counts.to_series().to_numpy()
 
-    def _table(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Read a table of the folder, or some of its columns, after checking its checksum."""
+    def _table(self, name: str) -> pl.DataFrame:
+        """Read a table of the folder after checking its checksum."""
         path = self.folder / name
         try:
             if self._manifest["files"][name] != digest_of(path):
                 raise _damaged(path)
-            wanted = None if columns is None else list(columns)
-            return pl.read_parquet(path, columns=wanted, glob=False)
+            return pl.read_parquet(path, glob=False)
         except (PolarsError, PanicException, OSError, KeyError) as problem:
             raise _damaged(path) from problem
-
-
-def write_manifest(folder: Path, **facts: Any) -> None:
-    """Write what is known of a log, as the last file of its folder."""
-    text = json.dumps({"version": _VERSION, **facts}, indent=1)
-    (folder / NAME).write_text(text + "\n", encoding="utf-8")
 
 
 def digest_of(path: Path) -> str:
@@ -291,16 +281,6 @@ def digest_of(path: Path) -> str:
 def partition_name(number: int) -> str:
     """Return the file name of a partition."""
     return f"part-{number:05}.parquet"
-
-
-def offsets(counts: npt.NDArray[np.integer]) -> Counts:
-    """Return where each row begins, and where the last one ends, (n + 1,).
-
-    Example:
-        >>> offsets(np.array([2, 0, 3])).tolist()
-        [0, 2, 2, 5]
-    """
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def _damaged(path: Path) -> DataError:
