@@ -31,7 +31,8 @@ from _turns import in_turn, use_one_thread
 from transcf import TransCFMixture, leave_one_out, open_data, open_split, read_interactions
 from transcf.data.interactions import Interactions
 from transcf.evaluation import full_ranks
-from transcf.kernels import Array, compiled
+from transcf.kernels import Array
+from transcf.kernels.decorators import compiled
 from transcf.kernels.lanes import LANES, exp_lanes, load, store
 from transcf.kernels.rows import padded_width
 from transcf.models.mixture.batches import Events

@@ -85,12 +85,16 @@ def test_repr_tells_counts_and_density():
     assert repr(log) == shown
 
 
-def test_ranges_side_by_side_change_nothing(monkeypatch):
+@pytest.mark.parametrize("left_out", [[], ["time"], ["rating"], ["time", "rating"]])
+def test_kernels_of_large_logs_order_them_as_numpy_does(monkeypatch, left_out):
     random = np.random.default_rng(0)
     columns = {"user": 40, "item": 30, "rating": 5, "time": 9}
     frame = pl.DataFrame({name: random.integers(0, top, 3000) for name, top in columns.items()})
+    rating = pl.when(pl.col("rating") > 0).then(pl.col("rating").cast(pl.Float32))
+    frame = frame.with_columns(rating).drop(left_out)
     one = read_interactions(frame)
-    monkeypatch.setattr("transcf.data.ordering._MANY", 1)
+    monkeypatch.setattr("transcf.data.ordering.MANY_EVENTS", 1)
+    monkeypatch.setattr("transcf.data.ids.MANY_EVENTS", 1)
     two = read_interactions(frame)
     assert one.to_frame().equals(two.to_frame())
     assert one.positions.tolist() == two.positions.tolist()

@@ -9,8 +9,8 @@ import numba
 import pytest
 
 from transcf import Interactions, Popularity
-from transcf.kernels import inner
 from transcf.kernels.compiling import clock, on_compile
+from transcf.kernels.decorators import inner
 
 
 def test_compiling_is_told_once_and_only_inside_the_block() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from transcf.kernels import compiled
+from transcf.kernels.decorators import compiled
 from transcf.kernels.lanes import LANES, exp_lanes, load, log_lanes, max_lanes, store
 
 

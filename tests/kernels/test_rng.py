@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from transcf.kernels import compiled
+from transcf.kernels.decorators import compiled
 from transcf.kernels.rng import advance, below, below_low, mix, permutation, stream, uniform
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transcf.kernels import compiled
+from transcf.kernels.decorators import compiled
 from transcf.kernels.tickets import NONE, add_to, look_at, share_tickets
 from transcf.parallel import use_threads
 

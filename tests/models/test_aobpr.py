@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from scipy.stats import chisquare
 
 from transcf.io.tensors import Arrays
-from transcf.kernels import Array, compiled
+from transcf.kernels import Array
+from transcf.kernels.decorators import compiled
 from transcf.kernels.lanes import LANES
 from transcf.kernels.ranked_draws import RankedRates, Rankings, draw_ranked, rank_by_factors
 from transcf.kernels.rounds import PackedRows

@@ -26,9 +26,12 @@ _Finder: TypeAlias = Callable[[pl.Series], Rows]
 
 #: The row of an id that is unknown.
 UNKNOWN = -1
+#: Number of events from which on compiled kernels number and sort them; numpy handles fewer in less
+#: time than kernels take to load.
+MANY_EVENTS = 1 << 18
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-#: Entries compared at a time.
+#: Entries processed at a time.
 _PIECE = 1 << 18
 #: Integers without leading zeros, within 64 bits.
 _PLAIN_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
@@ -74,15 +77,15 @@ class IdMap:
             parse_integers: Whether text becomes integers if all of it is written as plain
                 integers: digits, maybe a minus, no leading zeros. One "007" keeps all as text.
         """
-        from transcf.kernels.sorting import renumber
-
         distinct, codes = _number(column)
         if parse_integers and _all_plain_integers(distinct):
             distinct = distinct.cast(pl.Int64)
         order = distinct.arg_sort().to_numpy()
         rows_of_codes = np.empty(len(order), dtype=np.int32)
         rows_of_codes[order] = np.arange(len(order), dtype=np.int32)
-        renumber(codes, rows_of_codes)
+        for start in range(0, len(codes), _PIECE):  # no second array of that length
+            piece = codes[start : start + _PIECE]
+            piece[:] = rows_of_codes[piece]
         return cls(distinct.gather(pl.Series(order))), codes
 
     def __len__(self) -> int:
@@ -181,19 +184,27 @@ class IdMap:
 
 
 def _number(column: pl.Series) -> tuple[pl.Series, Rows]:
-    """Return the distinct ids by first appearance, and the place of each entry among them.
+    """Return the distinct ids in any order, and the place of each entry among them.
 
     Numbering by hash is several times faster than building categories. Two ids with the same
     hash would show in the comparison at the end; another hash function then takes over.
     """
-    from transcf.kernels.sorting import number_by_hash
-
     for seed in count():
-        codes, first = number_by_hash(_hashes(column, seed))
+        codes, first = _number_hashes(_hashes(column, seed))
         distinct = column.gather(pl.Series(first))
         if _are_equal(distinct, codes, column):
             return distinct, codes
     raise AssertionError("unreachable: `count` does not end")
+
+
+def _number_hashes(hashes: npt.NDArray[np.uint64]) -> tuple[Rows, npt.NDArray[np.int64]]:
+    """Return the number of each hash, and an entry with each number."""
+    if len(hashes) < MANY_EVENTS:
+        _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
+        return codes.astype(np.int32), first
+    from transcf.kernels.sorting import number_by_hash
+
+    return number_by_hash(hashes)
 
 
 def _are_equal(distinct: pl.Series, codes: Rows, column: pl.Series) -> bool:

@@ -186,10 +186,7 @@ class Interactions:
     @cached_property
     def by_item(self) -> Csr:
         """Users of each item, built at first use and kept."""
-        from transcf.kernels.sorting import transpose
-
-        indptr, rows = transpose(self.by_user.indptr, self.by_user.indices, self.n_items)
-        return Csr(indptr, rows, self.n_users)
+        return self.by_user.transposed()
 
     @cached_property
     def in_order(self) -> npt.NDArray[np.int64]:
@@ -259,9 +256,7 @@ class Interactions:
         Rows stay the same, so that parts of a split share users and items; with `drop_ids`, ids
         without events are removed and rows are renumbered.
         """
-        from transcf.kernels.sorting import offsets_of_marked
-
-        indptr = offsets_of_marked(self.by_user.indptr, events)
+        indptr = np.append(0, np.cumsum(self.by_user.count_marked(events)))
         # Frozen arrays are shared if all events are selected; indices are faster for a few.
         pick: Any = slice(None) if indptr[-1] == len(self) else events
         if 8 * indptr[-1] < len(self):

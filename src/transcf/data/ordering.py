@@ -1,4 +1,7 @@
-"""Sorting events by user and item and merging repeated pairs, in two threads for large logs."""
+"""Sorting events by user and item and merging repeated pairs.
+
+Large logs are sorted by compiled kernels in two threads, others by numpy.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.ids import Rows
+from transcf.data.ids import MANY_EVENTS, Rows
 
-#: Number of events from which on two ranges are processed in parallel.
-_MANY = 1_000_000
+#: Ranges that are processed in parallel.
+_RANGES = 2
 _Offsets: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -44,22 +47,61 @@ def order_by_user(
     ratings: npt.NDArray[np.float32] | None,
     timestamps: npt.NDArray[np.int64] | None,
 ) -> Ordered:
-    """Order events by user and item, and keep one of each pair; see `Interactions.from_rows`.
+    """Order events by user and item, and keep one of each pair; see `Interactions.from_rows`."""
+    order = _order_many if len(users) >= MANY_EVENTS else _order_few
+    return order(users, items, n_users, n_items, ratings, timestamps)
 
-    The result does not depend on the number of ranges that are processed in parallel.
-    """
+
+def _order_few(
+    users: Rows,
+    items: Rows,
+    n_users: int,
+    n_items: int,
+    ratings: npt.NDArray[np.float32] | None,
+    timestamps: npt.NDArray[np.int64] | None,
+) -> Ordered:
+    """Order events by a stable sort; the winner of each pair is its last event."""
+    pairs = users.astype(np.int64) * n_items + items
+    events = np.argsort(pairs, kind="stable")
+    repeated = pairs[events[1:]] == pairs[events[:-1]]
+    if repeated.any():
+        keys = [pairs]  # the last key of `lexsort` is the first to sort by
+        if timestamps is not None:
+            keys.insert(0, timestamps)
+        if ratings is not None:  # any rating is above NaN
+            is_known = ~np.isnan(ratings)
+            keys = [np.where(is_known, ratings, 0), is_known, *keys]
+        events = np.lexsort(keys)
+        events = events[~np.append(repeated, False)]
+    return Ordered(
+        np.append(0, np.cumsum(np.bincount(users[events], minlength=n_users))),
+        items[events],
+        events,
+        None if ratings is None else ratings[events],
+        None if timestamps is None else timestamps[events],
+    )
+
+
+def _order_many(
+    users: Rows,
+    items: Rows,
+    n_users: int,
+    n_items: int,
+    ratings: npt.NDArray[np.float32] | None,
+    timestamps: npt.NDArray[np.int64] | None,
+) -> Ordered:
+    """Order events by kernels; the result does not depend on the number of ranges."""
     from transcf.kernels import sorting
 
-    ranges = 2 if len(users) >= _MANY else 1
     times = np.empty(0, np.int64) if timestamps is None else timestamps
     scores = np.empty(0, np.float32) if ratings is None else ratings
-    with ThreadPoolExecutor(ranges) as pool:
-        indptr, packed, scratch = _sort(users, items, n_users, n_items, pool, ranges)
+    with ThreadPoolExecutor(_RANGES) as pool:
+        indptr, packed, scratch = _sort(users, items, n_users, n_items, pool)
 
         def merge(first: int, end: int) -> _Offsets:
             return sorting.merge_repeats(indptr[first : end + 1], packed, times, scores)
 
-        firsts, ends = _bounds(indptr, ranges)
+        firsts, ends = _bounds(indptr)
         counts = np.concatenate(list(pool.map(merge, firsts, ends)))
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         size = int(offsets[-1])
@@ -85,7 +127,7 @@ def order_by_user(
 
 
 def _sort(
-    users: Rows, items: Rows, n_users: int, n_items: int, pool: ThreadPoolExecutor, ranges: int
+    users: Rows, items: Rows, n_users: int, n_items: int, pool: ThreadPoolExecutor
 ) -> tuple[_Offsets, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Sort by user, item and place, in two counting sorts.
 
@@ -102,7 +144,7 @@ def _sort(
     def place_items(first: int, end: int, to: _Offsets) -> None:
         sorting.place_by_item(users, items, first, end, to, by_item)
 
-    cuts = [len(users) * part // ranges for part in range(ranges + 1)]
+    cuts = [len(users) * part // _RANGES for part in range(_RANGES + 1)]
     firsts, ends = cuts[:-1], cuts[1:]
     starts, places = _places(list(pool.map(count_items, firsts, ends)))
     list(pool.map(place_items, firsts, ends, places))
@@ -113,7 +155,7 @@ def _sort(
     def place_users(first: int, end: int, to: _Offsets) -> None:
         sorting.place_by_user(by_item, starts, first, end, to, packed)
 
-    firsts, ends = _bounds(starts, ranges)
+    firsts, ends = _bounds(starts)
     indptr, places = _places(list(pool.map(count_users, firsts, ends)))
     list(pool.map(place_users, firsts, ends, places))
     return indptr, packed, by_item
@@ -128,8 +170,8 @@ def _places(counts: Sequence[_Offsets]) -> tuple[_Offsets, list[_Offsets]]:
     return starts, places
 
 
-def _bounds(starts: _Offsets, ranges: int) -> tuple[list[int], list[int]]:
+def _bounds(starts: _Offsets) -> tuple[list[int], list[int]]:
     """Cut keys into ranges with about as many entries each; return first and end keys."""
-    shares = np.arange(1, ranges) * starts[-1] // ranges
+    shares = np.arange(1, _RANGES) * starts[-1] // _RANGES
     cuts = [0, *np.searchsorted(starts, shares).tolist(), len(starts) - 1]
     return cuts[:-1], cuts[1:]

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import Array, inlined, inner
+from . import Array
+from .decorators import inlined, inner
 from .lanes import LANES, fill, load, sqrt_lanes, store
 from .rows import bring_into_ball, prefetch_row
 

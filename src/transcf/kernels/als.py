@@ -19,7 +19,8 @@ import numpy as np
 
 from transcf.parallel import parallel_for
 
-from . import Array, compiled, inlined
+from . import Array
+from .decorators import compiled, inlined
 from .lanes import LANES, fill, load, store, zeros
 from .rows import add_scaled, copy, dot
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from transcf.parallel import parallel_for
 
-from . import Array, compiled, inlined
+from . import Array
 from .als import Side, pair_weights
+from .decorators import compiled, inlined
 from .lanes import LANES, load, sum_lanes, zeros
 from .rows import add_scaled, dot
 

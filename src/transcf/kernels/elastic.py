@@ -16,7 +16,8 @@ import numpy as np
 
 from transcf.parallel import parallel_for
 
-from . import Array, compiled, inlined, inner
+from . import Array
+from .decorators import compiled, inlined, inner
 
 #: Shares of the work: neighbouring targets go to different ones, which makes them alike.
 SLOTS = 64

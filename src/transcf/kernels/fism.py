@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import Array, compiled, inlined, inner
+from . import Array
+from .decorators import compiled, inlined, inner
 from .lanes import LANES, fill, load, store
 from .rng import advance, below, mix, stream
 from .rows import add_scaled, clear, dot, prefetch_row

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from transcf.kernels import inlined
+from transcf.kernels.decorators import inlined
 from transcf.kernels.lanes import LANES, fill, load
 
 Floats = npt.NDArray[np.float32]

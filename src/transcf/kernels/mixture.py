@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import Array, inlined, inner
+from . import Array
 from .adam import AdamState, AdamStep, flat, move_row
+from .decorators import inlined, inner
 from .lanes import LANES, exp_lanes, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
 from .rows import add_scaled, clear, dot, prefetch_row

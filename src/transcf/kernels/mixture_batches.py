@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import Array, compiled, inlined, inner
+from . import Array
+from .decorators import compiled, inlined, inner
 from .rng import advance, mix, stream, uniform
 
 #: Number of shards per batch. Gradients are summed in shard order, so results do not depend on how

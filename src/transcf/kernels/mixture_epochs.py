@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import Array, compiled, inlined, inner
+from . import Array
 from .adam import AdamStep, flat, move_number, move_row, prefetch_moving
+from .decorators import compiled, inlined, inner
 from .lanes import LANES, fill, load, store
 from .mixture import MASKED, MixtureParams, Negatives, ScoreConfig, Workspace, run_shard
 from .mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, EventArrays, deal

@@ -7,7 +7,8 @@ import numpy as np
 
 from transcf.parallel import one_blas_thread, parallel_for
 
-from . import Array, compiled, inner
+from . import Array
+from .decorators import compiled, inner
 from .lanes import LANES, exp_lanes, fill, load, log_lanes, max_lanes, store, zeros
 
 #: Items that are scored together, and rows of histories: what fits into a cache.

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import Array, compiled, inlined, inner
+from . import Array
+from .decorators import compiled, inlined, inner
 from .kth import TOGETHER, kth_largest, larger, largest_lane
 from .lanes import LANES, exp_lanes, fill, load, log_lanes, store, sum_lanes, zeros
 from .mixture_scores import ScoreParams

@@ -14,7 +14,8 @@ import numpy as np
 
 from transcf.parallel import one_blas_thread, parallel_for
 
-from . import Array, compiled, inner
+from . import Array
+from .decorators import compiled, inner
 from .lanes import LANES, exp_lanes, fill, load, log_lanes, store, zeros
 
 #: Columns of a strip, a multiple of the two groups of lanes that are summed together.

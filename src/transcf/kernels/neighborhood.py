@@ -13,7 +13,8 @@ import numpy as np
 
 from transcf.parallel import parallel_for
 
-from . import Array, compiled, inlined
+from . import Array
+from .decorators import compiled, inlined
 from .rows import add_scaled, bring_into_ball, clear, prefetch_row
 from .sampling import Strata
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import Array, inlined
+from . import Array
+from .decorators import inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .ranked_draws import RankedRates, draw, draws_of
 from .rounds import Nearest, PackedRows, costs_of, hardest, visits_of

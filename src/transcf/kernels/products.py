@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from transcf.kernels import compiled, compiled_strictly
+from transcf.kernels.decorators import compiled, compiled_strictly
 from transcf.kernels.lanes import LANES, Lanes, fill, load, prefetch_for_reading, sum_lanes
 
 Floats = npt.NDArray[np.float32]

@@ -10,7 +10,8 @@ from numba.extending import overload
 
 from transcf.parallel import parallel_for
 
-from . import INLINED, Array, Function, compiled, inlined
+from . import Array
+from .decorators import INLINED, Function, compiled, inlined
 from .rng import advance, mix, uniform
 from .rounds import Kinds, PackedRows
 from .sampling import Draws, Visit, draw_own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from transcf.kernels import compiled, inner
+from transcf.kernels.decorators import compiled, inner
 from transcf.kernels.products import pair_score
 
 Floats = npt.NDArray[np.float32]

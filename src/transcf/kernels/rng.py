@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from . import Array, compiled, inlined
+from . import Array
+from .decorators import compiled, inlined
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)

@@ -12,7 +12,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numba.extending import overload
 
-from . import INLINED, Array, Function, compiled, inlined, pasted
+from . import Array
+from .decorators import INLINED, Function, compiled, inlined, pasted
 from .rng import advance, mix, stream, uniform
 from .rows import prefetch_row
 from .sampling import TRAINING, Draws, Strata, Visit, draw_negative

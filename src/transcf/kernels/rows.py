@@ -6,7 +6,8 @@ from typing import Any
 
 from transcf.parallel import parallel_for
 
-from . import Array, aligned_zeros, compiled, inlined
+from . import Array, aligned_zeros
+from .decorators import compiled, inlined
 from .lanes import LANES, fill, load, prefetch, store, sum_lanes, zeros
 
 #: Starting a thread costs more than copying fewer rows than this.

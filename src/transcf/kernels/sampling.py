@@ -13,7 +13,8 @@ import numpy as np
 
 from transcf.parallel import parallel_for
 
-from . import Array, compiled, inlined
+from . import Array
+from .decorators import compiled, inlined
 from .rng import advance, below, below_low, mix, permutation, stream, upper_half
 
 DEALING, TRAINING = 1, 2

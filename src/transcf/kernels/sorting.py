@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from . import compiled, inner
+from .decorators import compiled, inner
 
 _LOWER, _UPPER = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
 _HALF = np.uint64(32)
@@ -180,38 +180,6 @@ def unpack(
         word = packed[start + place]
         items[place] = np.int32(word >> _HALF)
         events[place] = np.int64(word & _LOWER)
-
-
-@compiled
-def renumber(codes: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32]) -> None:
-    """Put `numbers[code]` in the place of each code."""
-    for entry in range(len(codes)):
-        codes[entry] = numbers[codes[entry]]
-
-
-@compiled
-def offsets_of_marked(
-    indptr: npt.NDArray[np.int64], marked: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int64]:
-    """(n_rows + 1,) offsets of the rows once only marked entries are left."""
-    offsets = np.zeros_like(indptr)
-    for row in range(len(indptr) - 1):
-        count = 0
-        for place in range(indptr[row], indptr[row + 1]):
-            count += marked[place]
-        offsets[row + 1] = offsets[row] + count
-    return offsets
-
-
-def transpose(
-    indptr: npt.NDArray[np.int64], columns: npt.NDArray[np.int32], n_columns: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Turn compressed rows into compressed columns; rows come out ascending."""
-    from scipy.sparse import csr_array
-
-    shape = (len(indptr) - 1, n_columns)
-    by_column = csr_array((np.ones(len(columns), np.int8), columns, indptr), shape=shape).tocsc()
-    return by_column.indptr.astype(np.int64), by_column.indices.astype(np.int32, copy=False)
 
 
 @inner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from . import compiled
+from .decorators import compiled
 from .rng import advance, below, mix, stream
 
 #: Names of the random streams, so that a split and its candidates never share draws.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import compiled, inner
+from .decorators import compiled, inner
 from .rng import advance, below, mix, stream, uniform
 
 #: Purpose of the random streams, different from those of splits and training.

@@ -22,7 +22,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from transcf.kernels import compiled, inlined, inner
+from transcf.kernels.decorators import compiled, inlined, inner
 from transcf.kernels.kth import TOGETHER, kth_largest, larger
 from transcf.kernels.lanes import LANES, element_address, fill, load, store
 from transcf.kernels.products import pair_score, prefetch

@@ -14,7 +14,8 @@ from numba.extending import overload
 
 from transcf.errors import ParameterError
 
-from . import Array, inlined, part_of_kernels, watch_source
+from . import Array
+from .decorators import inlined, part_of_kernels, watch_source
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .rng import advance, below, mix
 from .rounds import Kinds, Nearest, PackedRows, costs_of, hardest, visits_of

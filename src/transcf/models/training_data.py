@@ -48,10 +48,7 @@ class TrainingData:
     @cached_property
     def by_item(self) -> Csr:
         """Users of each item in training."""
-        from transcf.kernels.sorting import transpose
-
-        indptr, rows = transpose(self.seen.indptr, self.seen.indices, len(self.items))
-        return Csr(indptr, rows, len(self.users))
+        return self.seen.transposed()
 
     @cached_property
     def rankable(self) -> npt.NDArray[np.bool_]:

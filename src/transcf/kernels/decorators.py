@@ -1,0 +1,94 @@
+"""Decorators of kernels: numba functions that are kept on disk, or compiled into their callers."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import event, options
+
+from . import compiling
+from ._cache import Keeper, SourceFile, sources_in
+from ._linking import linked_options
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Sums may be reassociated and multiply-adds fused, but NaN and infinity keep their meaning:
+# divergence has to stay visible.
+_RELAXED: dict[str, Any] = {
+    "error_model": "numpy",
+    "fastmath": {"contract", "reassoc", "nsz", "arcp"},
+}
+#: For functions that Python calls.
+_CALLED: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
+#: For functions that only kernels call: an entry point for Python takes as long to compile as many
+#: a function.
+_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_LINKED: dict[str, Any] = linked_options()
+#: Without reference counts, if this version of numba can leave them out: an atomic step for every
+#: array of every call.
+_UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(options.DefaultOptions, "_nrt") else {}
+#: For the pieces of a hot loop, where a call would cost as much as the work. They make no arrays,
+#: and their arguments outlive them.
+INLINED: dict[str, Any] = {"forceinline": True, **_UNCOUNTED, **_INNER, **_RELAXED}
+_HERE = Path(__file__).resolve().parent
+_SCORES = _HERE.parent / "models" / "transcf" / "score_functions.py"
+#: Keeps what is compiled from these files, and from those that `watch_source` names.
+_keeper = Keeper(
+    [
+        *sources_in("transcf.kernels", _HERE),
+        SourceFile("transcf.models.transcf.score_functions", _SCORES),
+    ]
+)
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function to machine code on first use and keep the result on disk."""
+    return cast(Function, _keeper.keep(numba.njit(**_CALLED, **_RELAXED)(function)))
+
+
+def compiled_strictly(function: Function) -> Function:
+    """Like `compiled`, but nothing about the arithmetic is relaxed."""
+    return cast(Function, _keeper.keep(numba.njit(**_CALLED, error_model="numpy")(function)))
+
+
+def inner(function: Function) -> Function:
+    """Compile a function that only other kernels call, into these."""
+    return cast(Function, numba.njit(**_INNER, **_LINKED, **_RELAXED)(function))
+
+
+def pasted(function: Function) -> Function:
+    """Like `inner`, for a function with one caller: it is compiled as part of its text."""
+    return cast(Function, numba.njit(inline="always", **_INNER, **_RELAXED)(function))
+
+
+def inlined(function: Function) -> Function:
+    """Like `inner`, for the pieces of a hot loop; they make no arrays."""
+    return cast(Function, numba.njit(**INLINED, **_LINKED)(function))
+
+
+def part_of_kernels(function: Function) -> Function:
+    """Like `inlined`, for a function of another room: kernels are kept until its module changes."""
+    watch_source(function.__module__)
+    return inlined(function)
+
+
+def watch_source(module: str) -> None:
+    """Recompile kernels when this module, which they refer to, has changed."""
+    path = sys.modules[module].__file__
+    if path is not None:
+        _keeper.watch(SourceFile(module, Path(path).resolve()))
+
+
+class _Watch(event.Listener):  # type: ignore[misc]
+    """Passes numba's events to `compiling`."""
+
+    def on_start(self, event: Any) -> None:
+        compiling.note_start()
+
+    def on_end(self, event: Any) -> None:
+        compiling.note_end()
+
+
+event.register("numba:compile", _Watch())
