@@ -57,6 +57,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "cdae": ("cdae", {"dim": 16}),
     "neumf": ("neumf", {"dim": 8}),
     "lightgcn": ("lightgcn", {"dim": 16}),
+    "sasrec": ("sasrec", {"dim": 16}),
     "transcf": ("transcf-mixture", {"dim": 16}),
     "transcf-translation": ("transcf", {"dim": 16}),
     "transcf-alt": ("transcf-alt", {"dim": 16}),

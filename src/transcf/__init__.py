@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from transcf.models.torch.cdae import CDAE as CDAE
     from transcf.models.torch.lightgcn import LightGCN as LightGCN
     from transcf.models.torch.neumf import NeuMF as NeuMF
+    from transcf.models.torch.sasrec import SASRec as SASRec
     from transcf.models.training import FitOptions as FitOptions
     from transcf.models.transcf import TransCF as TransCF
     from transcf.models.transcf.extensions import TransCFExtended as TransCFExtended

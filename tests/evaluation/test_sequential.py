@@ -150,7 +150,7 @@ def test_trained_vectors_of_users_are_kept(split) -> None:
 @pytest.mark.parametrize("name", [name for name in available() if name != "transcf-extended"])
 def test_training_histories_change_nothing(split, name) -> None:
     """With the histories of training, models score as before, or as for new users."""
-    if name in ("cdae", "neumf", "lightgcn"):
+    if name in ("cdae", "neumf", "lightgcn", "sasrec"):
         pytest.importorskip("torch")
     quick = {"epochs": 1, "dim": 4} if "dim" in type(create(name))._rules() else {}
     model = create(name, **quick).fit(split.train)

@@ -18,7 +18,7 @@ from transcf.errors import TransCFError
 from transcf.models.training import Epoch
 
 #: Not made of kernels.
-TORCH = {"cdae", "neumf", "lightgcn"}
+TORCH = {"cdae", "neumf", "lightgcn", "sasrec"}
 #: Slow, and on the kernels of other models.
 SKIPPED = {"transcf-attention", "transcf-map", "transcf-friends", "transcf-categories", "blend"}
 

@@ -34,7 +34,7 @@ EXTRAS = {
 
 #: Models on torch, models of other models, and models that need categories or friends.
 _NOT_COMPILED = {
-    "blend", "cdae", "lightgcn", "neumf", "transcf-attention", "transcf-categories",
+    "blend", "cdae", "lightgcn", "neumf", "sasrec", "transcf-attention", "transcf-categories",
     "transcf-friends", "transcf-map",
 }  # fmt: skip
 #: Models of the demo; the last one makes the recommendations.

@@ -39,6 +39,7 @@ HOMES = {
     "CDAE": "torch.cdae",
     "NeuMF": "torch.neumf",
     "LightGCN": "torch.lightgcn",
+    "SASRec": "torch.sasrec",
     "TransCF": "transcf",
     "TransCFMixture": "mixture",
     "TransCFExtended": "transcf.extensions",

@@ -1,1 +1,1 @@
-"""Models that are trained with torch: CDAE, NeuMF and LightGCN."""
+"""Models that are trained with torch: CDAE, NeuMF, LightGCN and SASRec."""

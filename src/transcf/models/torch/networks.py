@@ -6,7 +6,7 @@ A network draws its own minibatches and maps each to the sum of its losses and a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -253,18 +253,23 @@ class AdamTraining:
 
     Args:
         kind: Class of the network.
-        by_user: The interactions.
+        data: The interactions, as the network needs them.
         weights: Weight of each interaction, (nnz,); empty if all are 1.
         settings: Hyper-parameters.
         device: Where to train.
     """
 
     def __init__(
-        self, kind: type[Network], by_user: Csr, weights: Array, settings: Any, device: torch.device
+        self,
+        kind: Callable[[Any, Array, Any], Network],
+        data: Any,
+        weights: Array,
+        settings: Any,
+        device: torch.device,
     ) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.random_state)
-            self.network = kind(by_user, weights, settings).to(device)
+            self.network = kind(data, weights, settings).to(device)
         self._settings, self._device = settings, device
         self._adam = self._new_adam()
 
@@ -279,7 +284,10 @@ class AdamTraining:
             network.join()
             self._adam = self._new_adam()
         total, samples = torch.zeros((), device=self._device), 0
-        with one_thread():
+        with one_thread(), torch.random.fork_rng(devices=[]):
+            # Dropout depends on the epoch, not on those before: a run can be resumed.
+            seed = generator(self._settings.random_state, number, NOISE).integers(2**63)
+            torch.manual_seed(int(seed))
             for batch in network.batches(number):
                 losses, penalty = network(*map(self._put, batch))
                 self._adam.zero_grad()
