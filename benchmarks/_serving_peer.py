@@ -15,8 +15,9 @@ from implicit.cpu.als import AlternatingLeastSquares
 from scipy.sparse import csr_matrix
 from starlette.responses import Response
 
-from transcf.serving.app import worker_app
-from transcf.serving.service import Service, ServiceSettings
+from transcf.serving.server import server_config, worker_app
+from transcf.serving.service import Service
+from transcf.serving.settings import ServiceSettings
 
 
 def peer_of(service: Service) -> tuple[Any, Any] | None:
@@ -31,7 +32,8 @@ def peer_of(service: Service) -> tuple[Any, Any] | None:
 
 
 def main(model: str, port: int) -> None:
-    app = worker_app(ServiceSettings(Path(model)))
+    settings = ServiceSettings(Path(model), port=port)
+    app = worker_app(settings)
     service: Service = app.state.service
     served = service.versions.current
     pair = peer_of(service)
@@ -51,8 +53,9 @@ def main(model: str, port: int) -> None:
         pairs = zip(found.tolist(), scores.tolist(), strict=True)
         return {"user": user, "items": [{"item": items[i], "score": s} for i, s in pairs]}
 
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False,
-                server_header=False, date_header=False)  # fmt: skip
+    config = server_config(app, settings)
+    config.port = port
+    uvicorn.Server(config).run()
 
 
 if __name__ == "__main__":

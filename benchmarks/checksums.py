@@ -100,7 +100,8 @@ IGNORED = {"version", "model", "sentence", "meaning", "notes", "of"}
 def open_service(model: Path, items: Path) -> Any:
     """Return the ASGI application that serves a model folder."""
     from transcf.serving.app import create_app
-    from transcf.serving.service import Service, ServiceSettings
+    from transcf.serving.service import Service
+    from transcf.serving.settings import ServiceSettings
 
     return create_app(Service(ServiceSettings(model, items=items)))
 

@@ -51,7 +51,8 @@ def run_command(words: list[str]) -> None:
 
 def open_service(model: Path) -> Any:
     from transcf.serving.app import create_app
-    from transcf.serving.service import Service, ServiceSettings
+    from transcf.serving.service import Service
+    from transcf.serving.settings import ServiceSettings
 
     return create_app(Service(ServiceSettings(model)))
 

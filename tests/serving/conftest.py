@@ -21,7 +21,8 @@ from transcf.data.synthetic import synthesize
 from transcf.models.registry import create
 from transcf.serving.app import create_app
 from transcf.serving.demo import item_table
-from transcf.serving.service import Service, ServiceSettings
+from transcf.serving.service import Service
+from transcf.serving.settings import ServiceSettings
 
 #: What the service is called by those on the same machine.
 HERE = "http://127.0.0.1"

@@ -12,14 +12,18 @@ from typing import Any
 import uvicorn
 
 from transcf.serving.app import create_app
-from transcf.serving.service import Service, ServiceSettings
+from transcf.serving.server import server_config
+from transcf.serving.service import Service
+from transcf.serving.settings import ServiceSettings
 
 
 @contextmanager
-def living(model: Path, **settings: Any) -> Iterator[str]:
+def living(model: Path, **options: Any) -> Iterator[str]:
     """Serve a model from a thread until the block ends; gives its address."""
-    app = create_app(Service(ServiceSettings(model, **settings)))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    settings = ServiceSettings(model, **options)
+    config = server_config(create_app(Service(settings)), settings)
+    config.port = 0
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

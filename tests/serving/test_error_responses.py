@@ -15,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from transcf.errors import ParameterError
-from transcf.serving.middleware import Limits, check_host, read_token
+from transcf.serving.auth import check_host, read_tokens
 
 TOKEN = "0123456789abcdef-secret"
 
@@ -59,7 +59,8 @@ def test_bad_requests_get_one_sentence(
 @pytest.fixture(scope="module")
 def shared(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     from transcf.serving.app import create_app
-    from transcf.serving.service import Service, ServiceSettings
+    from transcf.serving.service import Service
+    from transcf.serving.settings import ServiceSettings
 
     events = str(tmp_path_factory.mktemp("events") / "events.db")
     app = create_app(Service(ServiceSettings(trained / "shop", events, trained / "items.csv")))
@@ -98,20 +99,20 @@ def test_a_token_is_needed_and_never_told(
 def test_others_are_not_served_without_a_token(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "::", "192.168.0.7", "shop.example"):
         with pytest.raises(ParameterError, match="--token-file"):
-            check_host(host, None)
-        check_host(host, TOKEN)
+            check_host(host, has_tokens=False)
+        check_host(host, has_tokens=True)
     for host in ("127.0.0.1", "localhost", "::1"):
-        check_host(host, None)
+        check_host(host, has_tokens=False)
     (tmp_path / "short").write_text("secret")
     with pytest.raises(ParameterError, match="at least 16") as refused:
-        read_token(tmp_path / "short")
+        read_tokens(tmp_path / "short")
     assert "secret" not in str(refused.value)
 
 
 def test_too_many_requests_are_turned_away_and_slow_ones_ended(
     shop: Path, open_client: Callable[..., TestClient]
 ) -> None:
-    client = open_client(shop / "shop", limits=Limits(requests=4, seconds=3.0))
+    client = open_client(shop / "shop", max_requests=4, request_seconds=3.0)
     service = client.app.state.service  # type: ignore[attr-defined]
     asleep = threading.Event()
     answer = service._recommendations._run

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from transcf.serving.app import create_app
-from transcf.serving.service import Service, ServiceSettings
+from transcf.serving.service import Service
+from transcf.serving.settings import ServiceSettings
 
 ODD = ["../x", "..", "\x00", "\ud800", "🍵", "x" * 10_000, "a/b", "%", "' OR 1=1 --", "u005", "i07"]
 IDS = st.sampled_from(ODD) | st.text(max_size=20)

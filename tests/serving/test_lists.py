@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -113,14 +114,16 @@ def test_events_count_from_the_next_request_on(client: TestClient, model: Any) -
 def test_reasons_scores_and_neighbours_are_the_model_s(client: TestClient, model: Any) -> None:
     found = client.get("/v1/recommendations/u005?k=1&explain=true").json()["items"][0]
     said = model.explain("u005", found["item"], top=3)
-    assert found["reason"]["sentence"] == said.sentence
+    assert found["reason"]["sentence"].startswith(f"{found['title']} was drawn most by ")
+    assert found["reason"]["effects"][0]["title"] in found["reason"]["sentence"]
     why = client.get("/v1/explanation", params={"user": "u005", "item": found["item"]}).json()
     assert why["score"] == pytest.approx(said.score, rel=1e-5)
     assert why["effects"][0]["share"] == pytest.approx(said.effects[0].share, abs=1e-5)
     session = model.items_.series[[1, 2]].to_list()
     asked = {"session": session, "item": found["item"]}
     other = client.post("/v1/explanation", json=asked).json()
-    assert other["sentence"] == model.explain_for(session, found["item"]).sentence
+    percents = re.findall(r"\d+ %", model.explain_for(session, found["item"]).sentence)
+    assert re.findall(r"\d+ %", other["sentence"]) == percents
     pairs = [{"user": "u005", "item": found["item"]}, {"user": "u005", "item": "nonsense"}]
     scores = client.post("/v1/scores", json={"pairs": pairs}).json()["scores"]
     assert scores[0]["score"] == pytest.approx(said.score, rel=1e-5)

@@ -41,12 +41,23 @@ def serve(
     ] = None,
     events: EventsOption = None,
     host: Annotated[
-        str, typer.Option(help="Address; any but loopback needs --token-file.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port.")] = 8080,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that share the port.")] = 1,
+        str | None,
+        typer.Option(help="Address (127.0.0.1); any but loopback needs --token-file."),
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port (8080).")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that share the port (1).")
+    ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with a token that requests need.")
+        Path | None, typer.Option(metavar="FILE", help="A file with tokens that requests need.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A TOML file with these and further settings, such as limits and logs; "
+            "TRANSCF_SERVE_NAME in the environment sets NAME.",
+        ),
     ] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Serve a model of synthetic data with titles.")
@@ -59,30 +70,38 @@ def serve(
 
     Example: transcf serve my-model --items items.csv
     """
-    if demo == (folder is not None):
+    if demo and folder is not None:
         raise ParameterError("Name a DIR to serve, or give --demo.")
     try:
-        from transcf.serving.app import plotly_script, run
-        from transcf.serving.service import ServiceSettings
+        from transcf.serving.app import plotly_script
+        from transcf.serving.server import run
+        from transcf.serving.settings import load_settings
     except ImportError as error:
         raise MissingExtraError("Serving a model", "serve") from error
     plotly_script()  # raises now instead of at the first request for the page
-    name = f"[{host}]" if ":" in host else host
+    options: dict[str, Any] = {
+        "items": items, "events": events, "host": host, "port": port, "workers": workers,
+        "token_file": token_file,
+    }  # fmt: skip
 
-    def start(settings: ServiceSettings) -> None:
-        words = f"Serving {settings.model} at http://{name}:{port}/ (Ctrl-C ends it)"
+    def start(given: dict[str, Any]) -> None:
+        settings = load_settings(options | given, config)
+
+        def say(address: str) -> None:
+            typer.echo(f"Serving {settings.model} at {address} (Ctrl-C ends it)")
+
         unwatch()  # the server finishes requests in progress
-        run(settings, host, port, workers, lambda: typer.echo(words))
+        run(settings, say)
 
-    if folder is not None:
-        start(ServiceSettings(folder, events, items, token_file))
+    if not demo:
+        start({"model": folder})
         return
     from transcf.serving.demo import demo_shop
 
     with temporary_folder("transcf-demo-") as place:
         typer.echo("Generating a tea shop and fitting a model to it ...")
         shop = demo_shop(place)
-        start(ServiceSettings(shop.model, events, shop.items, token_file))
+        start({"model": shop.model, "items": shop.items})
 
 
 def refresh(

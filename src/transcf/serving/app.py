@@ -1,42 +1,31 @@
-"""The application with its pages and middleware, and the server that runs it."""
+"""The application: routes, pages and middleware."""
 
 from __future__ import annotations
 
 import html
-import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI, Request
-from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from transcf import __version__
 from transcf.errors import MissingExtraError
-from transcf.interrupts import temporary_folder
 from transcf.parallel import use_threads
+from transcf.serving.auth import AuthMiddleware
 from transcf.serving.errors import add_exception_handlers, json_response
-from transcf.serving.middleware import (
-    METRICS_FOLDER,
-    AuthMiddleware,
-    LoadLimiter,
-    MetricsMiddleware,
-    check_host,
-    read_token,
-)
-from transcf.serving.model_version import SHARED_FOLDER
+from transcf.serving.middleware import LoadLimiter, ObserveMiddleware
 from transcf.serving.routes import router
 from transcf.serving.schemas import Problem
-from transcf.serving.service import Service, ServiceSettings
+from transcf.serving.service import Service
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": Problem} for code in (401, 403, 404, 409, 413, 422, 503, 504)
+    code: {"model": Problem} for code in (401, 403, 404, 409, 413, 422, 429, 503, 504)
 }
 PAGE = Path(__file__).with_name("page")
 #: Scripts come from this service only, none is inline. plotly compiles WebGL code ('unsafe-eval')
@@ -60,24 +49,12 @@ _PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
-#: Environment variable with the settings, for workers; each reads the token from its file.
-_ENVIRONMENT = "TRANSCF_SERVICE"
-_SERVER_OPTIONS: dict[str, Any] = {
-    "log_level": "warning",
-    "access_log": False,
-    "limit_concurrency": 2048,
-    "timeout_graceful_shutdown": 15,
-    "timeout_keep_alive": 75,  # longer than clients and load balancers keep connections
-    "server_header": False,
-    "date_header": False,
-}
-
 
 def create_app(service: Service) -> FastAPI:
     """Create the application of one worker.
 
     Example:
-        >>> app = create_app(Service(ServiceSettings(Path("models/shop"))))  # doctest: +SKIP
+        >>> app = create_app(Service(load_settings({"model": "shop"})))  # doctest: +SKIP
     """
 
     @asynccontextmanager
@@ -103,13 +80,15 @@ def create_app(service: Service) -> FastAPI:
     _add_pages(app)
     add_exception_handlers(app)
     # The last one is the outermost.
-    app.add_middleware(AuthMiddleware, token=service.token)
+    settings, metrics = service.settings, service.metrics
+    app.add_middleware(AuthMiddleware, tokens=service.tokens, rate_limit=settings.rate_limit)
     app.add_middleware(
         LoadLimiter,
-        limits=service.settings.limits,
-        refused=lambda reason: service.metrics.refused.labels(reason).inc(),
+        settings=settings,
+        refused=lambda reason: metrics.refused.labels(reason).inc(),
+        note_active=metrics.in_progress.set,
     )
-    app.add_middleware(MetricsMiddleware, metrics=service.metrics)
+    app.add_middleware(ObserveMiddleware, metrics=metrics, settings=settings)
     return app
 
 
@@ -182,52 +161,3 @@ def _list_routes(description: dict[str, Any]) -> str:
         f"<h1>Routes</h1><p>For machines: <a href='/openapi.json'>openapi.json</a></p>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{table}</tbody></table></html>"
     )
-
-
-def run(
-    settings: ServiceSettings,
-    host: str,
-    port: int,
-    workers: int = 1,
-    ready: Callable[[], None] = lambda: None,
-) -> None:
-    """Serve until SIGTERM or Ctrl-C; requests in progress are finished.
-
-    Args:
-        settings: What is served.
-        host: Host name or address.
-        port: Port; 0 takes a free one.
-        workers: Processes that share the port.
-        ready: Called when the model is loaded.
-
-    Raises:
-        TransCFError: The model cannot be served.
-    """
-    check_host(host, read_token(settings.token_file))
-    options = {**_SERVER_OPTIONS, "host": host, "port": port}
-    if workers == 1:
-        app = worker_app(settings)
-        ready()
-        uvicorn.run(app, **options)
-        return
-    Service(settings).close()  # raises errors here, once, instead of in every worker
-    ready()
-    os.environ[_ENVIRONMENT] = TypeAdapter(ServiceSettings).dump_json(settings).decode()
-    with temporary_folder("transcf-workers-") as place:
-        for name in (METRICS_FOLDER, SHARED_FOLDER):
-            Path(place, name).mkdir()
-            os.environ[name] = str(Path(place, name))
-        factory = f"{__name__}:app_from_environment"
-        uvicorn.run(factory, factory=True, workers=workers, **options)
-
-
-def worker_app(settings: ServiceSettings) -> FastAPI:
-    """Create the application of this process."""
-    logging.basicConfig(format="transcf: %(message)s", level=logging.INFO)
-    return create_app(Service(settings))
-
-
-def app_from_environment() -> FastAPI:
-    """Create the application of a worker."""
-    settings = TypeAdapter(ServiceSettings).validate_json(os.environ[_ENVIRONMENT])
-    return worker_app(settings)

@@ -7,10 +7,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from transcf.data.json_text import to_json
 from transcf.errors import (
     DataError,
     ParameterError,
@@ -19,7 +19,10 @@ from transcf.errors import (
     UnsupportedError,
     brief,
 )
+from transcf.serving.batching import OverloadedError
 from transcf.serving.events import StoreError
+from transcf.serving.logs import request_id
+from transcf.serving.schemas import json_id
 
 log = logging.getLogger("transcf.serving")
 
@@ -28,22 +31,43 @@ _STATUSES: tuple[tuple[type[TransCFError], int, str], ...] = (
     (UnknownIdError, 404, "unknown"),
     (UnsupportedError, 409, "unsupported"),
     (StoreError, 503, "unavailable"),
+    (OverloadedError, 503, "overloaded"),
     (ParameterError, 422, "invalid"),
     (DataError, 422, "invalid"),
 )
 _CODES = {404: "not_found", 405: "method_not_allowed"}
+#: What clients read if the event store fails; the log has the reason, which may contain paths.
+STORE_FAILED = "Events cannot be stored or read at the moment; the log of the service says why."
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return JSON; non-finite numbers become null, and integers above 2^53 text."""
+    return to_json(_readable(value), inf_nan_mode="null", fallback=_plain)
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _readable(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(entry) for entry in value]
+    return json_id(value)
+
+
+def _plain(value: Any) -> Any:
+    return json_id(value.item()) if hasattr(value, "item") else str(value)
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """Return a JSON response; non-finite numbers become null."""
-    return Response(to_json(value, compact=True), status, media_type="application/json")
+    """Return a JSON response; see `json_bytes`."""
+    return Response(json_bytes(value), status, media_type="application/json")
 
 
 def error_response(
     status: int, code: str, sentence: str, retry_after: int | None = None
 ) -> Response:
-    """Return an error as a JSON response."""
-    response = json_response({"error": {"code": code, "message": sentence}}, status)
+    """Return an error as a JSON response, with the id of the current request."""
+    error = {"code": code, "message": sentence, "request_id": request_id.get()}
+    response = json_response({"error": error}, status)
     if retry_after is not None:
         response.headers["retry-after"] = str(retry_after)
     if status == 401:
@@ -81,10 +105,15 @@ async def _http_error(request: Request, error: Exception) -> Response:
 async def _library_error(request: Request, error: Exception) -> Response:
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
-            return error_response(status, code, str(error), 1 if status == 503 else None)
+            service = request.app.state.service
+            if code == "overloaded":
+                service.metrics.refused.labels(code).inc()
+            sentence = STORE_FAILED if kind is StoreError else str(error)
+            retry_after = service.settings.retry_after if status == 503 else None
+            return error_response(status, code, sentence, retry_after)
     return await _unexpected(request, error)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    log.error("%s %s failed", request.method, request.scope.get("route"), exc_info=error)
+    log.error("%s %s failed", request.method[:16], request.scope.get("route"), exc_info=error)
     return error_response(500, "internal", "Internal error; see the log of the service.")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,9 +28,7 @@ from transcf.models.registry import load_version
 from transcf.models.training_data import TrainingData
 from transcf.serving.item_metadata import NO_METADATA, ItemMetadata
 from transcf.serving.projection import Projection2D
-
-if TYPE_CHECKING:
-    from transcf.serving.schemas import Item
+from transcf.serving.schemas import Item, json_id
 
 #: Key of a model's report: the number of the newest event that it has learned from.
 EVENTS_AFTER = "events_after"
@@ -124,8 +122,8 @@ class ModelVersion:
 
     @cached_property
     def item_ids(self) -> list[Id]:
-        """Item ids by row."""
-        return self.items.series.to_list()
+        """Item ids by row, as they are in JSON; see `json_id`."""
+        return [json_id(item) for item in self.items.series.to_list()]
 
     @cached_property
     def item_metadata(self) -> list[ItemMetadata]:

@@ -7,6 +7,7 @@ those of the route, and their annotations limit them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
@@ -35,6 +36,7 @@ from transcf.serving.schemas import (
     TextId,
     UserRequest,
     UsersRequest,
+    json_id,
 )
 
 RecommendRequest: TypeAlias = UserRequest | UsersRequest | SessionRequest
@@ -72,11 +74,11 @@ def recommend(
         if ignored := _count_unknown(version, request):
             answer["ignored"] = ignored
         if isinstance(request, SessionRequest):
-            answer["skipped"] = skipped[place]
+            answer["skipped"] = [json_id(item) for item in skipped[place]]
             answer |= _list(version, *next(ranked), explain=request.explain)
         else:
             lists = [
-                {"user": convert_id(version.users, user)}
+                {"user": json_id(convert_id(version.users, user))}
                 | _list(version, *next(ranked), explain=request.explain)
                 for user in asked[place]
             ]
@@ -123,7 +125,7 @@ def _reason(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Reas
     if user.source == "popular" or not version.can["explain"]:
         return None
     found = _explanation(version, user, row, _REASON_ITEMS)
-    return {"sentence": found.sentence, "effects": _effects(version, found)}
+    return {"sentence": _sentence(version, found), "effects": _effects(version, found)}
 
 
 def _explanation(version: ModelVersion, user: ResolvedUser, row: int, top: int) -> Explanation:
@@ -141,10 +143,20 @@ def _explanation(version: ModelVersion, user: ResolvedUser, row: int, top: int) 
     return explanation(scorer, folded_in, None, user.history, item, top, include_seen=True)
 
 
+def _sentence(version: ModelVersion, found: Explanation) -> str:
+    """Return the sentence of an explanation, with titles in place of ids where there are some."""
+
+    def name(item: Id) -> Id:
+        return version.title(item) or item
+
+    effects = tuple(replace(entry, item_id=name(entry.item_id)) for entry in found.effects)
+    return replace(found, item_id=name(found.item_id), effects=effects).sentence
+
+
 def _effects(version: ModelVersion, found: Explanation) -> list[schemas.Effect]:
     return [
         {
-            "item": entry.item_id,
+            "item": json_id(entry.item_id),
             "title": version.title(entry.item_id),
             "effect": round(entry.effect, 6),
             "share": round(entry.share, 6),
@@ -187,7 +199,7 @@ def _explain(version: ModelVersion, user: ResolvedUser, item: Id, top: int) -> s
         "title": version.title(found.item_id),
         "score": float(np.float32(found.score)),
         "source": user.source,
-        "sentence": found.sentence,
+        "sentence": _sentence(version, found),
         "meaning": found.meaning,
         "effects": _effects(version, found),
         "others": found.others,

@@ -8,6 +8,7 @@ not measured under load.
 
 from __future__ import annotations
 
+import gzip
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -18,16 +19,18 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from transcf.serving import queries, schemas
-from transcf.serving.errors import error_response, json_response
+from transcf.serving.errors import STORE_FAILED, error_response, json_bytes, json_response
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion
 from transcf.serving.queries import RecommendRequest
-from transcf.serving.service import Service
+from transcf.serving.service import Service, explanation_cost
 
 router = APIRouter()
 
 #: Query parameters that may be repeated.
 _REPEATED = frozenset(("category", "exclude", "items"))
+#: Bytes of JSON from which on it is compressed, if the client takes that; how gzip begins.
+_MIN_GZIPPED, _GZIP = 4096, b"\x1f\x8b"
 
 
 def _service(request: Request) -> Service:
@@ -98,14 +101,37 @@ async def recommend_session(request: Request, asked: schemas.SessionRequest) -> 
 # -- other queries -------------------------------------------------------------------------------
 
 
-def _add_query(method: str, path: str, query: Callable[..., Any]) -> None:
-    """Add a query as a route with its parameters after `version` and `events`."""
+def _add_query(
+    method: str,
+    path: str,
+    query: Callable[..., Any],
+    cost: Callable[..., float] = lambda **_: 2.0,
+    *,
+    slow: bool = False,
+) -> None:
+    """Add a query as a route with its parameters after `version` and `events`.
+
+    Args:
+        method: HTTP method.
+        path: Path of the route.
+        query: The query.
+        cost: Returns what a query with these parameters costs; see `Service.query`.
+        slow: Whether it waits with explanations.
+    """
 
     async def endpoint(request: Request, **arguments: Any) -> Response:
-        def run(version: ModelVersion, events: EventCache) -> Any:
-            return query(version, events, **arguments)
+        gzipped = "gzip" in request.headers.get("accept-encoding", "")
 
-        return json_response(await _service(request).query(run))
+        def run(version: ModelVersion, events: EventCache) -> bytes:
+            body = json_bytes(query(version, events, **arguments))
+            return gzip.compress(body, 5) if gzipped and len(body) >= _MIN_GZIPPED else body
+
+        body = await _service(request).query(run, cost(**arguments), slow=slow)
+        response = Response(body, media_type="application/json")
+        response.headers["vary"] = "accept-encoding"
+        if body.startswith(_GZIP):
+            response.headers["content-encoding"] = "gzip"
+        return response
 
     signature = inspect.signature(query, eval_str=True)
     _, _, *parameters = signature.parameters.values()
@@ -118,15 +144,23 @@ def _add_query(method: str, path: str, query: Callable[..., Any]) -> None:
 
 _add_query("GET", "/v1/similar-items/{item:path}", queries.similar_items)
 _add_query("GET", "/v1/similar-users/{user:path}", queries.similar_users)
-_add_query("GET", "/v1/explanation", queries.explain_user)
-_add_query("POST", "/v1/explanation", queries.explain_session)
-_add_query("POST", "/v1/scores", queries.scores)
+_add_query("GET", "/v1/explanation", queries.explain_user, slow=True)
+_add_query(
+    "POST",
+    "/v1/explanation",
+    queries.explain_session,
+    lambda asked: explanation_cost(1, len(asked.session)),
+    slow=True,
+)
+_add_query("POST", "/v1/scores", queries.scores, lambda asked: 1 + len(asked.pairs) / 20, slow=True)
 _add_query("GET", "/v1/items/{item:path}", queries.item_facts)
 _add_query("GET", "/v1/users/{user:path}", queries.user_facts)
 _add_query("GET", "/v1/search", queries.search)
 _add_query("GET", "/v1/categories", queries.categories)
-_add_query("GET", "/v1/map", queries.item_map)
-_add_query("POST", "/v1/map/position", queries.position)
+_add_query("GET", "/v1/map", queries.item_map, lambda limit: 5 + limit / 100, slow=True)
+_add_query(
+    "POST", "/v1/map/position", queries.position, lambda asked: 2 + len(asked.toward), slow=True
+)
 
 
 # -- events and the service itself ---------------------------------------------------------------
@@ -158,9 +192,8 @@ async def alive() -> Response:
 async def ready(request: Request) -> Response:
     """Return whether requests can be answered in full."""
     service = _service(request)
-    trouble = await service.query(lambda _, events: events.error)
-    if trouble is not None:
-        return error_response(503, "unavailable", trouble, 1)
+    if not service.is_ready:
+        return error_response(503, "unavailable", STORE_FAILED, service.settings.retry_after)
     return json_response({"status": "ready", "version": service.versions.current.number})
 
 

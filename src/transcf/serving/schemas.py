@@ -47,6 +47,22 @@ Length: TypeAlias = Annotated[int, Field(ge=0, le=MAX_ITEMS)]
 Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False, ge=-1e15, le=1e15)]
 
 
+#: Larger integers are rounded by browsers, which read all numbers as doubles.
+_MAX_INTEGER = 2**53
+
+
+def json_id(value: Any) -> Any:
+    """Return an id for JSON: integers above 2^53 become text.
+
+    Example:
+        >>> json_id(7), json_id(2**53 + 1), json_id("tea")
+        (7, '9007199254740993', 'tea')
+    """
+    if isinstance(value, int) and not -_MAX_INTEGER <= value <= _MAX_INTEGER:
+        return str(value)
+    return value
+
+
 # -- requests ------------------------------------------------------------------------------------
 
 
