@@ -29,10 +29,10 @@ from transcf.models.alternation import ALSProblem, Alternation, cholesky
 from transcf.models.base import Recommender
 from transcf.models.bpr import BPR
 from transcf.models.eals import EALS, EALSSettings, objective, weights_of_items
+from transcf.models.factors import first_vectors
 from transcf.models.families import LogSizes
 from transcf.models.ials import IALS
 from transcf.models.registry import create
-from transcf.models.vectors import first_vectors
 
 Case = dict[str, Any]
 

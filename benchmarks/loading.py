@@ -25,8 +25,8 @@ from transcf.data.csr import Csr, Histories
 from transcf.data.ids import IdMap
 from transcf.io.model_dir import StoredModel
 from transcf.io.tensors import Arrays
-from transcf.models.state import from_state
-from transcf.models.training_data import TrainingData
+from transcf.models.fitted import TrainingData
+from transcf.models.registry import from_state
 from transcf.models.transcf import TransCF
 
 BAR = 2.0

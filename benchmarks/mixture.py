@@ -35,10 +35,10 @@ from transcf.kernels import Array
 from transcf.kernels.decorators import compiled
 from transcf.kernels.lanes import LANES, exp_lanes, load, store
 from transcf.kernels.rows import padded_width
+from transcf.models.fitted import TrainingData
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.mixture.training import MixtureTraining
-from transcf.models.training_data import TrainingData
 from transcf.models.transcf import TransCFSettings
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import FormView, Scorer, nearness_form, vector_form

@@ -36,7 +36,7 @@ COMMANDS = {
 }
 REQUEST = "/v1/recommendations/u01"
 #: What the goals call a model: its registry name.
-MODELS = {"TransCF": "transcf-translation", "mixture": "transcf", "BPR": "bpr"}
+MODELS = {"TransCF": "transcf", "mixture": "transcf-mixture", "BPR": "bpr"}
 
 
 def run_command(words: list[str]) -> None:

@@ -34,10 +34,14 @@ if TYPE_CHECKING:
     from transcf.experiments.comparison import compare as compare
     from transcf.experiments.tune import tune as tune
     from transcf.experiments.tune_result import Tuning as Tuning
-    from transcf.models.aobpr import AoBPR as AoBPR
     from transcf.models.base import Recommender as Recommender
+    from transcf.models.baselines import InversePopularity as InversePopularity
+    from transcf.models.baselines import Popularity as Popularity
+    from transcf.models.baselines import Random as Random
+    from transcf.models.baselines import RecentPopularity as RecentPopularity
     from transcf.models.blend import Blend as Blend
     from transcf.models.bpr import BPR as BPR
+    from transcf.models.bpr import AoBPR as AoBPR
     from transcf.models.cml import CML as CML
     from transcf.models.eals import EALS as EALS
     from transcf.models.ease import EASE as EASE
@@ -46,10 +50,6 @@ if TYPE_CHECKING:
     from transcf.models.ials import IALS as IALS
     from transcf.models.itemknn import ItemKNN as ItemKNN
     from transcf.models.mixture import TransCFMixture as TransCFMixture
-    from transcf.models.popularity import InversePopularity as InversePopularity
-    from transcf.models.popularity import Popularity as Popularity
-    from transcf.models.popularity import RecentPopularity as RecentPopularity
-    from transcf.models.random import Random as Random
     from transcf.models.registry import available as available
     from transcf.models.registry import create as create
     from transcf.models.registry import load as load

@@ -20,8 +20,8 @@ from transcf.data.split import Split
 from transcf.evaluation import evaluate
 from transcf.experiments.store import Store
 from transcf.models.base import Recommender
+from transcf.models.baselines import Random
 from transcf.models.checkpoint import CheckpointFile
-from transcf.models.random import Random
 from transcf.models.registry import available
 
 Answer = Callable[..., Any]

@@ -18,8 +18,7 @@ from transcf.errors import ParameterError, UnsupportedError
 from transcf.kernels import Array
 from transcf.models import eals, ials
 from transcf.models.alternation import ALSProblem
-from transcf.models.aobpr import AdaptiveSolver
-from transcf.models.bpr import LogisticSolver
+from transcf.models.bpr import AdaptiveSolver, LogisticSolver
 from transcf.models.cml import HingeSolver
 from transcf.models.eals import EALSTraining
 from transcf.models.event_weights import InteractionWeights

@@ -18,9 +18,8 @@ from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError, UnknownIdError, UnsupportedError
 from transcf.models.base import Recommender
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.registry import available, model_class
-from transcf.models.training_data import TrainingData
 
 USERS, ITEMS = 30, 20
 FITTED: dict[str, Recommender] = {}

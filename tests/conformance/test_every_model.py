@@ -19,11 +19,10 @@ from transcf.data import synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, NotFittedError, ParameterError, UnknownIdError
 from transcf.models.base import Recommender
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import Choice, Flag, Number, Rule, Text, values_of
 from transcf.models.registry import available, create, model_class
 from transcf.models.training import FitOptions
-from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
 
 #: Settings under which a model learns in a moment; a registered model must have an entry.

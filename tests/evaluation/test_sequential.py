@@ -14,13 +14,13 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import EvaluationError
 from transcf.evaluation import Validation, evaluate
 from transcf.experiments.run import EvalConfig, fit_and_evaluate
+from transcf.models.baselines import Popularity
 from transcf.models.blend import Blend
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
 from transcf.models.event_weights import EventWeights
 from transcf.models.itemknn import ItemKNN
 from transcf.models.mixture.model import TransCFMixture
-from transcf.models.popularity import Popularity
 from transcf.models.registry import available, create
 
 UNTRENDED = EventWeights(trend=0)

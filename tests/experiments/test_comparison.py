@@ -24,11 +24,10 @@ from transcf.experiments.experiment import Candidate, Experiment
 from transcf.experiments.report import table_of, write_report
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.run_result import CandidateResult
+from transcf.models.baselines import Popularity, Random
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
 from transcf.models.params import values_of
-from transcf.models.popularity import Popularity
-from transcf.models.random import Random
 from transcf.models.registry import available, model_class
 
 STRENGTHS = (1.0, 30.0, 1000.0)

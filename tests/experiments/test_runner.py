@@ -17,9 +17,8 @@ from transcf.experiments.search_space import settings_to_try
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study, available_studies, load_study, run_study
 from transcf.experiments.tune_result import Config
+from transcf.models.baselines import InversePopularity, Popularity, Random
 from transcf.models.bpr import BPR
-from transcf.models.popularity import InversePopularity, Popularity
-from transcf.models.random import Random
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from transcf.kernels.lanes import LANES
 from transcf.kernels.ranked_draws import RankedRates, Rankings, draw_ranked, rank_by_factors
 from transcf.kernels.rounds import PackedRows
 from transcf.kernels.sampling import Draws, Visit
-from transcf.models.aobpr import AdaptiveSolver, AoBPRSettings
+from transcf.models.bpr import AdaptiveSolver, AoBPRSettings
 from transcf.models.triples import Problem
 
 

@@ -11,9 +11,8 @@ from transcf.data import leave_one_out, synthesize
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.models.aobpr import AoBPR
-from transcf.models.bpr import BPR
-from transcf.models.popularity import Popularity
+from transcf.models.baselines import Popularity
+from transcf.models.bpr import BPR, AoBPR
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transcf.data.interactions import Interactions
-from transcf.models.popularity import InversePopularity, Popularity
-from transcf.models.random import Random
+from transcf.models.baselines import InversePopularity, Popularity, Random
 
 
 def test_popularity_counts_users(random_log: Interactions) -> None:

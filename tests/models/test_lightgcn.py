@@ -10,10 +10,9 @@ from transcf.data import synthesize
 from transcf.data.csr import Histories
 from transcf.data.interactions import Interactions
 from transcf.models.event_weights import EVEN
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.torch.lightgcn import LightGCN, LightGCNSettings, normalized, smooth
 from transcf.models.torch.networks import LightGCNNetwork
-from transcf.models.training_data import TrainingData
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from transcf import Interactions, TransCFMixture, leave_one_out, read_interactio
 from transcf.data.csr import Csr, Histories
 from transcf.errors import EvaluationError
 from transcf.evaluation import full_ranks
+from transcf.models.fitted import TrainingData
 from transcf.models.mixture import scoring
 from transcf.models.mixture.fitted import Mixture
-from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
 from transcf.retrieval import topk as tiles
 from transcf.retrieval.scorer import Scorer

@@ -15,9 +15,15 @@ from transcf.data import leave_one_out, synthesize
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.lanes import LANES
-from transcf.models.aobpr import AdaptiveSolver, AoBPR, AoBPRSettings
 from transcf.models.base import Recommender
-from transcf.models.bpr import BPR, BPRSettings, LogisticSolver
+from transcf.models.bpr import (
+    BPR,
+    AdaptiveSolver,
+    AoBPR,
+    AoBPRSettings,
+    BPRSettings,
+    LogisticSolver,
+)
 from transcf.models.cml import CML, CMLSettings, HingeSolver, covariance_slope
 from transcf.models.training import Epoch, FitOptions
 from transcf.models.triples import PairwiseSolver, Problem

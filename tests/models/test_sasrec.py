@@ -14,8 +14,8 @@ from transcf.data.interactions import Interactions
 from transcf.data.splitters import split_log
 from transcf.errors import ParameterError
 from transcf.evaluation import evaluate
+from transcf.models.baselines import Popularity
 from transcf.models.event_weights import EVEN, EventWeights
-from transcf.models.popularity import Popularity
 from transcf.models.torch.networks import AdamTraining
 from transcf.models.torch.sasrec import SASRec, SASRecSettings
 from transcf.models.torch.transformer import SASRecNetwork, sequences

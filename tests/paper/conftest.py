@@ -11,8 +11,8 @@ from transcf.data.csr import Histories
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
+from transcf.models.fitted import TrainingData
 from transcf.models.registry import create
-from transcf.models.training_data import TrainingData
 from transcf.paper.spaces import Space
 
 

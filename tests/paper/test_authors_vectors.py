@@ -11,7 +11,7 @@ import pytest
 from transcf.data.datasets.authors_format import read_prepared_split
 from transcf.data.split import Split
 from transcf.evaluation import evaluate
-from transcf.models.training_data import TrainingData
+from transcf.models.fitted import TrainingData
 from transcf.models.transcf.fitted import Translated
 from transcf.models.transcf.parameters import Parameters, TransCFSettings
 from transcf.paper.closer import closer

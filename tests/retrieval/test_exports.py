@@ -23,11 +23,10 @@ from transcf.errors import (
 )
 from transcf.io.tensors import Arrays
 from transcf.models.base import Recommender, init_from_params
-from transcf.models.fitted import FittedScorer
+from transcf.models.baselines import Popularity
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
-from transcf.models.popularity import Popularity
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.retrieval import export as vectors
 from transcf.retrieval.export import (
     export_index,

@@ -19,11 +19,11 @@ from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError, WriteError
 from transcf.io import files, model_dir
 from transcf.models.base import Recommender
+from transcf.models.baselines import Popularity
 from transcf.models.ease import EASE
 from transcf.models.itemknn import ItemKNN
 from transcf.models.mixture import TransCFMixture
 from transcf.models.params import params_of, values_of
-from transcf.models.popularity import Popularity
 from transcf.models.registry import create
 from transcf.models.training import FitOptions
 

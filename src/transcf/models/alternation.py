@@ -8,6 +8,7 @@ items. Parts are the same in any process.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,14 +23,13 @@ from transcf.data.ids import Rows
 from transcf.errors import DivergenceError
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.als import Side, conjugate_gradient
+from transcf.kernels.als import Side, add_grams, conjugate_gradient
 from transcf.kernels.als_elements import descend_rows
 from transcf.kernels.als_exact import solve_rows
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.models.communicator import Communicator, Progress
 from transcf.models.event_weights import EVEN, weights_in_order
 from transcf.models.training import EpochStats
-from transcf.models.vectors import gram_cuts, grams_of, sum_grams, weighted_gram
 
 #: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
 RowSolver: TypeAlias = Callable[[Side, Array, int, Array, Array, Array], None]
@@ -367,3 +367,32 @@ class LeastSquaresFoldIn:
                 "squares; fit with a larger one."
             ) from error
         return terms
+
+
+#: Parts of a Gram matrix, summed in order: the result does not depend on threads.
+GRAM_PARTS = 16
+
+
+def gram_cuts(n_rows: int) -> Array:
+    """Return the boundaries of the parts of so many rows, (GRAM_PARTS + 1,)."""
+    return np.arange(GRAM_PARTS + 1) * n_rows // GRAM_PARTS
+
+
+def weighted_gram(vectors: Array, width: int, weights: Array) -> Array:
+    """Return the sum of weight * y y' over rows y, flat in and out: (width * width,)."""
+    return sum_grams(grams_of(vectors, width, weights, gram_cuts(len(weights))))
+
+
+def grams_of(vectors: Array, width: int, weights: Array, cuts: Array) -> Array:
+    """Return the sum of each part, (n_parts, width * width); only upper triangles are valid."""
+    parts = np.zeros((len(cuts) - 1, width * width), vectors.dtype)
+    add_grams(vectors, width, weights, cuts, parts)
+    return parts
+
+
+def sum_grams(parts: Array) -> Array:
+    """Add up the parts that `grams_of` returns."""
+    width = math.isqrt(parts.shape[1])
+    upper = np.triu(parts.sum(axis=0, dtype=np.float64).reshape(width, width))
+    gram: Array = (upper + np.triu(upper, 1).T).astype(parts.dtype)
+    return gram.ravel()

@@ -23,11 +23,10 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
-from transcf.models.aliases import current_params, warn_of_group
 from transcf.models.event_weights import WeightSettings
 from transcf.models.families import IterationSettings, LogSizes, divergence_hint_of
 from transcf.models.fit_checks import check_memory, warn_of_poor_fit
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import (
     Rule,
     check,
@@ -42,7 +41,6 @@ from transcf.models.params import (
 from transcf.models.queries import Answers
 from transcf.models.registry import preset
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.models.trend import (
     AutoTrend,
     Trend,
@@ -191,6 +189,11 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         return rules_of(cls._settings_class)
 
     @classmethod
+    def _param_names(cls) -> set[str]:
+        """Return the names of the hyper-parameters, both of groups and of their fields."""
+        return {*cls._rules(), *(entry.name for entry in fields_of(cls._settings_class))}
+
+    @classmethod
     def _has_epochs(cls) -> bool:
         """Whether the model is trained epoch by epoch."""
         return issubclass(cls._settings_class, IterationSettings)
@@ -206,18 +209,23 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
     @classmethod
     def _current(cls, params: dict[str, Any], base: S | None = None) -> dict[str, Any]:
         """Replace old names of parameters; `base` has the other values of a group."""
-        kind, found = current_params(cls.__name__, params)
-        if kind != cls.__name__:
-            raise ParameterError(f"This is another model now: use {kind}.")
-        nested = nested_params(cls._settings_class, found, base)
-        warn_of_group(cls.__name__, "event_weights", found.keys() - nested.keys())
+        if not params.keys() <= cls._param_names():
+            from transcf.models.aliases import current_params
+
+            kind, params = current_params(cls.__name__, params)
+            if kind != cls.__name__:
+                raise ParameterError(f"This is another model now: use {kind}.")
+        nested = nested_params(cls._settings_class, params, base)
+        if alone := params.keys() - nested.keys():
+            from transcf.models.aliases import warn_of_group
+
+            warn_of_group(cls.__name__, "event_weights", alone)
         return nested
 
     @classmethod
     def _check_names(cls, names: Iterable[str]) -> None:
         """Raise a `ParameterError` for the first unknown hyper-parameter."""
-        known = cls._rules()
-        allowed = {*known, *(entry.name for entry in fields_of(cls._settings_class))}
+        known, allowed = cls._rules(), cls._param_names()
         for name in names:
             if name not in allowed:
                 raise ParameterError(
@@ -492,7 +500,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             WriteError: The system refuses to write it, as on a full disk.
         """
         from transcf.io.model_dir import write_model
-        from transcf.models.state import to_state
+        from transcf.models.registry import to_state
 
         self._fitted()
         return write_model(to_state(self), folder, overwrite=overwrite)
@@ -501,7 +509,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
         from transcf.io.model_dir import current_folder
-        from transcf.models.state import from_state, read_stored
+        from transcf.models.registry import from_state, read_stored
 
         current = current_folder(folder)
         return from_state(cls, read_stored(current, mapped=mapped), current)

@@ -23,11 +23,10 @@ from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
 from transcf.models.base import Recommender
 from transcf.models.blended import Blended, Floats, best_weights
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import Text, init_from_params, params_of, setting, settings
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.models.training import DivergedRunError, Held, TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.models.trend import trend_of, typical_spread
 
 #: Most users of a full ranking that weights are chosen by, unless a sample was given.

@@ -16,8 +16,7 @@ from transcf.data.interactions import Mask
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays, stored
 from transcf.models.explain import Remarks
-from transcf.models.fitted import FittedScorer
-from transcf.models.training_data import TrainingData
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.retrieval.sums import SumView

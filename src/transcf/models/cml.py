@@ -13,15 +13,14 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import bound_rows
 from transcf.kernels.pairwise import HingeExtra, HingeRates
 from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
+from transcf.models.alternation import weighted_gram
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.factors import Factors, HistoryMap, stored_factors
 from transcf.models.families import EpochRule, LogSizes, TripleSettings
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.models.triples import PairwiseSolver, rank_weights
-from transcf.models.vectors import weighted_gram
 
 
 @settings(learning_rate=0.1)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
+from transcf.data.csr import Csr
+from transcf.data.interactions import Interactions
 from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
+from transcf.kernels.als_elements import Arrivals, learn_online
+from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.models.alternation import (
     ALSObjective,
     ALSProblem,
@@ -18,19 +22,17 @@ from transcf.models.alternation import (
     LeastSquaresFoldIn,
     UserParts,
     elementwise,
+    weighted_gram,
 )
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.communicator import Communicator
 from transcf.models.event_weights import InteractionWeights
-from transcf.models.factors import Factors, stored_factors
+from transcf.models.factors import Factors, first_vectors, stored_factors
 from transcf.models.families import LeastSquaresSettings, LogSizes
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, Growth, TrainingData
 from transcf.models.ials import UNOBSERVED_RATIO
-from transcf.models.online import OnlineRule, OnlineState, learn_log
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import Growth, TrainingData
-from transcf.models.vectors import first_vectors
 
 #: Standard deviation of the first vectors, as in the paper.
 _START = 0.01
@@ -192,27 +194,9 @@ class EALS(Recommender[EALSSettings]):
         log, learned, settings = as_interactions(log), self._own(), self.settings_
         assert isinstance(learned, Factors), "eALS learns nothing else"
         growth = Growth.of(learned.known, log)
-        seen, item_weights = learned.known.seen, learned.extras["item_weights"]
-        weights = learned.extras["interaction_weights"]
-        if not len(weights):
-            weights = np.ones(len(seen.indices), np.float32)
-        rule = OnlineRule(
-            weight=settings.w_new,
-            steps=settings.online_steps,
-            ridge=settings.ridge,
-            missing=float(item_weights[learned.rankable].mean(dtype=np.float64)),
-            start_scale=_START,
-            seed=[settings.random_state, self.additions_ + 1],
-        )
-        before = OnlineState(learned.users, learned.items, item_weights, weights)
-        after = learn_log(before, seen, growth, log, rule)
-        arrays = {
-            "user_vectors": after.users,
-            "item_vectors": after.items,
-            "item_weights": after.missing,
-            "interaction_weights": after.targets,
-        }
-        return self._add(self._restore(arrays, growth.known, self.settings_), log)
+        seed = [settings.random_state, self.additions_ + 1]
+        arrays = learn_log(learned, growth, log, settings, seed)
+        return self._add(self._restore(arrays, growth.known, settings), log)
 
 
 class EALSTraining(Alternation):
@@ -249,3 +233,83 @@ def objective(regularization: float, item_weights: Array, user_counts: Array) ->
         user_ridges=np.full(len(user_counts), regularization),
         item_ridges=np.full(len(item_weights), regularization),
     )
+
+
+def learn_log(
+    learned: Factors, growth: Growth, log: Interactions, settings: EALSSettings, seed: list[int]
+) -> Arrays:
+    """Learn from the events of a log, oldest first (in the order of the log without times).
+
+    Args:
+        learned: The fitted scorer.
+        growth: Ids and interactions with those of the log.
+        log: The events; known interactions change nothing.
+        settings: Those of the model.
+        seed: Seed of the first vectors of new users and items.
+
+    Returns:
+        The larger arrays; only vectors of users and items with new events have changed.
+    """
+    dtype: np.dtype[Any] = learned.users.dtype
+    generator = np.random.default_rng(seed)
+    seen, item_weights = learned.known.seen, learned.extras["item_weights"]
+    weights = learned.extras["interaction_weights"]
+    old = growth.places(growth.old_users[seen.entry_rows], growth.old_items[seen.indices])
+    targets = np.full(len(growth.known.seen.indices), settings.w_new, dtype)
+    targets[old] = weights if len(weights) else 1
+    order, turns = _turns(growth, log, old)
+    by_user, by_item = _both_ways(growth.known.seen, turns, targets)
+    known_users = growth.of_users(seen.counts > 0)
+    known_items = growth.of_items(learned.known.rankable)
+    new_users = (np.diff(by_user[0]) > 0) & ~known_users
+    new_items = (np.diff(by_item[0]) > 0) & ~known_items
+    missing = growth.of_items(item_weights)
+    missing[new_items] = float(item_weights[learned.rankable].mean(dtype=np.float64))
+    users = _started(growth.of_users(learned.users), new_users, generator)
+    items = _started(growth.of_items(learned.items), new_items, generator)
+    width, dim = padded_width(users.shape[1]), users.shape[1]
+    flat_users, flat_items = padded(users), padded(items)
+    user_gram = weighted_gram(flat_users, width, known_users.astype(dtype))
+    item_gram = weighted_gram(flat_items, width, missing * known_items)
+    learn_online(
+        growth.event_users[order], growth.event_items[order],
+        Arrivals(*by_user, user_gram, known_users), Arrivals(*by_item, item_gram, known_items),
+        missing, dtype.type(settings.ridge), settings.online_steps, width, dim, flat_users,
+        flat_items,
+    )  # fmt: skip
+    return {
+        "user_vectors": unpadded(flat_users, width, dim),
+        "item_vectors": unpadded(flat_items, width, dim),
+        "item_weights": missing,
+        "interaction_weights": targets,
+    }
+
+
+def _turns(growth: Growth, log: Interactions, old: Array) -> tuple[Array, Array]:
+    """Return the new events, oldest first, and the turn of each interaction, -1 for old ones."""
+    turns = np.zeros(len(growth.known.seen.indices), np.int64)
+    turns[old] = -1
+    when = log.positions if log.timestamps is None else log.timestamps
+    order = np.argsort(when, kind="stable")
+    places = growth.places(growth.event_users[order], growth.event_items[order])
+    is_new = turns[places] == 0
+    turns[places[is_new]] = np.arange(np.count_nonzero(is_new))
+    return order[is_new], turns
+
+
+def _started(vectors: Array, new: Array, generator: np.random.Generator) -> Array:
+    """Draw vectors of new users or items."""
+    vectors[new] = _START * generator.standard_normal((np.count_nonzero(new), vectors.shape[1]))
+    return vectors
+
+
+_Ways: TypeAlias = tuple[Array, Array, Array, Array]
+
+
+def _both_ways(seen: Csr, turns: Array, targets: Array) -> tuple[_Ways, _Ways]:
+    """Return interactions with their turns and targets, by user and by item."""
+    order = np.argsort(seen.indices, kind="stable")
+    indptr = np.zeros(seen.n_columns + 1, np.int64)
+    np.cumsum(np.bincount(seen.indices, minlength=seen.n_columns), out=indptr[1:])
+    by_item = (indptr, seen.entry_rows[order], turns[order], targets[order])
+    return (seen.indptr, seen.indices, turns, targets), by_item

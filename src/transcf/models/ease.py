@@ -15,11 +15,10 @@ from transcf.kernels.lapack import invert_lower
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.fit_checks import MemoryEstimate
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.item_weights import ItemWeights, ItemWeightSettings, stored_dense
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scores, block_length
 
 #: Items that are worked on at once, so that their columns stay in the cache.

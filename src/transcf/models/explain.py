@@ -22,11 +22,10 @@ import polars as pl
 from transcf.data.csr import Histories
 from transcf.data.ids import Id, Rows
 from transcf.errors import ParameterError, UnknownIdError, shown
-from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, block_length
 
 if TYPE_CHECKING:
-    from transcf.models.fitted import FittedScorer
+    from transcf.models.fitted import FittedScorer, TrainingData
 
 Effects = npt.NDArray[np.float64]
 

@@ -1,14 +1,15 @@
 """`Factors`: a vector for every user and item, scored by inner product or by distance.
 
-`HistoryMap` folds in new users for models without a fold-in of their own.
+`first_vectors` draws the first ones. `HistoryMap` folds in new users for models without a fold-in
+of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,10 @@ import numpy.typing as npt
 from transcf.data.csr import Csr, Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
+from transcf.kernels import Array
 from transcf.kernels.neighborhood import bound_rows
 from transcf.models.explain import REPLACED, ChangingFoldIn, Contributions, SummingFoldIn
-from transcf.models.fitted import FittedScorer
-from transcf.models.training_data import TrainingData
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.retrieval.scorer import (
     FormView,
     Geometry,
@@ -34,13 +35,8 @@ from transcf.retrieval.scorer import (
 
 #: Pairs whose vectors are gathered at once: few enough to stay in the cache.
 PAIRS_AT_ONCE = 512
-
-
-class FoldIn(Protocol):
-    """How new users are folded in."""
-
-    def __call__(self, histories: Histories) -> Scores:
-        """Return the vectors of new users, (n, dim)."""
+#: Folds in new users: from histories to vectors, (n, dim).
+FoldIn: TypeAlias = Callable[[Histories], Scores]
 
 
 class Factors(FittedScorer):
@@ -271,3 +267,58 @@ def _least_squares(inputs: Scores, outputs: Scores) -> Scores:
     ridge = max(_RIDGE * float(squares.mean()), float(np.finfo(np.float32).tiny))
     gram[:-1, :-1] += ridge * np.eye(len(squares))
     return np.linalg.solve(gram, x.T @ outputs).astype(np.float32)
+
+
+#: Rows that are drawn at once.
+_ROWS = 1 << 14
+
+
+def first_vectors(
+    sizes: Sequence[int],
+    dim: int,
+    scale: float,
+    generator: np.random.Generator,
+    dtype: npt.DTypeLike = np.float32,
+    drawn_in: type[np.float32] | type[np.float64] = np.float64,
+) -> list[Array]:
+    """Draw normal vectors, one array after the other.
+
+    Args:
+        sizes: Rows of each array.
+        dim: Numbers of a row.
+        scale: Their standard deviation.
+        generator: Where they come from.
+        dtype: Type of the arrays.
+        drawn_in: Type that the numbers are drawn in.
+
+    Returns:
+        (size, dim) each.
+
+    Example:
+        >>> users, items = first_vectors([3, 5], 2, 0.1, np.random.default_rng(0))
+        >>> users.shape, items.dtype
+        ((3, 2), dtype('float32'))
+    """
+    arrays = [np.empty((size, dim), dtype) for size in sizes]
+    for array in arrays:
+        for first in range(0, len(array), _ROWS):  # the same numbers, less memory
+            some = array[first : first + _ROWS]
+            some[:] = drawn_in(scale) * generator.standard_normal(some.shape, drawn_in)
+    return arrays
+
+
+NormConstraint: TypeAlias = Literal["norm", "squared", "none"]
+
+
+#: The power of its norm by which a vector outside of the ball is divided.
+NORM_POWERS: dict[NormConstraint, int] = {"none": 0, "norm": 1, "squared": 2}
+
+
+def constrain_norms(matrix: Array, how: NormConstraint, beyond: float = 1.0) -> bool:
+    """Project rows longer than `beyond` into the unit ball, in place.
+
+    Returns:
+        Whether all rows are finite.
+    """
+    squared_norms = bound_rows(matrix, NORM_POWERS[how], beyond)
+    return bool(np.isfinite(squared_norms).all())

@@ -105,7 +105,7 @@ class LeastSquaresSettings(IterationSettings, WeightSettings):
 
     def room(self, users: int, items: int) -> MemoryEstimate:
         """Return the least memory of the vectors and the parts of a Gram matrix."""
-        from transcf.models.vectors import GRAM_PARTS
+        from transcf.models.alternation import GRAM_PARTS
 
         grams = (GRAM_PARTS + 2) * 4 * self.dim**2
         return MemoryEstimate(vectors(users + items, self.dim) + grams, f"dim={shown(self.dim)}")

@@ -18,7 +18,7 @@ from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.kernels.sampling import deal_items
 from transcf.models.base import Recommender
 from transcf.models.event_weights import InteractionWeights, WeightSettings
-from transcf.models.factors import Factors, stored_bias
+from transcf.models.factors import Factors, first_vectors, stored_bias
 from transcf.models.families import (
     MOST_SAMPLES,
     EpochRule,
@@ -26,11 +26,9 @@ from transcf.models.families import (
     IterationSettings,
     LogSizes,
 )
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
 from transcf.models.training import EpochStats, TrainingRun
-from transcf.models.training_data import TrainingData
-from transcf.models.vectors import first_vectors
 from transcf.retrieval.scorer import FormView, Scorer, Scores, StoredForm
 
 

@@ -22,13 +22,11 @@ from transcf.models.alternation import (
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.communicator import Communicator
 from transcf.models.event_weights import InteractionWeights
-from transcf.models.factors import Factors, stored_factors
+from transcf.models.factors import Factors, first_vectors, stored_factors
 from transcf.models.families import LeastSquaresSettings, LogSizes
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
-from transcf.models.vectors import first_vectors
 
 #: By default all pairs together weigh this many times as much as all events.
 UNOBSERVED_RATIO = 16

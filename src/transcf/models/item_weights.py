@@ -12,9 +12,8 @@ from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, stored
 from transcf.models.event_weights import EVEN, WeightSettings, weights_in_order
 from transcf.models.explain import Contributions
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
-from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scorer, Scores
 
 

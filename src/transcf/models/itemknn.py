@@ -15,7 +15,7 @@ from transcf.io.tensors import Arrays
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.families import LogSizes
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.item_weights import (
     ItemWeights,
     ItemWeightSettings,
@@ -24,7 +24,6 @@ from transcf.models.item_weights import (
 )
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 
 #: Most similarities that are held at once before the nearest are picked (12 bytes each).
 _BLOCK_ENTRIES = 2**23

@@ -13,9 +13,9 @@ from transcf.errors import UnsupportedError
 from transcf.kernels import Array
 from transcf.models.communicator import LazyShard
 from transcf.models.event_weights import EVEN, InteractionWeights, WeightSettings, by_place
+from transcf.models.fitted import TrainingData
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.training_data import TrainingData
 from transcf.models.triples import Problem
 
 

@@ -1,4 +1,4 @@
-"""The list of models: the module of each class, its names, presets, and `create` and `load`.
+"""The list of models: the module of each class, its names and presets; `create`, `save` and `load`.
 
 A class is imported when it is asked for. Its `name` is what tables and commands call it; a class
 with `_variants` has several names, each with parameters of its own. Presets are named parameters
@@ -8,25 +8,27 @@ of a model share them.
 
 from __future__ import annotations
 
+import inspect
 import tomllib
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from transcf.errors import ModelFileError, ParameterError, did_you_mean, shown
-from transcf.models.aliases import current_name, current_params
 
 if TYPE_CHECKING:
+    from transcf.io.model_dir import StoredModel
     from transcf.models.base import Recommender
 
 #: Module of each class, in the order of tables.
 HOMES = {
-    "Popularity": "popularity",
-    "RecentPopularity": "popularity",
-    "InversePopularity": "popularity",
-    "Random": "random",
+    "Popularity": "baselines",
+    "RecentPopularity": "baselines",
+    "InversePopularity": "baselines",
+    "Random": "baselines",
     "ItemKNN": "itemknn",
     "EASE": "ease",
     "IALS": "ials",
@@ -34,7 +36,7 @@ HOMES = {
     "SLIM": "slim",
     "FISM": "fism",
     "BPR": "bpr",
-    "AoBPR": "aobpr",
+    "AoBPR": "bpr",
     "CML": "cml",
     "CDAE": "torch.cdae",
     "NeuMF": "torch.neumf",
@@ -131,9 +133,12 @@ def current(name: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     from transcf.models.params import flat_params
 
     class_name, variant = _find(name)
-    found, params = current_params(class_name, params)
-    name = variant if found == class_name else next(iter(_variants(found)))
-    return name, flat_params(params)
+    if not params.keys() <= _import(class_name)._param_names():
+        from transcf.models.aliases import current_params
+
+        found, params = current_params(class_name, params)
+        variant = variant if found == class_name else next(iter(_variants(found)))
+    return variant, flat_params(params)
 
 
 def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
@@ -232,8 +237,6 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
 
 def load_version(folder: Path, *, mapped: bool | None = None) -> Recommender[Any]:
     """Read the model in a folder itself, whatever its current version is."""
-    from transcf.models.state import from_state, read_stored
-
     stored = read_stored(folder, mapped=mapped)
     if stored.kind not in HOMES:
         raise ModelFileError(
@@ -251,17 +254,28 @@ def _find(name: str) -> tuple[str, str]:
         raise ParameterError(
             f"{shown(name)} is no name of a model; there are: {', '.join(available())}."
         )
-    wanted = _bare(current_name(name))
+    found = _look_up(name)
+    if found is None:
+        from transcf.models.aliases import current_name
+
+        found = _look_up(current_name(name))
+    if found is None:
+        known = available()
+        raise ParameterError(
+            f"There is no model {name!r}; there are: {', '.join(known)}.{did_you_mean(name, known)}"
+        )
+    return found
+
+
+def _look_up(name: str) -> tuple[str, str] | None:
+    wanted = _bare(name)
     # Most names are those of a class: then no other has to be imported.
     likely = [class_name for class_name in HOMES if _bare(class_name) == wanted]
     for class_name in likely or HOMES:
         for variant in _variants(class_name):
             if _bare(variant) == wanted:
                 return class_name, variant
-    known = available()
-    raise ParameterError(
-        f"There is no model {name!r}; there are: {', '.join(known)}.{did_you_mean(name, known)}"
-    )
+    return None
 
 
 def _variants(class_name: str) -> dict[str, dict[str, Any]]:
@@ -276,3 +290,95 @@ def _import(class_name: str) -> type[Recommender[Any]]:
 
 def _bare(name: str) -> str:
     return name.lower().translate(str.maketrans("", "", "-_ "))
+
+
+# -- fitted models and what folders hold -----------------------------------------------------
+
+
+M = TypeVar("M", bound="Recommender[Any]")
+
+
+def to_state(model: Recommender[Any]) -> StoredModel:
+    """Return what a folder holds of a fitted model.
+
+    Raises:
+        ParameterError: Its class is not registered, so `load` could not read it.
+    """
+    from transcf.io.model_dir import StoredModel
+    from transcf.models.params import values_of
+
+    kind, known = type(model), model.learned_.known
+    if kind.__name__ not in HOMES:
+        raise ParameterError(
+            f"There is no registered class {kind.__name__!r}: transcf.load could not read what it "
+            "saved."
+        )
+    return StoredModel(
+        kind=kind.__name__,
+        summary=inspect.cleandoc(kind.__doc__ or "").split("\n")[0],
+        params=values_of(model.settings_),
+        report=model.report_,
+        best_epoch=model.best_epoch_,
+        additions=model.additions_,
+        users=known.users,
+        items=known.items,
+        seen=known.seen,
+        histories=known.histories,
+        timed=known.timed,
+        arrays=model.learned_.stored_arrays(),
+    )
+
+
+def read_stored(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
+    """Read a folder, with the names that models and parameters have now.
+
+    Raises:
+        ModelFileError: It cannot be read, or holds a model that does not exist any more.
+    """
+    from transcf.io.model_dir import read_model
+
+    stored = read_model(folder, mapped=mapped)
+    if stored.version > 2:
+        return stored
+    from transcf.models.aliases import from_format_2
+
+    try:
+        kind, params = from_format_2(stored.kind, stored.params)
+    except ParameterError as error:
+        raise ModelFileError(f"{folder} cannot be loaded: {error}") from error
+    return replace(stored, kind=kind, params=params)
+
+
+def from_state(kind: type[M], stored: StoredModel, folder: str | Path) -> M:
+    """Return the model that was read from a folder.
+
+    Raises:
+        ParameterError: It is of another class.
+        ModelFileError: Its parameters or arrays are not those of its class.
+    """
+    from transcf.models.fitted import TrainingData
+    from transcf.models.params import nested_params
+
+    if stored.kind != kind.__name__:
+        raise ParameterError(
+            f"{folder} holds a {stored.kind}, not a {kind.__name__}: use {stored.kind}.load or "
+            "transcf.load."
+        )
+    try:
+        kind._check_names(stored.params)
+        model: M = kind(**nested_params(kind._settings_class, stored.params))
+        model._check_params()
+    except ParameterError as error:
+        raise ModelFileError(
+            f"{folder} holds a model that this version of transcf cannot make: {error}"
+        ) from error
+    known = TrainingData(stored.users, stored.items, stored.seen, stored.histories, stored.timed)
+    try:
+        model.learned_ = model._restore_with_offsets(stored.arrays, known)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"{folder} does not hold the arrays of a {kind.__name__}: {error}."
+        ) from error
+    model.report_, model.settings_ = stored.report, model._settings_for(known)
+    model.best_epoch_, model.additions_ = stored.best_epoch, stored.additions
+    return model

@@ -12,7 +12,7 @@ from transcf.io.tensors import Arrays
 from transcf.kernels.elastic import elastic_weights
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.item_weights import (
     ItemWeights,
     ItemWeightSettings,
@@ -22,7 +22,6 @@ from transcf.models.item_weights import (
 from transcf.models.params import setting, settings
 from transcf.models.progress import ProgressBar
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import block_length
 
 #: A column is done when a sweep over its weights changes none by more than this.

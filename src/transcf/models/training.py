@@ -36,9 +36,8 @@ from transcf.errors import DivergenceError, ParameterError, UnsupportedError
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock, on_compile
 from transcf.models.families import IterationSettings, LogSizes
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import values_of
-from transcf.models.training_data import TrainingData
 from transcf.models.trend import Trend
 from transcf.retrieval.scorer import Scorer
 

@@ -38,8 +38,7 @@ from transcf.models.event_weights import (
     events_until,
 )
 from transcf.models.explain import Contributions, Remarks
-from transcf.models.fitted import FittedScorer
-from transcf.models.training_data import TrainingData
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scorer, Scores, block_length
 

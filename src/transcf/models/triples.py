@@ -32,9 +32,9 @@ from transcf.kernels.rows import padded_width, unpadded
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
 from transcf.models.communicator import Communicator, LazyShard, sums_of
 from transcf.models.event_weights import EventWeights, InteractionWeights
+from transcf.models.factors import first_vectors
 from transcf.models.families import TripleSettings
 from transcf.models.training import EpochStats
-from transcf.models.vectors import first_vectors
 
 BLOCK_BYTES = 320 * 1024  # a block of item rows stays in a core's L2 cache, with room to spare
 SMALLEST_BLOCK = 64  # items, so that negatives stay varied

@@ -25,7 +25,7 @@ from transcf.errors import (
 )
 from transcf.experiments.figures import Drawing
 from transcf.models.base import Recommender
-from transcf.models.training_data import TrainingData
+from transcf.models.fitted import TrainingData
 from transcf.tables import Table
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from transcf.experiments.figures import Drawing, bars
 from transcf.experiments.page import Page, Section
 from transcf.legend import legend
 from transcf.models.base import Recommender
+from transcf.models.baselines import Popularity, RecentPopularity
 from transcf.models.params import values_of
-from transcf.models.popularity import Popularity, RecentPopularity
 from transcf.models.registry import name_and_params
 from transcf.models.training import FitOptions
 from transcf.paper.analysis import Analysis, typical_users

@@ -19,8 +19,8 @@ from transcf.errors import DataError, NotFittedError, UnsupportedError
 from transcf.kernels import Array
 from transcf.models.base import Recommender
 from transcf.models.factors import Factors
+from transcf.models.fitted import TrainingData
 from transcf.models.mixture.fitted import Mixture
-from transcf.models.training_data import TrainingData
 from transcf.models.transcf.fitted import Translated
 
 #: Returns the translations of pairs of rows, (n, dim).

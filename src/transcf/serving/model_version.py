@@ -22,10 +22,9 @@ from transcf.data.interactions import Mask
 from transcf.errors import UnsupportedError
 from transcf.io.model_json import NAME
 from transcf.models.base import Recommender
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import values_of
 from transcf.models.registry import load_version
-from transcf.models.training_data import TrainingData
 from transcf.serving.item_metadata import NO_METADATA, ItemMetadata
 from transcf.serving.projection import Projection2D
 from transcf.serving.schemas import Item, json_id

@@ -16,8 +16,8 @@ from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError
 from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.base import Recommender
+from transcf.models.fitted import TrainingData
 from transcf.models.registry import load_version
-from transcf.models.training_data import TrainingData
 from transcf.serving.events import Event, EventCache, EventStore, invalid_reason
 from transcf.serving.model_version import EVENTS_AFTER, ModelVersion
 from transcf.serving.ranking import rank, resolve_users

@@ -12,9 +12,8 @@ from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
 from transcf.models import explain
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.registry import create
-from transcf.models.training_data import TrainingData
 from transcf.models.transcf import TransCF
 from transcf.retrieval.scorer import BlockView
 

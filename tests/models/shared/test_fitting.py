@@ -17,10 +17,9 @@ from transcf.models import training
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.families import IterationSettings
 from transcf.models.fism import FISM
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
 from transcf.models.training import Epoch, EpochStats, FitOptions, TrainingRun
-from transcf.models.training_data import TrainingData
 
 Arrays = dict[str, np.ndarray]
 

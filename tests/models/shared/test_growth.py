@@ -8,7 +8,7 @@ import pytest
 
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError
-from transcf.models.training_data import Growth, TrainingData
+from transcf.models.fitted import Growth, TrainingData
 
 
 def known_of(**columns: list) -> TrainingData:

@@ -17,8 +17,8 @@ from transcf.data import synthesize
 from transcf.errors import DivergenceError, ModelFileError
 from transcf.io.tensors import Arrays
 from transcf.models.checkpoint import CheckpointFile
+from transcf.models.fitted import TrainingData
 from transcf.models.training import Epoch, EpochStats, FitOptions, TrainingRun
-from transcf.models.training_data import TrainingData
 
 
 class Counter:

@@ -16,10 +16,10 @@ from scipy.spatial.distance import cdist
 from transcf.kernels import Array
 from transcf.kernels.adam import EPSILON, FIRST, SECOND, AdamState, step_sizes
 from transcf.kernels.mixture import ScoreConfig
+from transcf.models.factors import NormConstraint, constrain_norms
 from transcf.models.mixture.batches import users_of
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training import EpochStats
-from transcf.models.vectors import NormConstraint, constrain_norms
 
 
 class MixtureVectors(NamedTuple):

@@ -17,11 +17,10 @@ from transcf.kernels.mixture_scores import read_only
 from transcf.kernels.mixture_search import Catalogue, NearestItems
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.explain import Contributions, Remarks
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.mixture.batches import TINY
 from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
 from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.training_data import TrainingData
 from transcf.models.transcf.fitted import Translated
 from transcf.models.transcf.fold_in import grow
 from transcf.models.transcf.parameters import Parameters, TransCFSettings

@@ -11,14 +11,13 @@ from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays
 from transcf.models import tables
 from transcf.models.base import Recommender, init_from_params
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.exact import ExactMixtureTraining
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.training import MixtureTraining, popularity
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 
 
 class TransCFMixture(Recommender[MixtureSettings]):

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Literal
 
 from transcf.models.event_weights import WeightSettings
+from transcf.models.factors import NormConstraint
 from transcf.models.families import FactorSettings, IterationSettings
 from transcf.models.fit_checks import MemoryEstimate, vectors
 from transcf.models.params import setting, settings
-from transcf.models.vectors import NormConstraint
 
 
 @settings(epochs=20, learning_rate=0.01, init_scale=0.03)

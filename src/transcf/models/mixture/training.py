@@ -17,12 +17,12 @@ from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_epochs import MixtureEpoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.communicator import Communicator
+from transcf.models.factors import NORM_POWERS, first_vectors
 from transcf.models.mixture.batches import TINY, BatchSampler, Events, Shards
 from transcf.models.mixture.buffers import Buffers
 from transcf.models.mixture.distributed import run_together
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.training import EpochStats
-from transcf.models.vectors import NORM_POWERS, first_vectors
 from transcf.parallel import one_blas_thread
 
 #: Batches between checks for an interrupt.

@@ -15,11 +15,10 @@ from transcf.models.base import Recommender
 from transcf.models.explain import LEFT_OUT
 from transcf.models.factors import Factors, stored_bias, stored_factors
 from transcf.models.families import NeuralSettings
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
 from transcf.models.torch.common import fit_network
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import Scores
 
 Loss: TypeAlias = Literal["logistic", "square"]

@@ -20,9 +20,8 @@ from transcf.models.event_weights import InteractionWeights
 if TYPE_CHECKING:
     from transcf.io.tensors import Arrays
     from transcf.models.base import Recommender
-    from transcf.models.fitted import FittedScorer
+    from transcf.models.fitted import FittedScorer, TrainingData
     from transcf.models.training import TrainingRun
-    from transcf.models.training_data import TrainingData
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 Integers: TypeAlias = npt.NDArray[np.int64]

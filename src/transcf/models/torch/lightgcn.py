@@ -11,11 +11,10 @@ from transcf.kernels import Array
 from transcf.models.base import Recommender
 from transcf.models.factors import Factors, HistoryMap, stored_factors
 from transcf.models.families import NeuralSettings
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
 from transcf.models.torch.common import fit_network
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 
 
 @settings(epochs=40, learning_rate=0.005)

@@ -15,11 +15,10 @@ from transcf.models.explain import Contributions
 from transcf.models.factors import Factors, HistoryMap, in_pieces, stored_factors
 from transcf.models.families import NeuralSettings
 from transcf.models.fit_checks import MemoryEstimate, vectors
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
 from transcf.models.torch.common import fit_network
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.retrieval.scorer import BlockView, FormView, Scorer, Scores, cosine_form
 
 #: Pairs that are scored at once: few enough for their hidden layers to stay in the cache.

@@ -16,11 +16,10 @@ from transcf.models.base import Recommender
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, stored_factors
 from transcf.models.families import NeuralSettings
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
 from transcf.models.torch.common import find_device
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scores
 

@@ -12,6 +12,7 @@ from torch.nn.functional import embedding_bag
 from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
+from transcf.models.factors import first_vectors
 from transcf.models.torch.common import (
     INIT,
     NEGATIVES,
@@ -26,7 +27,6 @@ from transcf.models.transcf.extensions import ExtensionSettings, NeighborMeans
 from transcf.models.transcf.parameters import BIAS_DECAY, BIAS_RATE
 from transcf.models.transcf.solver_exact import sample_positives
 from transcf.models.triples import Problem, rank_weights
-from transcf.models.vectors import first_vectors
 
 #: Neighbourhoods of T users with C items each: q, (T, C or 1, dim), and n, (T, C, dim).
 Near: TypeAlias = tuple[torch.Tensor, torch.Tensor]

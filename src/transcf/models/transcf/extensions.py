@@ -33,11 +33,10 @@ from transcf.kernels import Array
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import EventWeights, weights_in_order
 from transcf.models.families import NeuralSettings
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
 from transcf.models.torch.common import find_device
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.models.transcf.parameters import ObjectiveSettings
 from transcf.retrieval.scorer import BlockView, FormView, Scorer, Scores, nearness_form
 

@@ -14,8 +14,7 @@ from transcf.kernels import Array
 from transcf.models.event_weights import weights_in_order
 from transcf.models.explain import REPLACED, Contributions, Remarks
 from transcf.models.factors import in_pieces
-from transcf.models.fitted import FittedScorer
-from transcf.models.training_data import TrainingData
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.transcf.fold_in import (
     ItemSide,
     Neighbors,

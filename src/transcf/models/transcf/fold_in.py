@@ -17,7 +17,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.report import counted
 from transcf.errors import DataError
 from transcf.kernels import Array
-from transcf.models.training_data import Growth
+from transcf.models.fitted import Growth
 from transcf.models.transcf.parameters import Parameters, TransCFSettings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, TINY, ScoreFunction
 

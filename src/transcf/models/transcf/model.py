@@ -12,9 +12,8 @@ from transcf.io.tensors import Arrays
 from transcf.models import tables
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import EventWeights, InteractionWeights
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.training import TrainingRun
-from transcf.models.training_data import TrainingData
 from transcf.models.transcf.fitted import Translated
 from transcf.models.transcf.fold_in import grow
 from transcf.models.transcf.parameters import TransCFSettings

@@ -14,12 +14,12 @@ from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import row_means
 from transcf.models.event_weights import EventWeights
+from transcf.models.factors import NormConstraint, first_vectors
 from transcf.models.families import TripleSettings
 from transcf.models.params import setting, settings
 from transcf.models.training import EpochStats
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.triples import Problem, rank_weights
-from transcf.models.vectors import NormConstraint, first_vectors
 
 #: Weight of the squared biases of a triple in the loss, if items have biases.
 BIAS_DECAY = 0.01

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from transcf.kernels import Array
 from transcf.kernels.translation import MAX_NORM
+from transcf.models.factors import constrain_norms
 from transcf.models.training import EpochStats
 from transcf.models.transcf.parameters import (
     BIAS_RATE,
@@ -20,7 +21,6 @@ from transcf.models.transcf.parameters import (
 )
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.triples import Problem
-from transcf.models.vectors import constrain_norms
 
 BATCH = 1000
 

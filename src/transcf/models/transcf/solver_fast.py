@@ -18,6 +18,7 @@ from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import TransCFRates, TranslationExtra
 from transcf.models.communicator import Communicator, sums_of
+from transcf.models.factors import NORM_POWERS, constrain_norms
 from transcf.models.training import EpochStats
 from transcf.models.transcf.parameters import (
     BIAS_RATE,
@@ -28,7 +29,6 @@ from transcf.models.transcf.parameters import (
 )
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.triples import BLOCK_BYTES, Problem, StratumBuilder, StratumLayout
-from transcf.models.vectors import NORM_POWERS, constrain_norms
 
 #: Items that are copied out at once.
 _ROWS = 4096
