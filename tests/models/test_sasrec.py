@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from transcf.data import synthesize
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.data.interactions import Interactions
 from transcf.data.splitters import split_log
 from transcf.errors import ParameterError

@@ -16,7 +16,7 @@ from torch.nn.functional import (
     softplus,
 )
 
-from transcf.data.histories import Histories
+from transcf.data.csr import Histories
 from transcf.kernels import Array
 from transcf.models.torch.common import NEGATIVES, ORDER, generator
 from transcf.models.torch.networks import Network, Sums
