@@ -6,7 +6,7 @@ it with `--8<-- "tables/NAME.md"`; README.md has a copy between `<!-- table: NAM
 
 1. A table of models from results of `transcf study ... --out docs/results/FILE.json`:
 
-    results     names of files; outcomes of the first file take precedence
+    results     names of files; tables of the first file take precedence
     models      rows; each is "name" or "name:title" (so are datasets and protocols); default: all
     datasets    columns; default: all
     protocols   columns; default: all
@@ -33,10 +33,10 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from transcf.errors import ParameterError, TransCFError
-from transcf.experiments.results import Entry, Results
+from transcf.experiments.results import CandidateResult, Results
 from transcf.tables import Cell, Table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,7 +57,7 @@ def render(spec: Mapping[str, Any], folder: Path) -> str:
     if spec.get("spread", "sd") not in ("sd", "se"):
         raise ParameterError(f"spread is {spec['spread']!r}: use 'sd' or 'se'.")
     results = [Results.read(folder / f"{name}.json") for name in spec["results"]]
-    commands = ", ".join(f"`{each.command}`" for each in results)
+    commands = ", ".join(f"`{each.content['command']}`" for each in results)
     table = model_table(spec, results).to_markdown(titled=False)
     return f"{table}\n\n({commands}; {_filters(spec, results)})\n"
 
@@ -79,7 +79,7 @@ def model_table(spec: Mapping[str, Any], results: Sequence[Results]) -> Table:
 
     if spec.get("settings"):
         tried = {
-            name: dict.fromkeys(str(e[name].tried) for e in groups.values() if name in e)
+            name: dict.fromkeys(str(e[name][0].tried) for e in groups.values() if name in e)
             for name in models
         }
         add("settings", {name: Cell("; ".join(counts)) for name, counts in tried.items()})
@@ -92,7 +92,7 @@ def model_table(spec: Mapping[str, Any], results: Sequence[Results]) -> Table:
                 add("as published", _joined(paper, models))
             continue
         for metric in metrics:
-            means = {n: entries[n].mean(metric) for n in models if n in entries}
+            means = {n: entries[n][0].mean(metric) for n in models if n in entries}
             best = max((mean for mean in means.values() if mean is not None), default=None)
             marked = {n for n in means if spec.get("best") and means[n] == best is not None}
             cells = {n: Cell(t, "best" * (n in marked)) for n, t in figures[metric].items()}
@@ -106,16 +106,24 @@ def model_table(spec: Mapping[str, Any], results: Sequence[Results]) -> Table:
     return Table("", titles, lines, align="l" + "r" * (len(titles) - 1))
 
 
-def _groups(spec: Mapping[str, Any], results: Sequence[Results]) -> dict[str, dict[str, Entry]]:
+#: A model of a table, and its published values.
+_Entry: TypeAlias = tuple[CandidateResult, Mapping[str, float]]
+
+
+def _groups(spec: Mapping[str, Any], results: Sequence[Results]) -> dict[str, dict[str, _Entry]]:
     """Return the entries of each dataset and protocol, by the title of their columns."""
-    outcomes = [outcome for each in results for outcome in each.outcomes]
-    datasets = _pick(spec, "datasets", [outcome.dataset for outcome in outcomes])
-    protocols = _pick(spec, "protocols", [outcome.protocol for outcome in outcomes])
-    groups: dict[str, dict[str, Entry]] = {}
+    tables = [table for each in results for table in each.tables]
+    datasets = _pick(spec, "datasets", [table.dataset for table in tables])
+    protocols = _pick(spec, "protocols", [table.protocol for table in tables])
+    groups: dict[str, dict[str, _Entry]] = {}
     for dataset, dataset_title in datasets.items():
         for protocol, protocol_title in protocols.items():
-            same = [o for o in outcomes if (o.dataset, o.protocol) == (dataset, protocol)]
-            entries = {entry.name: entry for o in reversed(same) for entry in o.entries}
+            same = [t for t in tables if (t.dataset, t.protocol) == (dataset, protocol)]
+            entries = {
+                entry.name: (entry, table.published(entry.name))
+                for table in reversed(same)
+                for entry in table.runs
+            }
             shown = [dataset_title] * _is_titled(spec, "datasets")
             shown += [protocol_title] * _is_titled(spec, "protocols")
             if entries:
@@ -145,18 +153,18 @@ def _joined(figures: Mapping[str, Mapping[str, str]], models: Mapping[str, str])
     return {n: Cell(" / ".join(each[n] for each in figures.values()).strip(" /")) for n in models}
 
 
-def _figure(spec: Mapping[str, Any], entry: Entry | None, metric: str) -> str:
-    if entry is None or metric not in entry.metrics:
+def _figure(spec: Mapping[str, Any], entry: _Entry | None, metric: str) -> str:
+    if entry is None or metric not in entry[0].metrics:
         return ""
-    found, spread = entry.metrics[metric], spec.get("spread")
+    found, spread = entry[0].metrics[metric], spec.get("spread")
     mean = _number(spec, found["mean"])
-    if spread is None or (spread == "sd" and entry.runs == 1):
+    if spread is None or (spread == "sd" and entry[0].runs == 1):
         return mean
     return f"{mean} ± {_number(spec, found[spread])}"
 
 
-def _published(spec: Mapping[str, Any], entry: Entry | None, metric: str) -> str:
-    value = None if entry is None else entry.published.get(metric)
+def _published(spec: Mapping[str, Any], entry: _Entry | None, metric: str) -> str:
+    value = None if entry is None else entry[1].get(metric)
     return "" if value is None else _number(spec, value)
 
 
@@ -175,9 +183,11 @@ def without_zero(number: str) -> str:
 
 
 def _filters(spec: Mapping[str, Any], results: Sequence[Results]) -> str:
-    outcomes = [outcome for each in results for outcome in each.outcomes]
-    chosen = _pick(spec, "datasets", [outcome.dataset for outcome in outcomes])
-    filters = {one.dataset: one.filter for one in outcomes if one.dataset in chosen}
+    tables = [table for each in results for table in each.tables]
+    chosen = _pick(spec, "datasets", [table.dataset for table in tables])
+    filters = {
+        one.dataset: one.about.get("filter", "none") for one in tables if one.dataset in chosen
+    }
     if len(set(filters.values())) == 1:
         return f"filter: {next(iter(filters.values()))}"
     return "filters: " + ", ".join(f"{name} {each}" for name, each in filters.items())

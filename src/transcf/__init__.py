@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from transcf.evaluation import evaluate as evaluate
     from transcf.evaluation import paired_tests as paired_tests
     from transcf.evaluation import summarize_seeds as summarize_seeds
-    from transcf.experiments.comparison import Comparison as Comparison
     from transcf.experiments.comparison import compare as compare
+    from transcf.experiments.results import Comparison as Comparison
     from transcf.experiments.tune import tune as tune
     from transcf.experiments.tune_result import Tuning as Tuning
     from transcf.models.base import Recommender as Recommender
@@ -67,7 +67,7 @@ __version__ = "0.1.0"
 
 #: Module of each name; models are listed in the registry.
 _HOMES = {
-    "Comparison": "experiments.comparison",
+    "Comparison": "experiments.results",
     "Evaluation": "evaluation",
     "EventWeights": "models.event_weights",
     "FitOptions": "models.training",

@@ -22,8 +22,9 @@ from transcf.data.synthetic import write_csv
 from transcf.distributed import Cluster, training
 from transcf.distributed.cluster import Session
 from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
-from transcf.experiments.comparison import Comparison, candidate_workers, compare_models
+from transcf.experiments.comparison import candidate_workers, compare_models
 from transcf.experiments.experiment import Candidate, Experiment
+from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.store import Store
 from transcf.models.training import FitOptions

@@ -217,7 +217,7 @@ def test_a_protocol_is_one_entry(monkeypatch) -> None:
     monkeypatch.setitem(protocols.PROTOCOLS, "mine", mine)
     found = compare("ease", drifting(), protocol="mine", trivial_baselines=False)
     assert found.runs[0].evaluations[0].protocol == "mine"
-    assert found.runs[0].full_ranking.protocol == "leave-last-out-no-refit"
+    assert found.runs[0].first.full_ranking.protocol == "leave-last-out-no-refit"
     assert "mine (as I like it)" in protocols.help_on_protocols()
 
 

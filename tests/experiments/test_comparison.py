@@ -19,11 +19,11 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import NotFittedError, ParameterError
 from transcf.evaluation import Validation, evaluate
 from transcf.evaluation.significance import LEVEL
-from transcf.experiments.comparison import Comparison, candidates_of, compare, compare_models
+from transcf.experiments.comparison import candidates_of, compare, compare_models
 from transcf.experiments.experiment import Candidate, Experiment
-from transcf.experiments.report import table_of, write_report
+from transcf.experiments.report import results_of, table_of, write_results
+from transcf.experiments.results import CandidateResult, Comparison
 from transcf.experiments.run import EvalConfig
-from transcf.experiments.run_result import CandidateResult
 from transcf.models.baselines import Popularity, Random
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
@@ -87,7 +87,7 @@ def test_settings_are_those_that_are_best_on_validation_data(
     assert tuned.chosen == {"regularization": best}
     assert tuned.validation == pytest.approx(figures[best])
     direct = evaluate(EASE(regularization=best).fit(split.before_test), split)
-    assert tuned.summary()["NDCG@10"]["mean"] == pytest.approx(direct.metrics["NDCG@10"].mean)
+    assert tuned.metrics["NDCG@10"]["mean"] == pytest.approx(direct.metrics["NDCG@10"].mean)
 
 
 def test_seeds_are_run_where_they_change_something(found: Comparison, split: Split) -> None:
@@ -124,7 +124,7 @@ def test_every_figure_of_the_table_is_the_right_one(found: Comparison) -> None:
     for row, done in zip(table.rows, found.runs, strict=True):
         cells = dict(zip(table.columns, row, strict=True))
         for metric in ("HitRate@10", "HitRate@20", "NDCG@10", "NDCG@20"):
-            entry = done.summary()[metric]
+            entry = done.metrics[metric]
             assert str(cells[metric]).startswith(f"{entry['mean']:.4f} ± {entry['se']:.4f}")
             assert str(cells[metric]).endswith("*") == (found.best(metric) == done.name)
         assert cells["model"] == done.name
@@ -135,7 +135,8 @@ def test_every_figure_of_the_table_is_the_right_one(found: Comparison) -> None:
 def test_files_hold_the_table_and_replace_nothing_else(found: Comparison, tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("dear diary")
     for _ in range(2):
-        written, missing = write_report(found, tmp_path, "transcf compare")
+        results = results_of(found, "transcf compare")
+        written, missing = write_results(results, tmp_path, "comparison")
     assert missing == ""
     there = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.name for path in there} == {"diary.txt", *(path.name for path in written)}
@@ -146,7 +147,7 @@ def test_files_hold_the_table_and_replace_nothing_else(found: Comparison, tmp_pa
     assert page.read_text().count("<svg") == len(figures) > 0
     for done in found.runs:
         assert f"| {done.name} |" in markdown.read_text()
-        assert f"{done.summary()['NDCG@10']['mean']:.4f}" in page.read_text()
+        assert f"{done.metrics['NDCG@10']['mean']:.4f}" in page.read_text()
     (table,) = json.loads(kept.read_text())["datasets"]
     assert [entry["model"] for entry in table["models"]] == ["popularity", "random", "tuned"]
     assert table["models"][2]["bytes"] == 4 * 60 * 60
@@ -209,7 +210,7 @@ def test_a_seed_set_by_hand_is_run_once(split: Split) -> None:
     one, several = found.runs
     assert [len(done.evaluations) for done in (one, several)] == [1, 2]
     first = several.evaluations[0].metrics["NDCG@10"].mean
-    assert one.summary()["NDCG@10"]["mean"] == pytest.approx(first)
+    assert one.metrics["NDCG@10"]["mean"] == pytest.approx(first)
 
 
 def test_compare_splits_logs_and_tables_as_the_command_line_does(tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ def test_compare_splits_logs_and_tables_as_the_command_line_does(tmp_path: Path)
     assert len({json.dumps(each.summaries) for each in found}) == 1
     assert compare("random", path).dataset == str(path)
     sampled = compare("popularity", leave_one_out(log), protocol="paper")
-    assert sampled.runs[0].full_ranking is not None
+    assert sampled.runs[0].full_ranking
     every = [c.model for c in candidates_of("all")]
     left_out = {name for name in available() if name in model_class(name)._not_in_all}
     assert {"transcf-emb", "transcf-attention", "transcf-friends"} <= left_out
@@ -301,7 +302,7 @@ def test_a_setting_that_diverges_is_not_chosen(split: Split) -> None:
     done = run(candidate, split, EvalConfig("leave-last-out"), [0])
     assert done.chosen == tame
     assert done.tried == 1
-    assert any("a setting did not train" in note for note in done.notes())
+    assert any("a setting did not train" in note for note in done.notes)
 
 
 def test_a_setting_that_is_none_is_an_error(split: Split) -> None:
@@ -314,7 +315,7 @@ def test_figures_of_the_part_that_chose_say_so(split: Split) -> None:
     config = EvalConfig("leave-last-out", subset="validation")
     choices = [{"regularization": 10.0}, {"regularization": 50.0}]
     done = run(Candidate("ease", "ease", choices=choices), split, config, [0])
-    assert any("also chose" in note for note in done.notes())
+    assert any("also chose" in note for note in done.notes)
     untimed = Candidate("ease", "ease", {"trend": 0})
     assert not run(untimed, split, config, [0]).notes()
 
@@ -322,7 +323,7 @@ def test_figures_of_the_part_that_chose_say_so(split: Split) -> None:
 def test_ties_are_counted_alike_when_choosing_and_when_judging(split: Split) -> None:
     config = EvalConfig("leave-last-out", ties="optimistic", subset="validation")
     done = run(Candidate("popularity", "popularity"), split, config, [0])
-    assert done.validation == pytest.approx(done.summary()["NDCG@10"]["mean"])
+    assert done.validation == pytest.approx(done.metrics["NDCG@10"]["mean"])
 
 
 def test_progress_is_reported_step_by_step(split: Split) -> None:
@@ -351,11 +352,8 @@ def test_sampled_figures_stand_beside_the_full_ranking(split: Split) -> None:
     sampled = draw_candidates(split, n=20)
     done = run(Candidate("popularity", "popularity"), sampled, EvalConfig("paper"), [0])
     direct = evaluate(Popularity().fit(split.train), split)
-    assert done.full_ranking is not None
-    assert done.full_ranking.metrics["NDCG@10"].mean == pytest.approx(
-        direct.metrics["NDCG@10"].mean
-    )
-    assert any("rank rare items first" in note for note in done.notes())
+    assert done.full_ranking["NDCG@10"]["mean"] == pytest.approx(direct.metrics["NDCG@10"].mean)
+    assert any("rank rare items first" in note for note in done.notes)
 
 
 def test_an_interruption_ends_it_with_what_is_there(

@@ -14,7 +14,7 @@ from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError
 from transcf.experiments import report
-from transcf.experiments.results import Results, facts_of
+from transcf.experiments.results import Results
 from transcf.experiments.study import Study, run_study
 
 
@@ -47,7 +47,7 @@ def test_published_figures_stand_beside_no_other_kind_of_ranking(tmp_path: Path)
         }
         plan = Study.from_dict(content)
         (found,) = run_study(plan)
-        facts = facts_of(found, plan)
+        facts = found.to_dict()
         assert (facts["protocol"], facts["published"]) == ("leave-last-out", expected)
 
 
@@ -65,7 +65,7 @@ def test_published_figures_are_reached_nearly_or_not(results: Results) -> None:
 
 
 def test_figures_are_drawn_of_what_there_is(results: Results) -> None:
-    first = results.outcomes[0]
+    first = results.tables[0]
     assert report.groups_of(first, "NDCG@10") == {
         "popularity": "trivial baseline",
         "inverse-popularity": "trivial baseline",
@@ -89,7 +89,7 @@ def test_models_that_differ_in_two_settings_make_a_grid_of_test_figures() -> Non
         for b in (0.0, 0.5)
     ]
     content["datasets"][0]["tests"] = []
-    outcome = Results.from_dict(content).outcomes[0]
+    outcome = Results.from_dict(content).tables[0]
     _, grid = [one for one in report.charts_of(outcome) if "Validation" not in one.title]
     assert grid.title == "NDCG@10 of CML on one (paper)"
     assert grid.alt.index("reg_a 0.0") < grid.alt.index("reg_a 1.0"), "numbers come in order"

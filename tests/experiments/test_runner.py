@@ -49,7 +49,7 @@ def test_runs_hold_the_metrics_of_their_part_and_the_validation_figure(folder, p
         Popularity().fit(train), split, "leave-last-out", subset=part, k=(3, 7)
     ).metrics
     for name in ("HitRate@7", "NDCG@3"):
-        assert popular.summary()[name]["mean"] == pytest.approx(expected[name].mean)
+        assert popular.metrics[name]["mean"] == pytest.approx(expected[name].mean)
     judge = Validation.of(split, k=(3, 7))
     seeds = [judge(Random(random_state=seed).fit(split.train)) for seed in (0, 1)]
     assert random.validation == pytest.approx(sum(seeds) / 2)

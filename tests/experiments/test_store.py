@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation
-from transcf.experiments.comparison import Comparison, compare
-from transcf.experiments.experiment import Candidate, CandidateRun, Experiment
+from transcf.experiments.comparison import compare
+from transcf.experiments.experiment import Candidate, Experiment
+from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_validate
 from transcf.experiments.store import RunLockedError, Store
 from transcf.experiments.study import Study, run_study
@@ -261,17 +263,20 @@ def test_somebody_elses_cell_is_left_alone_until_it_is_there(split: Split, store
     validation = Validation.of(split)
     models = [EASE(**choice) for choice in CHOICES]
     experiment = Experiment(split, EvalConfig("leave-last-out", k=(10,)), store=store)
-    run = CandidateRun(experiment, Candidate("ease", "ease", choices=CHOICES))
+    candidate = Candidate("ease", "ease", choices=CHOICES)
     with store.lock(RunKey.trial(models[0], split.train, validation)):
         with pytest.raises(RunLockedError):
-            fit_and_validate(models[0], split.train, validation, store)
+            fit_and_validate(models[0], split.train, validation, store, wait=False)
         with pytest.raises(RunLockedError):
-            run.attempt()
+            experiment.run(candidate, wait=False)
         assert len(store.all_keys()) == 2, "the other trials"
-    done = run.attempt()
+        waiting = ThreadPoolExecutor(1).submit(experiment.run, candidate)
+        time.sleep(0.5)
+        assert not waiting.done()
+    done = waiting.result()
     expected = EASE(**CHOICES[0]).fit(split.train, validation)
     assert done.trials[0].validation == validation(expected)
-    assert done.stored == 0, "this process has run all of them"
+    assert [trial.stored for trial in done.trials] == [False, True, True]
     assert not any((store.folder / "claims").iterdir())
 
 

@@ -13,7 +13,7 @@ import pytest
 from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
-from transcf.experiments.comparison import Comparison
+from transcf.experiments.results import Comparison
 from transcf.experiments.search_space import Budget
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study, run_study, study_workers
@@ -67,7 +67,10 @@ def test_printed_figures_are_the_papers_and_never_beside_copies() -> None:
         for dataset in study.datasets:
             if dataset.name in COPIES:
                 assert study.published(dataset.name) == {}
-                assert "is not the published data" in study.difference(dataset.name)
+                assert (
+                    "is not the published data"
+                    in study.about(dataset, study.protocol)["difference"]
+                )
                 continue
             printed = dataset.published
             assert printed

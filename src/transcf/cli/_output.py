@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from transcf.tables import Table
 
 T = TypeVar("T")
-_PAGES = (".html", ".htm", ".md", ".markdown")
 
 
 def print_json(value: Any) -> None:
@@ -114,14 +113,14 @@ def print_saved(
 
 def check_outputs(paths: Sequence[Path]) -> None:
     """Refuse paths of `--out` that cannot be written, before any work is done."""
-    from transcf.experiments.page import check_file
+    from transcf.experiments.page import PAGE_SUFFIXES, check_file
 
     for path in paths:
-        if path.suffix in _PAGES:
+        if path.suffix in PAGE_SUFFIXES:
             check_file(path)
         elif path.suffix not in ("", ".json") and not path.is_dir():
             raise ParameterError(f"--out {path} is not understood: use .html, .md or .json.")
-        if path.suffix in (*_PAGES, ".json") and path.is_dir():
+        if path.suffix in (*PAGE_SUFFIXES, ".json") and path.is_dir():
             raise ParameterError(f"--out {path} is a folder: name a file.")
         if not path.suffix and path.exists() and not path.is_dir():
             raise ParameterError(f"--out {path} is not a folder: name another one.")
@@ -129,18 +128,10 @@ def check_outputs(paths: Sequence[Path]) -> None:
 
 def write_outputs(results: Results, paths: Sequence[Path], name: str) -> None:
     """Write results to the paths of `--out`; a folder gets NAME.html, NAME.md and NAME.json."""
-    from transcf.experiments.report import write_page
+    from transcf.experiments.report import write_results
 
     for path in paths:
-        if path.suffix in _PAGES:
-            written, missing = write_page(results, path)
-        elif path.suffix == ".json":
-            results.write(path)
-            written, missing = [path], ""
-        else:
-            results.write(path / f"{name}.json")
-            pages = write_page(results, path / f"{name}.html", path / f"{name}.md")
-            written, missing = [*pages[0], path / f"{name}.json"], pages[1]
+        written, missing = write_results(results, path, name)
         if missing:
             note(f"the report is incomplete: {missing}")
         note_written(written)

@@ -135,7 +135,7 @@ def _candidates(
     models: str, settings: list[str] | None, config: list[Path], budget: dict[str, str]
 ) -> list[Candidate]:
     from transcf.experiments.comparison import TRIVIAL_BASELINES, candidates_of
-    from transcf.experiments.run_result import TIMED_BASELINE
+    from transcf.experiments.results import TIMED_BASELINE
     from transcf.experiments.tune_result import Config
     from transcf.models.registry import canonical_name, distinct
 

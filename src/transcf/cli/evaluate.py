@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,9 @@ from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.split import Split
-    from transcf.experiments.run_result import CandidateResult
+    from transcf.experiments.experiment import Candidate
+    from transcf.experiments.results import CandidateResult
+    from transcf.experiments.run import EvalConfig
     from transcf.models.base import Recommender
 
 #: What a saved model does not determine; other options would be ignored.
@@ -64,32 +67,57 @@ def evaluate(
         dataset, done = _evaluate_saved(data, evaluation)
     else:
         from transcf.data.splitters import open_split
-        from transcf.experiments.comparison import candidate_workers
-        from transcf.experiments.experiment import Candidate, Experiment
+        from transcf.experiments.experiment import Candidate
 
         name, params, values = model.read(data)
+        candidate = Candidate(name, name, params | values)
         config = replace(evaluation.config(), with_validation=False)
         split = open_split(data, config.protocol, seed=seed, **reading.keywords())
         note_reading(split.train)
-        numbers = range(seed, seed + seeds)
-        experiment = Experiment(split, config, numbers, store=run.open_store(), dataset=data)
-        candidate = Candidate(name, name, params | values)
-        cluster = parse_workers(run.workers)
-        if cluster is not None and (seeds == 1 or not candidate.takes_seed):
-            note("there is one run, so that no worker is of use.")
-            cluster = None
-        with candidate_workers([candidate], experiment, cluster):
-            dataset, done = data, experiment.run(candidate)
+        numbers = range(seed, seed + seeds) if candidate.takes_seed else [seed]
+        dataset, done = data, _fit_and_evaluate(candidate, split, config, numbers, run, data)
     if as_json:
         print_json({"dataset": dataset, **done.to_dict()})
     else:
         _print(dataset, done)
 
 
+def _fit_and_evaluate(
+    candidate: Candidate,
+    split: Split,
+    config: EvalConfig,
+    seeds: Sequence[int],
+    run: RunOptions,
+    dataset: str,
+) -> CandidateResult:
+    """Fit and evaluate a model with every seed."""
+    from transcf.experiments.results import CandidateResult
+    from transcf.experiments.run import fit_and_evaluate
+
+    store, cluster = run.open_store(), parse_workers(run.workers)
+    if cluster is not None and len(seeds) > 1:
+        from transcf.experiments.comparison import candidate_workers
+        from transcf.experiments.experiment import Experiment
+
+        experiment = Experiment(split, config, seeds, store=store, dataset=dataset)
+        with candidate_workers([candidate], experiment, cluster):
+            return experiment.run(candidate)
+    if cluster is not None:
+        note("there is one run, so that no worker is of use.")
+    about, results = {"dataset": dataset, "model": candidate.model}, []
+    for seed in seeds:
+        result = fit_and_evaluate(candidate.make(seed), split, config, store, about=about)
+        if result.error is not None:
+            raise result.error
+        results.append(result)
+    return CandidateResult.of(candidate.name, results)
+
+
 def _evaluate_saved(folder: str, evaluation: EvalOptions) -> tuple[str, CandidateResult]:
     """Evaluate a saved model on the events that were held out of its data."""
     from transcf.data.splitters import open_split, split_log
-    from transcf.experiments.run_result import CandidateResult, RunResult
+    from transcf.experiments.results import CandidateResult
+    from transcf.experiments.run_result import RunResult
 
     fitted = open_model(folder)
     origin = fitted.report_
@@ -117,7 +145,7 @@ def _evaluate_saved(folder: str, evaluation: EvalOptions) -> tuple[str, Candidat
         evaluation=config.evaluate(fitted, split),
         full_ranking=config.full_ranking(fitted, split),
     )
-    return dataset, CandidateResult(fitted.name, [found])
+    return dataset, CandidateResult.of(fitted.name, [found])
 
 
 def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], split: Split) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -32,8 +32,7 @@ from transcf.errors import ParameterError
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from transcf.experiments.comparison import Comparison
-    from transcf.experiments.results import Results
+    from transcf.experiments.results import Comparison
     from transcf.experiments.study import Study
 
 #: Studies that come with the library; a test compares it with the folder.
@@ -118,7 +117,7 @@ def study(
 
     Example: transcf study my-study.toml --workers 2 --out report.html --out results.json
     """
-    from transcf.experiments.results import Results, facts_of
+    from transcf.experiments.results import Results
     from transcf.experiments.study import load_study
 
     if name is None:
@@ -133,12 +132,11 @@ def study(
         )
     check_outputs(out or [])
     found = _run(plan, run)
-    facts = [facts_of(comparison, plan) for comparison in found]
-    done = Results.of(name, plan.title, plan.metrics, facts, command_line(context))
+    done = Results.of(name, plan.title, plan.metrics, found, command_line(context))
     if as_json:
         print_json(done.content)
     else:
-        _print_study(plan, found, done)
+        _print_study(plan, found)
     write_outputs(done, out or [], Path(name).stem)
 
 
@@ -190,7 +188,7 @@ def reproduce(
         _reproduce_analysis(split_names(datasets), pairs, folder, seed, as_json)
         return
     from transcf.experiments.results import Results
-    from transcf.paper.reproduction import load_table
+    from transcf.paper.reproduction import load_table, with_shape
 
     plan = load_table(
         table,
@@ -203,8 +201,8 @@ def reproduce(
     check_outputs(out or [])
     found = _run(plan, run)
     name, command = f"reproduce-{table}", command_line(context)
-    tables = [_facts(plan, comparison) for comparison in found]
-    done = Results.of(name, plan.title, plan.metrics, tables, command, budget=budget)
+    found = [with_shape(plan, comparison) for comparison in found]
+    done = Results.of(name, plan.title, plan.metrics, found, command, budget=budget)
     if as_json:
         print_json(done.content)
     else:
@@ -238,33 +236,24 @@ def _print_studies(as_json: bool) -> None:
     typer.echo(f"A study of your own is a TOML file:\n\n{FORMAT}", nl=False)
 
 
-def _print_study(plan: Study, found: Sequence[Comparison], done: Results) -> None:
+def _print_study(plan: Study, found: Sequence[Comparison]) -> None:
     """Print a table for each dataset and protocol, and paired tests if the study has them."""
     from transcf.experiments.report import metrics_table
 
-    for comparison, outcome in zip(found, done.outcomes, strict=True):
-        table = metrics_table(outcome, plan.metrics)
+    for comparison in found:
+        table = metrics_table(comparison, plan.metrics)
         print_result(replace(table, title=f"{plan.title}: {table.title}"))
         if plan.paired_tests and len(comparison.tests):
             tests = comparison.tests
             print_table(f"Paired tests of {plan.paired_tests}", tests.columns, tests.rows())
 
 
-def _facts(plan: Study, comparison: Comparison) -> dict[str, Any]:
-    """Return the JSON form of a table, with published values and the shape of a sweep."""
-    from transcf.experiments.results import facts_of
-    from transcf.paper.reproduction import compare_shape
-
-    shape = compare_shape(plan, comparison)
-    return facts_of(comparison, plan) | ({} if shape is None else {"shape": shape})
-
-
 def _print_reproduced(plan: Study, comparison: Comparison) -> None:
-    from transcf.paper.reproduction import compare_shape, table_beside
+    from transcf.paper.reproduction import table_beside
 
     print_result(table_beside(plan, comparison))
-    if (shape := compare_shape(plan, comparison)) is not None:
-        print_facts(f"Shape of the sweep on {comparison.dataset}", shape)
+    if "shape" in comparison.about:
+        print_facts(f"Shape of the sweep on {comparison.dataset}", comparison.about["shape"])
 
 
 def _reproduce_analysis(

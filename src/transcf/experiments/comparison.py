@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -10,35 +9,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-import polars as pl
-
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
 from transcf.data.splitters import split_log
 from transcf.errors import ParameterError, TransCFError, shown
-from transcf.evaluation import paired_tests
 from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import check_lengths
 from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
-from transcf.evaluation.significance import LEVEL
 from transcf.experiments.experiment import (
-    POLL_SECONDS,
     Candidate,
-    CandidateRun,
     Experiment,
     ModelSpec,
     OnProgress,
     WorkerCluster,
     shared_work,
 )
+from transcf.experiments.results import TIMED_BASELINE, CandidateResult, Comparison
 from transcf.experiments.run import EvalConfig
-from transcf.experiments.run_result import TIMED_BASELINE, CandidateResult
 from transcf.experiments.store import RunLockedError, Store
 from transcf.interrupts import StopRequest, stop_request
 from transcf.models.base import Recommender
 from transcf.models.registry import distinct
-from transcf.tables import Table
 
 #: One model, several, or several by names in the table.
 Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]
@@ -46,113 +38,6 @@ Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, 
 Track: TypeAlias = Callable[[Iterable[Candidate]], Iterable[Candidate]]
 #: Baselines of every table.
 TRIVIAL_BASELINES = ("popularity", "inverse-popularity", "random")
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Results of several models on the same split.
-
-    Attributes:
-        dataset: Name of the data.
-        config: How they were evaluated.
-        metric: Metric of the paired tests.
-        runs: One for each model, in the given order.
-        failures: Errors of the other models by name; the last one may be an interruption.
-        split: Description of the held-out data.
-    """
-
-    dataset: str
-    config: EvalConfig
-    metric: str
-    runs: Sequence[CandidateResult]
-    failures: Mapping[str, BaseException] = field(default_factory=dict)
-    split: str = "not said"
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether it was interrupted before all models were run."""
-        return any(isinstance(error, KeyboardInterrupt) for error in self.failures.values())
-
-    @cached_property
-    def summaries(self) -> dict[str, dict[str, dict[str, float]]]:
-        """`mean`, `sd` and `se` of every metric of every model."""
-        return {done.name: done.summary() for done in self.runs}
-
-    @cached_property
-    def tests(self) -> pl.DataFrame:
-        """Paired tests of all pairs, on the metrics of users averaged over seeds."""
-        if len(self.runs) < 2:
-            return pl.DataFrame()
-        return paired_tests([done.averaged() for done in self.runs], self.metric)
-
-    def best(self, metric: str) -> str:
-        """Return the model with the largest mean."""
-        return max((found[metric]["mean"], name) for name, found in self.summaries.items())[1]
-
-    @cached_property
-    def p_values(self) -> dict[str, float]:
-        """Each other model against the best: Wilcoxon, corrected for the number of all pairs.
-
-        All pairs count, because the same figures choose the best model and test it.
-        """
-        if self.tests.is_empty():
-            return {}
-        winner = self.best(self.metric)
-        is_a, is_b = pl.col("model_a") == winner, pl.col("model_b") == winner
-        tests = self.tests.filter(is_a | is_b)
-        rivals = tests.select(pl.when(is_a).then("model_b").otherwise("model_a")).to_series()
-        return dict(zip(rivals, tests["p_holm"], strict=True))
-
-    @property
-    def indistinguishable(self) -> list[str]:
-        """Models that are not significantly different from the best one."""
-        return [name for name, p in self.p_values.items() if p >= LEVEL]
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {
-            "dataset": self.dataset,
-            "split": self.split,
-            "metric": self.metric,
-            "best": self.best(self.metric) if self.runs else None,
-            "indistinguishable": self.indistinguishable,
-            "models": [done.to_dict() for done in self.runs],
-            "failures": {name: str(error) for name, error in self.failures.items()},
-            "tests": self.tests.to_dicts(),
-        }
-
-    def to_frame(self) -> pl.DataFrame:
-        """Return one row per model.
-
-        Columns: `model`, the mean of every metric by its name, its standard error over users
-        (`NAME se`) and standard deviation over seeds (`NAME sd`, null for a single seed), the
-        corrected `p` of the paired test against the best model (null for the best itself),
-        `fit_seconds` and `bytes`.
-        """
-        rows = []
-        for done in self.runs:
-            row: dict[str, Any] = {"model": done.name}
-            for name, entry in self.summaries[done.name].items():
-                row |= {name: entry["mean"], f"{name} se": entry["se"]}
-                row[f"{name} sd"] = entry["sd"] if len(done.evaluations) > 1 else None
-            row |= {"p": self.p_values.get(done.name), "fit_seconds": done.seconds}
-            rows.append(row | {"bytes": done.first.n_bytes})
-        return pl.DataFrame(rows, infer_schema_length=None)
-
-    def _table(self) -> Table:
-        from transcf.experiments.report import table_of
-
-        return table_of(self)
-
-    def _repr_html_(self) -> str:
-        """Show the table in notebooks."""
-        return self._table()._repr_html_()
-
-    def __str__(self) -> str:
-        """One line per model, with notes."""
-        return self._table().to_text()
-
-    __repr__ = __str__
 
 
 def compare(
@@ -309,7 +194,7 @@ def compare_models(
         >>> found.best("NDCG@10")
         'itemknn'
     """
-    (found,) = run_tables([TableRun(dataset, candidates, lambda: experiment, metric)], track)
+    (found,) = run_tables([TablePlan(dataset, candidates, lambda: experiment, metric)], track)
     if found.failures and not found.runs:
         raise next(iter(found.failures.values()))
     return found
@@ -328,59 +213,23 @@ def _run_candidates(task: tuple[Sequence[Candidate], Experiment], store: Store) 
     compare_models("", candidates, replace(experiment, store=store), "")
 
 
-def run_tables(tables: Sequence[TableRun], track: Track = iter) -> Iterator[Comparison]:
-    """Run the candidates of several tables, and yield each table when it is complete, in order.
-
-    An error of a candidate is recorded, and the others are run. After an interruption nothing more
-    is run, and all tables that were started are yielded. Candidates with runs that another process
-    is computing are completed after all others.
-    """
-    waiting: list[TableRun] = []
-    with stop_request() as request, suppress(_RunInterruptedError):
-        for table in tables:
-            waiting.append(table)
-            for number, candidate in enumerate(track(table.candidates)):
-                table.attempt(number, CandidateRun(table.experiment, candidate), request)
-            yield from _completed(waiting)
-        while waiting:
-            time.sleep(POLL_SECONDS)
-            for table in waiting:
-                for number, run in list(table.pending.items()):
-                    table.attempt(number, run, request)
-            yield from _completed(waiting)
-    for table in waiting:
-        yield table.comparison()
-
-
-def _completed(waiting: list[TableRun]) -> Iterator[Comparison]:
-    """Remove complete tables from the front, and yield them."""
-    while waiting and not waiting[0].pending:
-        yield waiting.pop(0).comparison()
-
-
-class _RunInterruptedError(Exception):
-    """A candidate was interrupted; its table has the `KeyboardInterrupt`."""
-
-
-@dataclass(eq=False)
-class TableRun:
-    """Candidates on one dataset, and their results so far.
+@dataclass(frozen=True)
+class TablePlan:
+    """A table to compute.
 
     Attributes:
         dataset: Name of the data.
         candidates: At least one.
         open: Opens the data; called when the first candidate is run.
         metric: Metric of the paired tests.
-        outcomes: Results and errors by the number of the candidate.
-        pending: Candidates with runs that another process is computing.
+        about: `Comparison.about` of the table.
     """
 
     dataset: str
     candidates: Sequence[Candidate]
     open: Callable[[], Experiment]
     metric: str
-    outcomes: dict[int, CandidateResult | BaseException] = field(default_factory=dict)
-    pending: dict[int, CandidateRun] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -388,31 +237,75 @@ class TableRun:
         opened = self.open()
         return replace(opened, config=opened.config.on(opened.split))
 
-    def attempt(self, number: int, run: CandidateRun, request: StopRequest) -> None:
-        """Run a candidate, and record its result or error; locked runs leave it pending."""
-        self.pending[number] = run
+
+#: Results and errors by the number of the candidate.
+_Outcomes: TypeAlias = dict[int, CandidateResult | BaseException]
+
+
+def run_tables(tables: Sequence[TablePlan], track: Track = iter) -> Iterator[Comparison]:
+    """Run the candidates of several tables, and yield each table when it is complete, in order.
+
+    An error of a candidate is recorded, and the others are run. After an interruption nothing more
+    is run, and all tables that were started are yielded. Candidates with runs that another process
+    is computing are completed after all others.
+    """
+    waiting: list[tuple[TablePlan, _Outcomes]] = []
+    with stop_request() as request:
+        for table in tables:
+            waiting.append((table, {}))
+            is_interrupted = not _attempt(*waiting[-1], request, track, wait=False)
+            while waiting and (is_interrupted or _is_complete(*waiting[0])):
+                yield _comparison(*waiting.pop(0))
+            if is_interrupted:
+                return
+        is_interrupted = False
+        for table, outcomes in waiting:
+            is_interrupted = is_interrupted or not _attempt(table, outcomes, request, iter)
+            yield _comparison(table, outcomes)
+
+
+def _is_complete(table: TablePlan, outcomes: _Outcomes) -> bool:
+    return len(outcomes) == len(table.candidates)
+
+
+def _attempt(
+    table: TablePlan,
+    outcomes: _Outcomes,
+    request: StopRequest,
+    track: Track,
+    *,
+    wait: bool = True,
+) -> bool:
+    """Run the missing candidates of a table; return False after an interruption.
+
+    Unless `wait`, candidates with runs that other processes are computing stay missing.
+    """
+    for number, candidate in enumerate(track(table.candidates)):
+        if number in outcomes:
+            continue
         try:
             if request.asked:
                 raise KeyboardInterrupt
-            self.outcomes[number] = run.attempt()
-        except RunLockedError:
-            return
+            with suppress(RunLockedError):
+                outcomes[number] = table.experiment.run(candidate, wait=wait)
         except TransCFError as error:
-            self.outcomes[number] = error
+            outcomes[number] = error
         except KeyboardInterrupt:
             text = "interrupted here, and nothing after it was run."
-            self.outcomes[number] = KeyboardInterrupt(text)
-            raise _RunInterruptedError from None
-        del self.pending[number]
+            outcomes[number] = KeyboardInterrupt(text)
+            return False
+    return True
 
-    def comparison(self) -> Comparison:
-        """Return the results so far, in the order of the candidates."""
-        ordered = [(self.candidates[n].name, self.outcomes[n]) for n in sorted(self.outcomes)]
-        return Comparison(
-            self.dataset,
-            self.experiment.config,
-            self.metric,
-            [found for _, found in ordered if isinstance(found, CandidateResult)],
-            {name: found for name, found in ordered if isinstance(found, BaseException)},
-            self.experiment.split.how,
-        )
+
+def _comparison(table: TablePlan, outcomes: _Outcomes) -> Comparison:
+    """Return the results so far, in the order of the candidates."""
+    ordered = [(table.candidates[n].name, outcomes[n]) for n in sorted(outcomes)]
+    return Comparison(
+        table.dataset,
+        table.experiment.config,
+        table.metric,
+        [found for _, found in ordered if isinstance(found, CandidateResult)],
+        {name: found for name, found in ordered if isinstance(found, BaseException)},
+        table.experiment.split.how,
+        table.about,
+    )

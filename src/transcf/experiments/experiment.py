@@ -13,15 +13,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from math import inf
 from typing import Any, Protocol, Self, TypeAlias
 
 from transcf.data.split import Split
 from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
-from transcf.evaluation import Validation
+from transcf.experiments.results import CandidateResult
 from transcf.experiments.run import EvalConfig, fit_and_evaluate, fit_and_validate
-from transcf.experiments.run_result import CandidateResult, RunResult
+from transcf.experiments.run_result import RunResult
 from transcf.experiments.search import Search, Trial
 from transcf.experiments.search_space import Budget, settings_to_try
 from transcf.experiments.store import RunLockedError, Store
@@ -36,8 +36,6 @@ from transcf.parallel import thread_count, use_threads
 ModelSpec: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Recommender[Any]"
 #: Called with one line of text that names the current step.
 OnProgress: TypeAlias = Callable[[str], None]
-#: Seconds between two looks at runs that other processes compute.
-POLL_SECONDS = 0.1
 #: Environment variables that limit the threads of libraries.
 _LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
@@ -151,8 +149,18 @@ class Experiment:
     store: Store | None = None
     dataset: str = ""
 
-    def run(self, candidate: Candidate) -> CandidateResult:
-        """Run a candidate; wait for runs that other processes compute.
+    def run(self, candidate: Candidate, *, wait: bool = True) -> CandidateResult:
+        """Choose the parameters of a candidate on validation data, then run every seed.
+
+        Runs that other processes are computing come last.
+
+        Args:
+            candidate: What to run.
+            wait: Whether to wait for these runs.
+
+        Raises:
+            RunLockedError: There are such runs, and `wait` is false; all others are in the cache.
+            TransCFError: The model cannot be trained.
 
         Example:
             >>> from transcf import open_split
@@ -160,134 +168,108 @@ class Experiment:
             >>> experiment.run(Candidate.of("ease")).first.model
             'EASE'
         """
-        run = CandidateRun(self, candidate)
-        while True:
-            try:
-                return run.attempt()
-            except RunLockedError:
-                time.sleep(POLL_SECONDS)
+        if wait:
+            with suppress(RunLockedError):
+                return self._run(candidate, wait=False)
+        return self._run(candidate, wait=wait)
 
+    def _run(self, candidate: Candidate, *, wait: bool) -> CandidateResult:
+        config = self.config.on(self.split)
+        choices, trials, fitted = self._run_trials(candidate, config, wait)
+        chosen = choices[_best_of(trials) if trials else 0]
 
-class CandidateRun:
-    """The runs of one candidate: trials of parameters, then one run per seed."""
+        def run_seed(seed: int) -> RunResult:
+            # A protocol that picks epochs on test needs the metrics of all epochs: fit again.
+            is_fitted = seed == self.seeds[0] and fitted is not None
+            is_fitted = is_fitted and not config.picks_epochs_on_test
+            model = fitted if is_fitted and fitted else candidate.make(seed, chosen)
+            return fit_and_evaluate(
+                model,
+                self.split,
+                config,
+                self.store,
+                is_fitted=is_fitted,
+                start_fit=lambda step: self._options(
+                    candidate, f"seed {seed}" if step == "fit" else f"seed {seed}, {step}"
+                ),
+                about=self._about(candidate),
+                wait=wait,
+            )
 
-    def __init__(self, experiment: Experiment, candidate: Candidate) -> None:
-        self._experiment, self._candidate = experiment, candidate
-        self._choices = list(candidate.choices) if candidate.search is None else []
-        self._trials: dict[int, RunResult] = {}
-        self._results: dict[int, RunResult] = {}
-        #: The best model that was fitted here, with its metric and the number of its trial.
-        self._best: tuple[float, int, Recommender[Any]] | None = None
-
-    def attempt(self) -> CandidateResult:
-        """Compute all runs but those that other processes are computing.
-
-        Raises:
-            RunLockedError: There are such runs; call again later, finished runs are kept.
-            TransCFError: The model cannot be trained.
-        """
-        self._run_trials()
-        trials = [self._trials[number] for number in range(len(self._trials))]
-        chosen = _best_of(trials) if trials else 0
-        seeds = self._experiment.seeds if self._candidate.takes_seed else self._experiment.seeds[:1]
-        for seed in seeds:
-            if seed not in self._results:
-                with suppress(RunLockedError):
-                    self._results[seed] = self._run_seed(seed, chosen)
-        if any(seed not in self._results for seed in seeds):
-            raise RunLockedError
-        results = [self._results[seed] for seed in seeds]
+        seeds = self.seeds if candidate.takes_seed else self.seeds[:1]
+        results = _unlocked(run_seed, seeds)
         for found in results:
             if found.error is not None:
                 raise found.error
-        return CandidateResult(self._candidate.name, results, self._choices[chosen], trials)
+        return CandidateResult.of(candidate.name, results, chosen, trials)
 
-    @cached_property
-    def _search(self) -> Search | None:
-        return None if self._candidate.search is None else self._candidate.search()
+    def _run_trials(
+        self, candidate: Candidate, config: EvalConfig, wait: bool
+    ) -> tuple[list[Mapping[str, Any]], list[RunResult], Recommender[Any] | None]:
+        """Run one trial for each choice, or as a search proposes them; no trial for one choice.
 
-    def _run_trials(self) -> None:
-        """Run one trial for each choice, or as a search proposes them; no trial for one choice."""
-        search = self._search
+        Returns:
+            The choices, their results, and the model of the best one if it was fitted here.
+        """
+        search = None if candidate.search is None else candidate.search()
+        choices = list(candidate.choices) if search is None else []
+        if search is None and len(choices) == 1:
+            return choices, [], None
+        total = len(choices) if search is None else search.budget.trials
+        validation = config.validation(self.split)
+        best: tuple[float, Recommender[Any] | None] = (-inf, None)
+
+        def run_trial(number: int) -> RunResult:
+            nonlocal best
+            model = candidate.make(self.seeds[0], choices[number])
+            result = fit_and_validate(
+                model,
+                self.split.train,
+                validation,
+                self.store,
+                start_fit=lambda _: self._options(candidate, f"setting {number + 1} of {total}"),
+                about=self._about(candidate),
+                wait=wait,
+            )
+            if result.validation is not None and result.validation > best[0]:
+                best = result.validation, model if model.is_fitted else None
+            return result
+
         if search is None:
-            total = len(self._choices) if len(self._choices) > 1 else 0
-            for number in range(total):
-                if number not in self._trials:
-                    with suppress(RunLockedError):
-                        self._trials[number] = self._run_trial(number, total)
-            if len(self._trials) < total:
-                raise RunLockedError
-            return
-        while True:
-            number = len(self._trials)
-            if number == len(self._choices):
-                if (choice := search.ask()) is None:
-                    return
-                self._choices.append(choice)
-            self._trials[number] = self._run_trial(number, search.budget.trials)
-            search.tell(Trial.of(self._choices[number], self._trials[number]))
+            return choices, _unlocked(run_trial, range(total)), best[1]
+        trials: list[RunResult] = []
+        while (choice := search.ask()) is not None:
+            choices.append(choice)
+            trials.append(run_trial(len(trials)))
+            search.tell(Trial.of(choice, trials[-1]))
+        return choices, trials, best[1]
 
-    def _run_trial(self, number: int, total: int) -> RunResult:
-        experiment = self._experiment
-        model = self._candidate.make(experiment.seeds[0], self._choices[number])
-        result = fit_and_validate(
-            model,
-            experiment.split.train,
-            self._validation,
-            experiment.store,
-            start_fit=lambda _: self._options(f"setting {number + 1} of {total}"),
-            about=self._about,
-        )
-        metric = result.validation
-        if model.is_fitted and metric is not None and (not self._best or metric > self._best[0]):
-            self._best = metric, number, model
-        return result
+    def _about(self, candidate: Candidate) -> dict[str, str]:
+        return {"dataset": self.dataset, "model": canonical_name(candidate.model)}
 
-    def _run_seed(self, seed: int, chosen: int) -> RunResult:
-        experiment = self._experiment
-        model, is_fitted = self._candidate.make(seed, self._choices[chosen]), False
-        best, self._best = self._best, None
-        if best is not None and best[1] == chosen and seed == experiment.seeds[0]:
-            # A protocol that picks epochs on test needs the metrics of all epochs: fit again.
-            is_fitted = not self._config.picks_epochs_on_test
-            model = best[2] if is_fitted else model
-        return fit_and_evaluate(
-            model,
-            experiment.split,
-            self._config,
-            experiment.store,
-            is_fitted=is_fitted,
-            start_fit=lambda step: self._options(
-                f"seed {seed}" if step == "fit" else f"seed {seed}, {step}"
-            ),
-            about=self._about,
-        )
-
-    @cached_property
-    def _config(self) -> EvalConfig:
-        return self._experiment.config.on(self._experiment.split)
-
-    @cached_property
-    def _validation(self) -> Validation:
-        return self._config.validation(self._experiment.split)
-
-    @property
-    def _about(self) -> dict[str, str]:
-        model = canonical_name(self._candidate.model)
-        return {"dataset": self._experiment.dataset, "model": model}
-
-    def _options(self, step: str) -> FitOptions:
+    def _options(self, candidate: Candidate, step: str) -> FitOptions:
         """Report a step and its epochs; without a listener, epochs have a progress bar."""
-        report = self._experiment.on_progress
+        report = self.on_progress
         if report is None:
             return FitOptions()
-        text = f"{self._candidate.name}, {step}"
+        text = f"{candidate.name}, {step}"
         report(text)
 
         def on_epoch(epoch: Epoch[Any]) -> None:
             report(f"{text}, epoch {epoch.number}")
 
         return FitOptions(progress=False, on_epoch=on_epoch)
+
+
+def _unlocked(run: Callable[[int], RunResult], numbers: Sequence[int]) -> list[RunResult]:
+    """Call `run` with each number; after all others, raise a `RunLockedError` if one is locked."""
+    results = []
+    for number in numbers:
+        with suppress(RunLockedError):
+            results.append(run(number))
+    if len(results) < len(numbers):
+        raise RunLockedError
+    return results
 
 
 def _best_of(trials: Sequence[RunResult]) -> int:

@@ -17,6 +17,8 @@ from transcf.tables import escape_markdown
 if TYPE_CHECKING:
     import jinja2
 
+#: Endings of the files of reports.
+PAGE_SUFFIXES = (".html", ".htm", ".md", ".markdown")
 #: Blocks of a section: "facts" are short labels with values, "figures" a list of `Drawing`.
 Kind: TypeAlias = Literal["text", "note", "list", "code", "facts", "table", "figures"]
 
@@ -131,7 +133,7 @@ def check_file(path: Path | str) -> None:
 
 def _is_html(path: Path | str) -> bool:
     suffix = Path(path).suffix.lower()
-    if suffix not in (".html", ".htm", ".md", ".markdown"):
+    if suffix not in PAGE_SUFFIXES:
         raise ParameterError(f"The format of {path} is unknown: call the report .html or .md.")
     return suffix.startswith(".htm")
 

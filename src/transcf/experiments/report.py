@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transcf.data.report import counted, listed
 from transcf.errors import MissingExtraError
@@ -23,15 +23,11 @@ from transcf.experiments.figures import (
     heat_map,
     lines,
 )
-from transcf.experiments.page import Page
-from transcf.experiments.results import Entry, Outcome, Results, facts_of
-from transcf.experiments.run_result import TIMED_BASELINE
+from transcf.experiments.page import PAGE_SUFFIXES, Page
+from transcf.experiments.results import TIMED_BASELINE, CandidateResult, Comparison, Results
 from transcf.legend import ERROR, legend
 from transcf.protocols import PROTOCOLS
 from transcf.tables import Cell, Table
-
-if TYPE_CHECKING:
-    from transcf.experiments.comparison import Comparison
 
 #: Groups of models in bar charts and their colours.
 _GROUPS = {
@@ -44,27 +40,28 @@ _GROUPS = {
 
 def table_of(comparison: Comparison) -> Table:
     """Return the table of a comparison."""
-    outcome = Outcome.of(facts_of(comparison))
-    return metrics_table(outcome, shown_metrics(outcome), [_times_note(comparison)])
+    return metrics_table(comparison, shown_metrics(comparison), [_times_note(comparison)])
 
 
 def results_of(comparison: Comparison, command: str = "") -> Results:
     """Return the results of a comparison with the command that runs it again."""
-    facts = facts_of(comparison)
-    metrics = shown_metrics(Outcome.of(facts))
     title = f"Models on {comparison.dataset}"
-    return Results.of("comparison", title, metrics, [facts], command)
+    return Results.of("comparison", title, shown_metrics(comparison), [comparison], command)
 
 
-def write_report(comparison: Comparison, folder: Path, command: str = "") -> tuple[list[Path], str]:
-    """Write `comparison.html`, `comparison.md` with its charts, and `comparison.json`.
+def write_results(results: Results, path: Path, name: str) -> tuple[list[Path], str]:
+    """Write results to a file (.html, .md or .json), or to a folder as NAME.html, .md and .json.
 
     Returns the same as `write_page`.
     """
-    results = results_of(comparison, command)
-    results.write(folder / "comparison.json")
-    written, missing = write_page(results, folder / "comparison.html", folder / "comparison.md")
-    return [*written, folder / "comparison.json"], missing
+    if path.suffix in PAGE_SUFFIXES:
+        return write_page(results, path)
+    kept = path if path.suffix == ".json" else path / f"{name}.json"
+    results.write(kept)
+    if kept == path:
+        return [path], ""
+    written, missing = write_page(results, path / f"{name}.html", path / f"{name}.md")
+    return [*written, kept], missing
 
 
 def write_page(results: Results, *paths: Path) -> tuple[list[Path], str]:
@@ -95,48 +92,49 @@ def page_of(results: Results, *, figures: bool = True) -> Page:
     Raises:
         MissingExtraError: `figures` is true and matplotlib is not installed.
     """
-    outcomes = results.outcomes
-    models = {entry.name for outcome in outcomes for entry in outcome.entries}
-    names = listed(list(dict.fromkeys(outcome.dataset for outcome in outcomes)))
-    page = Page(results.title, f"{counted(len(models), 'model')} on {names}.")
+    tables = results.tables
+    models = {entry.name for comparison in tables for entry in comparison.runs}
+    names = listed(list(dict.fromkeys(comparison.dataset for comparison in tables)))
+    page = Page(results.content["title"], f"{counted(len(models), 'model')} on {names}.")
     published = _published_rows(results)
     summary = page.section("Summary").add("facts", _key_figures(results, published))
     if not figures:
         summary.add("note", "This report has no charts: they need 'transcf[plots]'.")
-    if len(outcomes) > 1:
-        metric = outcomes[0].metric
-        section = page.section("All datasets").add("table", _overview(outcomes, metric))
-        section.add("figures", _overview_chart(outcomes, metric) if figures else [])
-    for outcome in outcomes:
-        section = page.section(outcome.title)
-        for table in _metrics_and_training(metrics_table(outcome, results.metrics)):
+    if len(tables) > 1:
+        metric = tables[0].metric
+        section = page.section("All datasets").add("table", _overview(tables, metric))
+        section.add("figures", _overview_chart(tables, metric) if figures else [])
+    for comparison in tables:
+        section = page.section(comparison.title)
+        for table in _metrics_and_training(metrics_table(comparison, results.metrics)):
             section.add("table", table)
-        section.add("figures", charts_of(outcome) if figures and outcome.entries else [])
-        if outcome.tests:
-            section.add("table", _tests_table(outcome))
+        section.add("figures", charts_of(comparison) if figures and comparison.runs else [])
+        if len(comparison.tests):
+            section.add("table", _tests_table(comparison))
     if published:
         columns = ["model", "table", "metric", "published", "ours", "difference", "in %",
                    "standard error", "verdict"]  # fmt: skip
         title = "Published values and ours"
         page.section(title).add("table", Table(title, columns, published, align="lllrrrrrl"))
-    used = dict.fromkeys(outcome.protocol for outcome in outcomes)
+    used = dict.fromkeys(comparison.protocol for comparison in tables)
     rules = [PROTOCOLS[name] for name in used if name in PROTOCOLS]
     section = page.section("Protocol and command")
     section.add("list", [f"{one.name}: {one.meaning}." for one in rules])
-    section.add("code", results.command).add("text", f"Written by transcf {results.version}.")
+    section.add("code", results.content["command"])
+    section.add("text", f"Written by transcf {results.content['version']}.")
     return page
 
 
-def shown_metrics(outcome: Outcome) -> list[str]:
+def shown_metrics(comparison: Comparison) -> list[str]:
     """Return the metrics of a comparison's table: hit rate, NDCG, the tested one, and others.
 
     Beyond accuracy the first list length is enough.
     """
-    if not outcome.entries:
-        return [outcome.metric]
-    first = outcome.entries[0]
+    if not comparison.runs:
+        return [comparison.metric]
+    first = comparison.runs[0]
     names = [name for name in first.metrics if name.startswith(("HitRate@", "NDCG@"))]
-    names += [] if outcome.metric in names else [outcome.metric]
+    names += [] if comparison.metric in names else [comparison.metric]
     if any(map(is_beyond, first.metrics)):
         n = _lengths(first)[0]
         more = ("AUC", f"novelty@{n}", f"ILD@{n}", f"coverage@{n}", f"gini@{n}")
@@ -145,14 +143,16 @@ def shown_metrics(outcome: Outcome) -> list[str]:
     return names
 
 
-def metrics_table(outcome: Outcome, metrics: Sequence[str], notes: Sequence[str] = ()) -> Table:
+def metrics_table(
+    comparison: Comparison, metrics: Sequence[str], notes: Sequence[str] = ()
+) -> Table:
     """Return one row per model, followed by its published values.
 
     The tested metric is added to `metrics`; `notes` are further notes.
     """
-    if not outcome.entries:
-        return Table(f"{outcome.dataset}: no model was run", ["model"], [], outcome.warnings)
-    entries, metric = outcome.entries, outcome.metric
+    if not comparison.runs:
+        return Table(f"{comparison.dataset}: no model was run", ["model"], [], comparison.warnings)
+    entries, metric = comparison.runs, comparison.metric
     there = {name for entry in entries for name in (*entry.metrics, *entry.catalogue)}
     metrics = [name for name in dict.fromkeys([*metrics, metric]) if name in there]
     columns = ["model", *metrics]
@@ -164,20 +164,20 @@ def metrics_table(outcome: Outcome, metrics: Sequence[str], notes: Sequence[str]
         columns += ["validation", "tried", "minutes", "chosen"]
     rows: list[list[str | Cell]] = []
     for entry in entries:
-        cells = _cells(outcome, entry, metrics)
+        cells = _cells(comparison, entry, metrics)
         rows.append([cells[column] for column in columns])
-        if entry.published:
-            printed = {name: _number(entry.published.get(name)) for name in metrics}
+        if published := comparison.published(entry.name):
+            printed = {name: _number(published.get(name)) for name in metrics}
             printed["model"] = "  as published"
             rows.append([Cell(printed.get(column, ""), "muted") for column in columns])
-    title = f"{outcome.dataset}: {outcome.protocol} protocol, {outcome.subset}, "
+    title = f"{comparison.dataset}: {comparison.protocol} protocol, {entries[0].subset}, "
     title += counted(max(entry.users for entry in entries), "user")
-    title += f", {outcome.ties} ties" if outcome.ties else ""
-    return Table(title, columns, rows, _notes(outcome, metrics, notes))
+    title += f", {entries[0].ties} ties" if entries[0].ties else ""
+    return Table(title, columns, rows, _notes(comparison, metrics, notes))
 
 
 def _metrics_and_training(table: Table) -> list[Table]:
-    """Split the table of an outcome, which is too wide for a page, after the column of p."""
+    """Split the table of a comparison, which is too wide for a page, after the column of p."""
     if not table.rows:
         return [table]
     n = 1 + next(n for n, name in enumerate(table.columns) if name.startswith("p ("))
@@ -187,13 +187,15 @@ def _metrics_and_training(table: Table) -> list[Table]:
     return [metrics, Table("Training and selection", columns, training)]
 
 
-def _cells(outcome: Outcome, entry: Entry, metrics: Sequence[str]) -> dict[str, str | Cell]:
+def _cells(
+    comparison: Comparison, entry: CandidateResult, metrics: Sequence[str]
+) -> dict[str, str | Cell]:
     """Return the cells of a model by column."""
-    metric, tests = outcome.metric, outcome.tests_of_best()
+    metric, tests = comparison.metric, comparison.tests_of_best
     p = tests[entry.name]["p"] if entry.name in tests else None
     return {
         "model": entry.name,
-        **{name: _metric_cell(outcome, entry, name) for name in metrics},
+        **{name: _metric_cell(comparison, entry, name) for name in metrics},
         f"{metric} in full ranking": _mean_and_error(entry.full_ranking.get(metric)),
         f"p ({metric})": Cell("-" if p is None else f"{p:.2g}", "tied" if p and p >= LEVEL else ""),
         "seeds": str(entry.runs),
@@ -207,46 +209,51 @@ def _cells(outcome: Outcome, entry: Entry, metrics: Sequence[str]) -> dict[str, 
     }
 
 
-def _metric_cell(outcome: Outcome, entry: Entry | None, metric: str) -> Cell:
+def _metric_cell(comparison: Comparison, entry: CandidateResult | None, metric: str) -> Cell:
     """Return mean and standard error; the best and ties with it are marked."""
     if entry is None or metric not in entry.metrics:
         return Cell(_number(entry.catalogue.get(metric) if entry else None))
-    group = groups_of(outcome, metric)[entry.name]
+    group = groups_of(comparison, metric)[entry.name]
     # Larger is not better for novelty and diversity.
-    if is_beyond(metric) and metric not in ("AUC", outcome.metric):
+    if is_beyond(metric) and metric not in ("AUC", comparison.metric):
         group = ""
     is_tied = group == "not significantly different"
     text = _mean_and_error(entry.metrics[metric])
     return Cell(text, "best" if group == "best" else "tied" if is_tied else "")
 
 
-def groups_of(outcome: Outcome, metric: str) -> dict[str, str]:
+def groups_of(comparison: Comparison, metric: str) -> dict[str, str]:
     """Return the group of each model in charts of a metric."""
-    best = outcome.best(metric)
-    tests = outcome.tests_of_best() if outcome.metric == metric else {}
+    best = comparison.best(metric)
+    tests = comparison.tests_of_best if comparison.metric == metric else {}
     groups = {}
-    for entry in outcome.entries:
+    for entry in comparison.runs:
         group = "trivial baseline" if entry.is_trivial else "other"
         if entry.name in tests and tests[entry.name]["p"] >= LEVEL:
             group = "not significantly different"
-        groups[entry.name] = "best" if entry is best else group
+        groups[entry.name] = "best" if entry.name == best else group
     return groups
 
 
-def _notes(outcome: Outcome, metrics: Sequence[str], more: Sequence[str]) -> list[str]:
-    entries = outcome.entries
+def _notes(comparison: Comparison, metrics: Sequence[str], more: Sequence[str]) -> list[str]:
+    entries = comparison.runs
     tests = (
-        f"Best: * (bold); p: {outcome.metric} against the best model, Wilcoxon signed-rank with "
+        f"Best: * (bold); p: {comparison.metric} against the best model, Wilcoxon signed-rank with "
         "Holm's correction for all pairs; = (underlined or in italics): not significantly "
         f"different from the best at {LEVEL}."
     )
     tried = max((entry.tried for entry in entries if entry.name != TIMED_BASELINE), default=1)
     if tried > 1:
-        chosen_by = validation_metric(outcome.protocol or None, _lengths(entries[0]))
+        chosen_by = validation_metric(comparison.protocol or None, _lengths(entries[0]))
         tests += f" Settings: the best of at most {tried} on validation data ({chosen_by})."
         tests += " Minutes: all trials, fits and evaluations."
-    notes = [f"Held out: {outcome.split}.", legend(metrics, ERROR), _future_note(outcome), tests]
-    return list(filter(None, [*notes, *more, stored_note(outcome), *outcome.warnings]))
+    notes = [
+        f"Held out: {comparison.split}.",
+        legend(metrics, ERROR),
+        _future_note(comparison),
+        tests,
+    ]
+    return list(filter(None, [*notes, *more, stored_note(comparison), *comparison.warnings]))
 
 
 def _times_note(comparison: Comparison) -> str:
@@ -254,7 +261,7 @@ def _times_note(comparison: Comparison) -> str:
     able = {
         done.name: done.first.times
         for done in comparison.runs
-        if done.first.times is not None and (done.tried == 1 or done.first.times)
+        if done.results and done.first.times is not None and (done.tried == 1 or done.first.times)
     }
     using = [name for name, uses in able.items() if uses]
     others = [name for name, uses in able.items() if not uses]
@@ -266,47 +273,55 @@ def _times_note(comparison: Comparison) -> str:
     )
 
 
-def _future_note(outcome: Outcome) -> str:
+def _future_note(comparison: Comparison) -> str:
     """Report the share of recommended items newer than the held-out event; empty without times."""
-    names = [name for name in outcome.entries[0].catalogue if name.startswith("future@")]
+    names = [name for name in comparison.runs[0].catalogue if name.startswith("future@")]
     if not names:
         return ""
-    shares = {entry.name: 100 * entry.catalogue[names[0]] for entry in outcome.entries}
+    shares = {entry.name: 100 * entry.catalogue[names[0]] for entry in comparison.runs}
     shown = ", ".join(f"{name} {share:.1f} %" for name, share in shares.items())
     shown = shown if any(shares.values()) else "nothing"
     return f"Did not exist yet when the held-out event happened ({names[0]}): {shown}."
 
 
-def stored_note(outcome: Outcome) -> str:
+def stored_note(comparison: Comparison) -> str:
     """Report how many fits come from the store of runs; empty if none does."""
-    stored = sum(entry.stored for entry in outcome.entries)
-    cells = sum(entry.cells for entry in outcome.entries)
+    stored = sum(entry.stored for entry in comparison.runs)
+    cells = sum(entry.cells for entry in comparison.runs)
     return f"From the store of runs: {stored:,} of {cells:,} fits." if stored else ""
 
 
 def _key_figures(results: Results, published: Sequence[Sequence[str]]) -> dict[str, str]:
     facts = {}
-    for outcome in results.outcomes:
-        if (best := outcome.best(outcome.metric)) is not None:
-            mean = best.metrics[outcome.metric]["mean"]
-            facts[f"best {outcome.metric} on {outcome.title}"] = f"{best.name} {mean:.4f}"
+    for comparison in results.tables:
+        if comparison.runs:
+            metric, best = comparison.metric, comparison.best(comparison.metric)
+            mean = comparison.summaries[best][metric]["mean"]
+            facts[f"best {metric} on {comparison.title}"] = f"{best} {mean:.4f}"
     if published:
         reached = sum(row[-1] == "reached" for row in published)
         facts["published values reached"] = f"{reached} of {len(published)}"
     return facts
 
 
-def _overview(outcomes: Sequence[Outcome], metric: str) -> Table:
-    names = dict.fromkeys(entry.name for outcome in outcomes for entry in outcome.entries)
+def _overview(tables: Sequence[Comparison], metric: str) -> Table:
+    names = dict.fromkeys(entry.name for comparison in tables for entry in comparison.runs)
     rows: list[list[str | Cell]] = [
-        [name, *(_metric_cell(outcome, outcome.entry(name), metric) for outcome in outcomes)]
+        [
+            name,
+            *(_metric_cell(comparison, _named(comparison, name), metric) for comparison in tables),
+        ]
         for name in names
     ]
-    columns = ["model", *(outcome.title for outcome in outcomes)]
+    columns = ["model", *(comparison.title for comparison in tables)]
     return Table(f"{metric} on all datasets", columns, rows)
 
 
-def _tests_table(outcome: Outcome) -> Table:
+def _named(comparison: Comparison, name: str) -> CandidateResult | None:
+    return next((entry for entry in comparison.runs if entry.name == name), None)
+
+
+def _tests_table(comparison: Comparison) -> Table:
     rows: list[list[str | Cell]] = [
         [
             name,
@@ -315,10 +330,9 @@ def _tests_table(outcome: Outcome) -> Table:
             f"{test['p']:.2g}",
             "significant" if test["p"] < LEVEL else Cell("not significant", "tied"),
         ]
-        for name, test in outcome.tests_of_best().items()
+        for name, test in comparison.tests_of_best.items()
     ]
-    best = outcome.best(outcome.metric)
-    title = f"{best.name if best else 'The best'} against the other models, {outcome.metric}"
+    title = f"{comparison.best(comparison.metric)} against the other models, {comparison.metric}"
     columns = ["model", "difference", "95 % interval", "p, corrected", "verdict"]
     note = "Paired differences over users; the interval is that of a bootstrap."
     return Table(title, columns, rows, [note], align="lrrrl")
@@ -327,35 +341,36 @@ def _tests_table(outcome: Outcome) -> Table:
 def _published_rows(results: Results) -> list[list[str]]:
     """Return one row per published value that we have, with a verdict at the end."""
     rows = []
-    for outcome in results.outcomes:
-        for entry in outcome.entries:
-            for metric in results.metrics:
-                if metric not in entry.published or metric not in entry.metrics:
+    for comparison in results.tables:
+        for entry in comparison.runs:
+            printed = comparison.published(entry.name)
+            for metric in [name for name in results.metrics if name in printed]:
+                if metric not in entry.metrics:
                     continue
-                published, ours = entry.published[metric], entry.metrics[metric]
+                published, ours = printed[metric], entry.metrics[metric]
                 difference = ours["mean"] - published
                 is_near = -difference < 2 * ours["se"]
                 shortfall = "within two standard errors" if is_near else "below"
                 percent = f"{100 * difference / published:+.1f} %" if published else "-"
                 rows.append(
-                    [entry.name, outcome.title, metric, _number(published), _number(ours["mean"]),
-                     f"{difference:+.4f}", percent, _number(ours["se"]),
+                    [entry.name, comparison.title, metric, _number(published),
+                     _number(ours["mean"]), f"{difference:+.4f}", percent, _number(ours["se"]),
                      "reached" if difference >= 0 else shortfall]
                 )  # fmt: skip
     return rows
 
 
-def charts_of(outcome: Outcome) -> list[Drawing]:
+def charts_of(comparison: Comparison) -> list[Drawing]:
     """Draw the tested metric of all models, grids of settings, and learning curves."""
-    return [_bars(outcome), *_heat_maps(outcome), *_curves(outcome)]
+    return [_bars(comparison), *_heat_maps(comparison), *_curves(comparison)]
 
 
-def _bars(outcome: Outcome) -> Drawing:
-    metric = outcome.metric
-    able = [entry for entry in outcome.entries if metric in entry.metrics]
+def _bars(comparison: Comparison) -> Drawing:
+    metric = comparison.metric
+    able = [entry for entry in comparison.runs if metric in entry.metrics]
     ranked = sorted(able, key=lambda entry: -entry.metrics[metric]["mean"])
-    groups = groups_of(outcome, metric)
-    published = [entry.published.get(metric) for entry in ranked]
+    groups = groups_of(comparison, metric)
+    published = [comparison.published(entry.name).get(metric) for entry in ranked]
     return bars(
         [entry.name for entry in ranked],
         {metric: [entry.metrics[metric]["mean"] for entry in ranked]},
@@ -363,19 +378,21 @@ def _bars(outcome: Outcome) -> Drawing:
         points={metric: published} if any(published) else None,
         groups=[groups[entry.name] for entry in ranked],
         colors=_GROUPS,
-        title=f"{metric} on {outcome.title}, mean and standard error over users",
+        title=f"{metric} on {comparison.title}, mean and standard error over users",
         axis=metric,
     )
 
 
-def _overview_chart(outcomes: Sequence[Outcome], metric: str) -> list[Drawing]:
+def _overview_chart(tables: Sequence[Comparison], metric: str) -> list[Drawing]:
     """Draw a metric of two to four tables side by side."""
-    if not 2 <= len(outcomes) <= 4:
+    if not 2 <= len(tables) <= 4:
         return []
-    names = list(dict.fromkeys(entry.name for outcome in outcomes for entry in outcome.entries))
+    names = list(dict.fromkeys(entry.name for comparison in tables for entry in comparison.runs))
 
     def values(key: str) -> dict[str, list[float | None]]:
-        found = {outcome.title: [outcome.entry(name) for name in names] for outcome in outcomes}
+        found = {
+            comparison.title: [_named(comparison, name) for name in names] for comparison in tables
+        }
         return {
             title: [entry.metrics.get(metric, {}).get(key) if entry else None for entry in entries]
             for title, entries in found.items()
@@ -385,13 +402,14 @@ def _overview_chart(outcomes: Sequence[Outcome], metric: str) -> list[Drawing]:
     return [bars(names, values("mean"), errors=values("se"), title=title, axis=metric)]
 
 
-def _curves(outcome: Outcome) -> list[Drawing]:
+def _curves(comparison: Comparison) -> list[Drawing]:
     """Draw the validation metric by epoch, a few models per chart."""
-    curves = {
-        entry.name: ([s["epoch"] for s in entry.curve], [s["metric"] for s in entry.curve])
-        for entry in outcome.entries
-        if len(entry.curve) > 1
-    }
+    curves = {}
+    for entry in comparison.runs:
+        validated = [step for step in entry.curve if step["metric"] is not None]
+        if len(validated) > 1:
+            epochs, metrics = ([s[axis] for s in validated] for axis in ("epoch", "metric"))
+            curves[entry.name] = epochs, metrics
     names, drawn = list(curves), []
     for start in range(0, len(names), len(SERIES)):
         series = {name: curves[name] for name in names[start : start + len(SERIES)]}
@@ -399,22 +417,22 @@ def _curves(outcome: Outcome) -> list[Drawing]:
             name: max(zip(*points, strict=True), key=lambda point: (point[1], -point[0]))
             for name, points in series.items()
         }
-        title = f"Validation by epoch on {outcome.title}, first seed; selected epochs are ringed"
+        title = f"Validation by epoch on {comparison.title}, first seed; selected epochs are ringed"
         y_axis = "validation metric"
         drawn.append(lines(series, title=title, chosen=best, x_axis="epoch", y_axis=y_axis))
     return drawn
 
 
-def _heat_maps(outcome: Outcome) -> list[Drawing]:
+def _heat_maps(comparison: Comparison) -> list[Drawing]:
     """Draw grids of two parameters: of models that differ in nothing else, and of trials."""
-    metric, grids = outcome.metric, {}
-    entries = [entry for entry in outcome.entries if metric in entry.metrics]
+    metric, grids = comparison.metric, {}
+    entries = [entry for entry in comparison.runs if metric in entry.metrics]
     for kind in dict.fromkeys(entry.kind for entry in entries):
         alike = [(one.parameters, one.mean(metric)) for one in entries if one.kind == kind]
-        grids[f"{metric} of {kind} on {outcome.title}"] = alike
-    for entry in outcome.entries:
-        tried = [(trial["parameters"], trial["validation"]) for trial in entry.trials]
-        grids[f"Validation of {entry.name} on {outcome.title}, by setting"] = tried
+        grids[f"{metric} of {kind} on {comparison.title}"] = alike
+    for entry in comparison.runs:
+        tried = [(trial.parameters, trial.validation) for trial in entry.trials]
+        grids[f"Validation of {entry.name} on {comparison.title}, by setting"] = tried
     return [drawing for title, cells in grids.items() for drawing in _grid(title, cells)]
 
 
@@ -439,7 +457,7 @@ def _ordered(values: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(map(str, sorted(values) if is_number else values)))
 
 
-def _lengths(entry: Entry) -> tuple[int, ...]:
+def _lengths(entry: CandidateResult) -> tuple[int, ...]:
     """Return the list lengths of the metrics, in their order."""
     return tuple(
         dict.fromkeys(int(name.partition("@")[2]) for name in entry.metrics if "@" in name)

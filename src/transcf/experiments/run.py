@@ -12,7 +12,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from time import perf_counter
 from typing import Any, Literal, Self, TypeAlias, get_args
 
@@ -245,6 +245,7 @@ def fit_and_evaluate(
     is_fitted: bool = False,
     start_fit: StartFit = _default_options,
     about: Mapping[str, str] | None = None,
+    wait: bool = True,
 ) -> RunResult:
     """Fit a model on the training part, refit it if the protocol says so, and evaluate it once.
 
@@ -256,12 +257,13 @@ def fit_and_evaluate(
         is_fitted: The model was fitted on `split.train` with validation before: skip that fit.
         start_fit: Returns the options of each fit.
         about: `dataset` and `model` by name, for `transcf runs list`.
+        wait: Whether to wait for a run that another process is computing.
 
     Returns:
         The result; with an error if the training diverges.
 
     Raises:
-        RunLockedError: Another process is computing this run.
+        RunLockedError: Another process is computing this run, and `wait` is false.
         KeyboardInterrupt: A fit was interrupted.
 
     Example:
@@ -304,7 +306,9 @@ def fit_and_evaluate(
         except DivergenceError as error:
             return _failed(model, error, started)
 
-    return cached_run(cache, partial(RunKey.evaluated, model, split, config), compute, about)
+    if cache is None:
+        return compute()
+    return cached_run(cache, RunKey.evaluated(model, split, config), compute, about, wait=wait)
 
 
 def fit_and_validate(
@@ -315,6 +319,7 @@ def fit_and_validate(
     *,
     start_fit: StartFit = _default_options,
     about: Mapping[str, str] | None = None,
+    wait: bool = True,
 ) -> RunResult:
     """Fit a model on the training part, and evaluate it on the whole validation part.
 
@@ -344,7 +349,9 @@ def fit_and_validate(
         except TransCFError as error:
             return _failed(model, error, started)
 
-    return cached_run(cache, partial(RunKey.trial, model, train, validation), compute, about)
+    if cache is None:
+        return compute()
+    return cached_run(cache, RunKey.trial(model, train, validation), compute, about, wait=wait)
 
 
 def _recorded(options: FitOptions, recorder: EpochRecorder) -> FitOptions:

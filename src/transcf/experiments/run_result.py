@@ -1,32 +1,20 @@
-"""The result of a run, its form in files, and the results of a candidate over all seeds."""
+"""The result of one run, and its form in files of the run cache."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from math import nan
-from statistics import mean
 from typing import Any, Self, TypedDict, get_type_hints
 
 import polars as pl
 
 from transcf.data.parquet_check import damage_of
 from transcf.errors import DivergenceError, TransCFError
-from transcf.evaluation import Evaluation, average_seeds, summarize_seeds
+from transcf.evaluation import Evaluation
 from transcf.models.base import Recommender
 from transcf.models.event_weights import WeightSettings
 from transcf.models.params import values_of
-
-#: The baseline that is added to tables of data with times.
-TIMED_BASELINE = "recent-popularity"
-SAMPLED_NOTE = (
-    "Sampled candidates favour models that rank rare items first: compare with inverse-popularity "
-    "and with the full ranking."
-)
-CHOSEN_HERE_NOTE = (
-    "Optimistic: these are figures of the validation part, which also chose epochs and settings."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,152 +141,3 @@ def _parse_table(content: bytes, name: str) -> pl.DataFrame:
     if figures.null_count().sum_horizontal().item():
         raise ValueError(f"{name} has missing figures")
     return table
-
-
-@dataclass(frozen=True, eq=False)
-class CandidateResult:
-    """Results of a candidate: one line of a table.
-
-    Attributes:
-        name: Name of the candidate in tables.
-        results: One for each seed; a single one if the seed has no effect.
-        chosen: The parameters that were chosen on validation data.
-        trials: Results of all parameters that were tried; empty if there was no choice.
-    """
-
-    name: str
-    results: Sequence[RunResult]
-    chosen: Mapping[str, Any] = field(default_factory=dict)
-    trials: Sequence[RunResult] = ()
-
-    @cached_property
-    def evaluations(self) -> list[Evaluation]:
-        """The evaluations, one for each seed."""
-        return [found.evaluation for found in self.results if found.evaluation is not None]
-
-    @property
-    def first(self) -> RunResult:
-        """The result of the first seed."""
-        return self.results[0]
-
-    @property
-    def seconds(self) -> float:
-        """Wall clock of one whole fit, mean over the seeds."""
-        return mean(found.seconds for found in self.results)
-
-    @property
-    def spent(self) -> float:
-        """Seconds of all runs: trials, and fits and evaluations with every seed."""
-        return sum(found.spent for found in (*self.trials, *self.results))
-
-    @property
-    def minutes(self) -> float:
-        """Minutes of all trials, or of all runs if there were no trials."""
-        return sum(found.spent for found in self.trials or self.results) / 60
-
-    @property
-    def validation(self) -> float | None:
-        """Metric on the validation part, mean over the seeds; None if it was not computed."""
-        figures = [found.validation for found in self.results if found.validation is not None]
-        return mean(figures) if figures else None
-
-    @property
-    def tried(self) -> int:
-        """Number of trials that could be trained."""
-        return sum(found.error is None for found in self.trials) or 1
-
-    @property
-    def untrained(self) -> list[str]:
-        """Errors of the other trials."""
-        return [str(found.error) for found in self.trials if found.error is not None]
-
-    @cached_property
-    def full_ranking(self) -> Evaluation | None:
-        """The same in full ranking, mean over the seeds, if the protocol samples candidates."""
-        found = [entry.full_ranking for entry in self.results if entry.full_ranking is not None]
-        return average_seeds(found, self.name) if found else None
-
-    @property
-    def stored(self) -> int:
-        """Number of runs that were in the cache."""
-        return sum(found.stored for found in (*self.trials, *self.results))
-
-    @property
-    def cells(self) -> int:
-        """Number of runs: trials and seeds."""
-        return len(self.trials) + len(self.results)
-
-    def notes(self) -> list[str]:
-        """Warnings that belong to the figures."""
-        first = self.evaluations[0]
-        was_chosen = self.tried > 1 or self.first.chooses
-        notes = {
-            SAMPLED_NOTE: self.full_ranking is not None,
-            CHOSEN_HERE_NOTE: first.subset == "validation" and was_chosen,
-            first.note: bool(first.note),
-        }
-        failed = [f"{self.name}: a setting did not train: {reason}" for reason in self.untrained]
-        return [*(note for note, belongs in notes.items() if belongs), *failed]
-
-    def summary(self) -> dict[str, dict[str, float]]:
-        """`mean`, `sd` over seeds and `se` over users of every metric."""
-        return summarize_seeds(self.evaluations)
-
-    def averaged(self) -> Evaluation:
-        """One evaluation with the metrics of each user averaged over the seeds."""
-        return average_seeds(self.evaluations, self.name)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        first, full = self.evaluations[0], self.full_ranking
-        return {
-            "model": self.name,
-            "class": self.first.model,
-            "parameters": dict(self.first.parameters),
-            "chosen": dict(self.chosen),
-            "tried": self.tried,
-            "minutes": round(self.minutes, 3),
-            "untrained": self.untrained,
-            "validation": self.validation,
-            "protocol": first.protocol,
-            "ties": first.ties,
-            "subset": first.subset,
-            "split": first.split,
-            "runs": len(self.evaluations),
-            "users": first.users,
-            "skipped": first.skipped,
-            "metrics": self.summary(),
-            "catalogue": {
-                name: mean(done.catalogue[name] for done in self.evaluations)
-                for name in first.catalogue
-            },
-            "seconds": round(self.seconds, 3),
-            **{
-                part: round(mean(found.parts[part] for found in self.results), 3)
-                for part in self.first.parts
-            },
-            "spent_seconds": round(self.spent, 3),
-            "bytes": self.first.n_bytes,
-            "trials": _trials(self.trials),
-            "best_epochs": [found.best_epoch for found in self.results],
-            "curve": list(self.first.curve),
-            "cells": self.cells,
-            "stored": self.stored,
-            "notes": self.notes(),
-            **({} if full is None else {"full_ranking": full.to_dict()["metrics"]}),
-        }
-
-
-def _trials(trials: Sequence[RunResult]) -> list[dict[str, Any]]:
-    """Return the results of trials, with the parameters in which they differ."""
-    names = dict.fromkeys(name for found in trials for name in found.parameters)
-    free = [n for n in names if len({str(found.parameters.get(n)) for found in trials}) > 1]
-    return [
-        {
-            "parameters": {name: found.parameters.get(name) for name in free},
-            "validation": found.validation,
-            "seconds": found.spent,
-            "error": None if found.error is None else str(found.error),
-        }
-        for found in trials
-    ]

@@ -18,9 +18,10 @@ import json
 import os
 import shutil
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transcf.errors import DataError, DivergenceError, ParameterError, WriteError, shown
-from transcf.interrupts import temporary
+from transcf.interrupts import stop_request, temporary
 from transcf.user_cache import user_cache
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ _RUN = '"run": '
 _LIBRARIES = ("transcf", "numpy", "numba", "polars", "torch")
 #: Errors of file systems that are full or have no locks: runs are then computed without a lock.
 _NO_LOCK = {errno.ENOSPC, errno.EDQUOT, errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
+#: Seconds between two looks at a run that another process computes.
+POLL_SECONDS = 0.1
 #: Columns of the index after the key and the sizes and times of the files.
 COLUMNS = (
     "kind", "dataset", "model", "seed", "protocol", "metric", "figure", "seconds", "written",
@@ -201,16 +204,32 @@ class Store:
             place.parent.rmdir()  # if it is empty
 
     @contextmanager
-    def lock(self, key: RunKey) -> Iterator[None]:
+    def lock(self, key: RunKey, *, wait: bool = False) -> Iterator[None]:
         """Lock a run inside the block; the system unlocks it when the process ends.
 
         If files cannot be locked, two processes may compute the same run, with equal results.
 
+        Args:
+            key: The run.
+            wait: Wait if another process has locked it.
+
         Raises:
-            RunLockedError: Another process has locked it.
+            RunLockedError: Another process has locked it, and `wait` is false.
+            KeyboardInterrupt: Ctrl-C was pressed during the wait.
         """
         path = self.folder / _LOCKS / f"{key.digest}.lock"
-        with temporary(partial(_acquire, path), _release):
+        with ExitStack() as held:
+            with stop_request() as request:
+                while True:
+                    try:
+                        held.enter_context(temporary(partial(_acquire, path), _release))
+                        break
+                    except RunLockedError:
+                        if not wait:
+                            raise
+                        if request.asked:
+                            raise KeyboardInterrupt from None
+                        time.sleep(POLL_SECONDS)
             yield
 
     def remove_free_locks(self) -> None:
@@ -284,25 +303,24 @@ class Store:
 
 
 def cached_run(
-    store: Store | None,
-    make_key: Callable[[], RunKey],
+    store: Store,
+    key: RunKey,
     compute: Callable[[], RunResult],
     about: Mapping[str, str] | None = None,
+    *,
+    wait: bool = True,
 ) -> RunResult:
-    """Return the stored result of a run, or compute and store it; without a store, compute it.
+    """Return the stored result of a run, or compute and store it.
 
     Errors are stored only if the training diverged, as it would again. If the result cannot be
     written, there is a warning.
 
     Raises:
-        RunLockedError: Another process is computing this run.
+        RunLockedError: Another process is computing this run, and `wait` is false.
     """
-    if store is None:
-        return compute()
-    key = make_key()
     if (found := store.find(key)) is not None:
         return found
-    with store.lock(key):
+    with store.lock(key, wait=wait):
         if (found := store.find(key)) is not None:  # stored between the look-up and the lock
             return found
         result = compute()

@@ -21,7 +21,7 @@ from transcf.data.splitters import open_split, split_log
 from transcf.errors import ParameterError
 from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
-from transcf.experiments.comparison import Comparison, TableRun, Track, run_tables
+from transcf.experiments.comparison import TablePlan, Track, run_tables
 from transcf.experiments.experiment import (
     Candidate,
     Experiment,
@@ -29,6 +29,7 @@ from transcf.experiments.experiment import (
     WorkerCluster,
     shared_work,
 )
+from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.search_space import Budget
 from transcf.experiments.store import Store
@@ -214,22 +215,18 @@ class Study:
         kinds = {protocol_named(name).sampled for name in (self.protocol, protocol) if name}
         if len(kinds) > 1:
             return {}
-        known = self._dataset(dataset).published
+        known = next(plan for plan in self.datasets if plan.name == dataset).published
         found = {plan.title: known.get(plan.title, known.get(plan.name)) for plan in self.models}
         return {title: figures for title, figures in found.items() if figures is not None}
 
-    def filter(self, dataset: str) -> str:
-        """Return the filter of a dataset, as `read_interactions` takes it."""
-        core = self._dataset(dataset).core
-        return "none" if core is None else f"{core}-core"
-
-    def difference(self, dataset: str) -> str:
-        """Return how a dataset differs from the published one; empty if it does not."""
-        copy = self._dataset(dataset).copy
-        return f"{dataset} is not the published data: {copy}" if copy else ""
-
-    def _dataset(self, name: str) -> DatasetPlan:
-        return next(plan for plan in self.datasets if plan.name == name)
+    def about(self, dataset: DatasetPlan, protocol: str) -> dict[str, Any]:
+        """Return `Comparison.about` of a table."""
+        copy = f"{dataset.name} is not the published data: {dataset.copy}"
+        return {
+            "filter": "none" if dataset.core is None else f"{dataset.core}-core",
+            "published": self.published(dataset.name, protocol),
+            "difference": copy if dataset.copy else "",
+        }
 
     def lengths(self) -> tuple[int, ...]:
         """Return the list lengths of the metrics, ascending."""
@@ -418,11 +415,12 @@ def run_study(
     """
     metric = study.paired_tests or study.metrics[0]
     tables = [
-        TableRun(
+        TablePlan(
             dataset.name,
             _candidates(study, dataset, protocol),
             partial(_experiment, study, dataset, protocol, on_progress, store),
             metric,
+            study.about(dataset, protocol),
         )
         for dataset, protocol in study.tables()
     ]

@@ -20,11 +20,11 @@ from transcf.data.splitters import split_log, usual_protocol
 from transcf.errors import MissingExtraError, ParameterError, shown
 from transcf.evaluation import Validation
 from transcf.evaluation.validation import validation_metric
-from transcf.experiments.experiment import POLL_SECONDS, Candidate, process_pool
+from transcf.experiments.experiment import Candidate, process_pool
 from transcf.experiments.run import fit_and_validate
 from transcf.experiments.search import Search, Trial, import_optuna, memory_study, to_frozen
 from transcf.experiments.search_space import Budget
-from transcf.experiments.store import RunLockedError, Store
+from transcf.experiments.store import POLL_SECONDS, Store
 from transcf.experiments.tune_result import Tuning
 from transcf.interrupts import StopRequest, stop_request
 from transcf.models.base import Recommender
@@ -94,22 +94,19 @@ class Objective:
         curve: dict[int, float] = {}
         on_epoch = _follow(curve, completed) if model._has_epochs() else None
         started = time.perf_counter()
-        while True:
-            try:
-                result = fit_and_validate(
-                    model,
-                    self.split.train,
-                    self.validation,
-                    self.store,
-                    start_fit=lambda _: FitOptions(progress=False, on_epoch=on_epoch),
-                    about={"dataset": self.dataset, "model": self.model},
-                )
-                return Trial.of(setting, result)
-            except RunLockedError:
-                time.sleep(POLL_SECONDS)
-            except TrialPruned:
-                seconds = round(time.perf_counter() - started, 3)
-                return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
+        try:
+            result = fit_and_validate(
+                model,
+                self.split.train,
+                self.validation,
+                self.store,
+                start_fit=lambda _: FitOptions(progress=False, on_epoch=on_epoch),
+                about={"dataset": self.dataset, "model": self.model},
+            )
+        except TrialPruned:
+            seconds = round(time.perf_counter() - started, 3)
+            return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
+        return Trial.of(setting, result)
 
 
 def _follow(curve: dict[int, float], completed: Completed) -> Callable[[Epoch[Any]], None]:

@@ -30,9 +30,8 @@ from transcf.data.splitters import leave_one_out
 from transcf.errors import ParameterError, is_word, shown
 from transcf.evaluation import Validation
 from transcf.evaluation.significance import LEVEL
-from transcf.experiments.comparison import Comparison
 from transcf.experiments.report import stored_note
-from transcf.experiments.results import Outcome, facts_of
+from transcf.experiments.results import Comparison
 from transcf.experiments.study import Study, load_study
 from transcf.legend import ERROR, legend
 from transcf.models.base import Recommender
@@ -113,13 +112,17 @@ def load_table(
 
 def table_beside(study: Study, comparison: Comparison) -> Table:
     """Return a row of figures per model, followed by a row of the printed ones."""
-    printed = study.published(comparison.dataset, comparison.config.protocol)
+    printed = comparison.about["published"]
     full = f"{study.metrics[0]} in full ranking"
     rows = []
     for done in comparison.runs:
         summary = comparison.summaries[done.name]
-        row = {"model": done.name, "tried": str(done.tried), "minutes": f"{done.spent / 60:.1f}"}
-        row["seeds"] = str(len(done.results))
+        row = {
+            "model": done.name,
+            "tried": str(done.tried),
+            "minutes": f"{(done.spent or 0.0) / 60:.1f}",
+        }
+        row["seeds"] = str(done.runs)
         known, beside = printed.get(done.name), {"model": "  printed (ours - printed)"}
         for metric in study.metrics:
             ours, error = summary[metric]["mean"], summary[metric]["se"]
@@ -129,14 +132,14 @@ def table_beside(study: Study, comparison: Comparison) -> Table:
                 difference = ours - known[metric]
                 mark = " !" if abs(difference) > _Z * error else ""
                 beside[metric] = f"{known[metric]:.4f} ({difference:+.4f}{mark})"
-        if done.full_ranking is not None:
-            row[full] = f"{done.full_ranking.metrics[study.metrics[0]].mean:.4f}"
+        if done.full_ranking:
+            row[full] = f"{done.full_ranking[study.metrics[0]]['mean']:.4f}"
         others = len(comparison.runs) - 1
         row[f"beats ({comparison.metric})"] = f"{beaten_by(comparison, done.name)} of {others}"
         rows += [row, beside] if known else [row]
     columns = list(rows[0]) if rows else ["model"]
     cells = [[row.get(column, "") for column in columns] for row in rows]
-    title = f"{study.title}: {comparison.dataset} ({comparison.config.protocol})"
+    title = f"{study.title}: {comparison.dataset} ({comparison.protocol})"
     return Table(title, columns, cells, _notes(study, comparison, bool(printed)))
 
 
@@ -164,8 +167,15 @@ def _notes(study: Study, comparison: Comparison, is_printed: bool) -> list[str]:
             "Printed: the paper's figure, the best epoch on test by its authors; !: further from "
             f"ours than {_Z} standard errors over users."
         )
-    outcome = Outcome.of(facts_of(comparison, study))
-    return list(filter(None, [*notes, stored_note(outcome), *outcome.warnings]))
+    return list(filter(None, [*notes, stored_note(comparison), *comparison.warnings]))
+
+
+def with_shape(study: Study, comparison: Comparison) -> Comparison:
+    """Add `compare_shape` to a comparison, if there is one."""
+    shape = compare_shape(study, comparison)
+    if shape is None:
+        return comparison
+    return replace(comparison, about={**comparison.about, "shape": shape})
 
 
 def compare_shape(
@@ -181,7 +191,7 @@ def compare_shape(
     """
     from scipy.stats import spearmanr
 
-    printed = study.published(comparison.dataset, comparison.config.protocol)
+    printed = comparison.about["published"]
     known = {name: entry[metric] for name, entry in printed.items()}
     ours = {name: entry[metric]["mean"] for name, entry in comparison.summaries.items()}
     cells = {plan.title: plan.params for plan in study.models if plan.title in known}
