@@ -64,8 +64,7 @@ def test_analyze_compares_models_and_speaks_json(shop: Path, answer) -> None:
 def test_what_the_data_do_not_allow_is_said(
     shop: Path, answer, refusal, small_forests: None
 ) -> None:
-    found = answer("analyze", shop / "cml", "--what", "all", "--data", shop / "events.csv",
-                   "--pairs", 40)  # fmt: skip
+    found = answer("analyze", shop / "cml", "--what", "all", "--data", shop / "events.csv")
     assert set(found["missing"]) == {"closer", "category", "map", "likeness", "tastes"}
     assert "has no translations" in found["missing"]["closer"]
     assert [each["analysis"] for each in found["analyses"]] == ["variety", "rating"]

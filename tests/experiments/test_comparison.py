@@ -317,7 +317,7 @@ def test_figures_of_the_part_that_chose_say_so(split: Split) -> None:
     done = run(Candidate("ease", "ease", choices=choices), split, config, [0])
     assert any("also chose" in note for note in done.notes)
     untimed = Candidate("ease", "ease", {"trend": 0})
-    assert not run(untimed, split, config, [0]).notes()
+    assert not run(untimed, split, config, [0]).notes
 
 
 def test_ties_are_counted_alike_when_choosing_and_when_judging(split: Split) -> None:

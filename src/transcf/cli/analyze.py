@@ -45,14 +45,10 @@ def analyze(
     data: _ModelData = None,
     what: Annotated[str, typer.Option(help="Analyses separated by commas, or all.")] = "all",
     user: Annotated[str | None, typer.Option(help="User id for the analysis tastes.")] = None,
-    pairs: Annotated[
-        int, typer.Option(min=10, help="Most pairs that random forests are trained on.")
-    ] = 2000,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write tables (JSON, CSV) and figures (SVG) here."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all draws.")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Analyse the vectors of a saved model: tables, figures, JSON.
@@ -73,9 +69,7 @@ def analyze(
     log = open_data_of(models[0], folders[0], data)
     named = number_repeats(model.name for model in models)
     who = None if user is None else models[0].users_.parse(user)
-    subject = Subject(
-        dict(zip(named, models, strict=True)), log, user=who, number=pairs, random_state=seed
-    )
+    subject = Subject(dict(zip(named, models, strict=True)), log, user=who)
     with show_steps(len(names), "analyses") as steps:
         if "all" in asked:
             found, missing = subject.all(steps.counted(names), steps.report)

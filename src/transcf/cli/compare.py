@@ -65,9 +65,6 @@ def compare(
             "(3), medium (10), large (40) or a number."
         ),
     ] = "none",
-    sampler: Annotated[
-        str, typer.Option(help="How they are chosen: random, tpe (learns from trials) or grid.")
-    ] = "random",
     metric: Annotated[
         str | None,
         typer.Option(help="Metric of the paired tests; NDCG at 10, or at the first of other -k."),
@@ -105,11 +102,10 @@ def compare(
     eval_config = evaluation.config()
     metric = eval_config.usual_metric if metric is None else metric
     eval_config.check_metric(metric)
-    allowed = {"trials": budget, "sampler": sampler}
-    candidates = _candidates(models, settings, config or [], allowed)
+    candidates = _candidates(models, settings, config or [], budget)
     split = open_split(data, eval_config.protocol, seed=seed, **reading.keywords())
     note_reading(split.train)
-    candidates = suited_to(split, candidates, allowed)
+    candidates = suited_to(split, candidates, budget)
     numbers, store = range(seed, seed + seeds), run.open_store()
     with show_steps(len(candidates), "models") as steps:
         experiment = Experiment(
@@ -132,7 +128,7 @@ def compare(
 
 
 def _candidates(
-    models: str, settings: list[str] | None, config: list[Path], budget: dict[str, str]
+    models: str, settings: list[str] | None, config: list[Path], budget: str
 ) -> list[Candidate]:
     from transcf.experiments.comparison import TRIVIAL_BASELINES, candidates_of
     from transcf.experiments.results import TIMED_BASELINE

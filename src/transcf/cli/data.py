@@ -154,10 +154,9 @@ def download(
     name: Annotated[
         str | None, typer.Argument(help="Name in the catalog; without it, the catalog is listed.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the files.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Download a dataset of the catalog, or list the catalog.
+    """Download a dataset of the catalog to $TRANSCF_DATA, or list the catalog.
 
     Example: transcf data download ml-latest-small
     """
@@ -172,7 +171,7 @@ def download(
             print_table("Catalog", ("name", "title", "home"), rows)
         return
     entry = _entry(datasets.describe(name))
-    folder = datasets.download(name, out)
+    folder = datasets.download(name)
     print_facts(f"Fetched {name}", {**entry, "folder": str(folder)}, as_json)
 
 
@@ -182,13 +181,6 @@ def synthesize(
     users: Annotated[int, typer.Option(min=1, help="Number of users.")] = 1000,
     items: Annotated[int, typer.Option(min=1, help="Number of items to choose from.")] = 500,
     interactions: Annotated[int, typer.Option(min=1, help="Number of events.")] = 20_000,
-    drift: Annotated[
-        float,
-        typer.Option(min=0, help="How fast items lose popularity after their release; 0: never."),
-    ] = 0.0,
-    sequences: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of events that depend on the event before.")
-    ] = 0.0,
     seed: Seed = 0,
     as_json: JsonFlag = False,
 ) -> None:
@@ -202,7 +194,7 @@ def synthesize(
 
     if out.suffix not in (".csv", ".parquet"):
         raise ParameterError(f"{out} has an unknown ending: use .csv or .parquet.")
-    log = generate(users, items, interactions, drift=drift, sequences=sequences, seed=seed)
+    log = generate(users, items, interactions, seed=seed)
     if out.suffix == ".csv":
         write_csv(log, out)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -14,7 +14,8 @@ from transcf.errors import MissingExtraError, ParameterError
 from transcf.interrupts import temporary_folder, unwatch
 
 if TYPE_CHECKING:
-    from transcf.models.base import Recommender
+    from collections.abc import Callable
+
     from transcf.retrieval.export import Exported
     from transcf.serving.refresh import Refreshed
 
@@ -191,17 +192,13 @@ def export(
     folder: ModelDir,
     to: Annotated[str, typer.Option(help=f"{', '.join(_STORES)}.")],
     out: Annotated[
-        str | None,
+        str,
         typer.Option(
-            metavar="PATH",
-            help="Folder (parquet, lancedb) or file (index); for pgvector, the prefix of the "
-            "tables (default: transcf).",
+            metavar="PATH|URL",
+            help="Folder (parquet, lancedb), file (index), or database of pgvector: "
+            "postgresql://user:password@host/database.",
         ),
-    ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(help="Database for pgvector: postgresql://user:password@host/database."),
-    ] = None,
+    ],
     as_json: JsonFlag = False,
 ) -> None:
     """Export the vectors of a saved model.
@@ -211,32 +208,20 @@ def export(
 
     Example: transcf export my-model --to parquet --out vectors
     """
-    _check_target(to, out, url)
-    done = _export(open_model(folder), to, out, url).to_dict()
-    print_facts(f"Exported {folder}", {"model": str(folder), "to": to, **done}, as_json)
-
-
-def _check_target(to: str, out: str | None, url: str | None) -> None:
-    if to not in _STORES:
-        raise ParameterError(f"--to {to} is not known: use one of {', '.join(_STORES)}.")
-    if to == "pgvector" and url is None:
-        raise ParameterError("--to pgvector needs --url postgresql://user:password@host/database.")
-    if to != "pgvector" and url is not None:
-        raise ParameterError(f"--url is for --to pgvector: leave it out with --to {to}.")
-    if to != "pgvector" and out is None:
-        raise ParameterError(f"--to {to} needs --out PATH.")
-
-
-def _export(model: Recommender[Any], to: str, out: str | None, url: str | None) -> Exported:
     from transcf.retrieval import export as exports
 
-    if to == "pgvector":
-        assert url is not None, "checked"
-        return exports.export_pgvector(model, url, tables=out or "transcf")
-    assert out is not None, "checked"
-    write = {
+    if to not in _STORES:
+        raise ParameterError(f"--to {to} is not known: use one of {', '.join(_STORES)}.")
+    if (to == "pgvector") != out.startswith(("postgresql://", "postgres://")):
+        raise ParameterError(
+            f"--to {to} does not go with --out {out}: pgvector needs "
+            "postgresql://user:password@host/database, and the others a path."
+        )
+    writers: dict[str, Callable[..., Exported]] = {
         "parquet": exports.export_parquet,
         "lancedb": exports.export_lancedb,
         "index": exports.export_index,
-    }[to]
-    return write(model, out)
+        "pgvector": exports.export_pgvector,
+    }
+    done = writers[to](open_model(folder), out).to_dict()
+    print_facts(f"Exported {folder}", {"model": str(folder), "to": to, **done}, as_json)

@@ -166,10 +166,6 @@ def reproduce(
     seeds: _Runs = None,
     *,
     run: RunOptions,
-    pairs: Annotated[
-        int, typer.Option(min=10, help="Most pairs that random forests are trained on (analysis).")
-    ] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of models and draws (analysis).")] = 0,
     out: OutFiles = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -179,13 +175,13 @@ def reproduce(
     reproduce-performance`): all models try the same number of settings with the same sampler on
     validation data. Runs are cached, so that the same command continues. The copies of Pinterest,
     Tradesy and Flixster differ from the paper's data, and are not compared with its values.
-    `analysis` takes --datasets, --pairs, --seed and --out FOLDER.
+    `analysis` takes --datasets and --out FOLDER.
 
     Example: transcf reproduce performance --datasets delicious --budget quick
     """
     if table == "analysis":
         folder = out[0] if out else None
-        _reproduce_analysis(split_names(datasets), pairs, folder, seed, as_json)
+        _reproduce_analysis(split_names(datasets), folder, as_json)
         return
     from transcf.experiments.results import Results
     from transcf.paper.reproduction import load_table, with_shape
@@ -256,9 +252,7 @@ def _print_reproduced(plan: Study, comparison: Comparison) -> None:
         print_facts(f"Shape of the sweep on {comparison.dataset}", comparison.about["shape"])
 
 
-def _reproduce_analysis(
-    datasets: list[str] | None, pairs: int, out: Path | None, seed: int, as_json: bool
-) -> None:
+def _reproduce_analysis(datasets: list[str] | None, out: Path | None, as_json: bool) -> None:
     """Run the analyses of some datasets, or of all, and the example in two dimensions."""
     from transcf.paper.reproduction import PLANS, check_datasets, reproduce
     from transcf.paper.tastes import toy
@@ -268,11 +262,11 @@ def _reproduce_analysis(
     found = []
     with show_steps(len(names), "datasets") as steps:
         for name in steps.counted(names):
-            done = reproduce(name, number=pairs, random_state=seed, on_progress=steps.report)
+            done = reproduce(name, on_progress=steps.report)
             found.append(done)
             if out is not None:
                 done.write(out)
-    picture = toy(random_state=seed)
+    picture = toy()
     if out is not None:
         picture.write(out)
     if as_json:

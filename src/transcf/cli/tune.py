@@ -48,19 +48,9 @@ def tune(
     sampler: Annotated[
         str, typer.Option(help="tpe (learns from earlier trials), random or grid.")
     ] = "tpe",
-    space: Annotated[
-        str, typer.Option(help="Search space: default, or paper for the grid of TransCF's paper.")
-    ] = "default",
     minutes: Annotated[
         float | None, typer.Option(help="Start no trial after this many minutes.")
     ] = None,
-    prune: Annotated[
-        bool,
-        typer.Option(
-            "--prune/--no-prune",
-            help="Stop trials that are below the median of earlier trials at the same epoch.",
-        ),
-    ] = True,
     storage: Annotated[
         str,
         typer.Option(
@@ -69,16 +59,13 @@ def tune(
             "the search.",
         ),
     ] = "tuning.sqlite",
-    study: Annotated[
-        str | None,
-        typer.Option(help="Name of the study in it; by default derived from data and options."),
-    ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="TOML file for the best settings, for --config of other commands."),
-    ] = None,
-    plots: Annotated[
-        Path | None, typer.Option(help="Folder for Optuna's plots: history and importance.")
+        typer.Option(
+            metavar="FILE.toml|FOLDER",
+            help="File for the best settings, for --config of other commands; or a folder for "
+            "best.toml and Optuna's plots.",
+        ),
     ] = None,
     *,
     reading: ReadingOptions,
@@ -89,8 +76,9 @@ def tune(
     """Search for the best settings of a model on validation data.
 
     Test events are not used. The first trial has the defaults, or the parameters of --config. Those
-    of --set are not searched. With --workers, which settings are tried depends on the order in
-    which trials end. Ctrl-C prints the best so far and exits with 130; the same command continues.
+    of --set are not searched. Trials below the median of earlier ones are stopped early. With
+    --workers, which settings are tried depends on the order in which trials end. Ctrl-C prints the
+    best so far and exits with 130; the same command continues.
 
     Example: transcf tune events.csv --model bpr --trials 50 --out best.toml
     """
@@ -100,17 +88,18 @@ def tune(
 
     jobs, cluster = run.jobs_and_cluster()
     name, start, params = model.read(data)
-    if plots is not None:
-        check_plots(plots)
+    is_folder = out is not None and out.suffix != ".toml"
+    if out is not None and is_folder:
+        check_plots(out)
     store = run.open_store()
     split = open_split(data, protocol, seed=seed, **reading.keywords())
     note_reading(split.train)
     with _show_progress(trials) as on_trial:
         found = search(
             split, name, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
-            space=space, params=params, start=start, seed=seed, jobs=jobs, cluster=cluster,
-            minutes=minutes, prune=prune, storage=storage, study=study, dataset=data,
-            store=None if store is None else store.folder, on_trial=on_trial,
+            params=params, start=start, seed=seed, jobs=jobs, cluster=cluster, minutes=minutes,
+            storage=storage, dataset=data, store=None if store is None else store.folder,
+            on_trial=on_trial,
         )  # fmt: skip
     if found.is_interrupted and not found.count("complete"):
         raise KeyboardInterrupt
@@ -118,10 +107,9 @@ def tune(
         print_json({"dataset": data, **found.to_dict()})
     else:
         _print(data, found)
-    written = [] if out is None else [found.config().write(out)]
-    written += [] if plots is None else found.write_plots(plots)
-    if written:
-        note_written(written)
+    if out is not None:
+        written = [found.config().write(out / "best.toml" if is_folder else out)]
+        note_written([*written, *(found.write_plots(out) if is_folder else [])])
     if found.is_interrupted:
         note("interrupted: the settings tried so far count.")
         raise typer.Exit(INTERRUPTED)

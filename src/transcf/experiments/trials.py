@@ -89,7 +89,7 @@ class TrialStudy:
             other = [key for key in about if known.get(key) != about[key]]
             raise ParameterError(
                 f"{storage} has a study {name!r} with another {' and '.join(other)}: name another "
-                "study (--study), or another database."
+                "study, or another database."
             )
         self._on_trial: Callable[[], None] = lambda: None
         self._update()

@@ -191,7 +191,7 @@ def compare_shape(
     """
     from scipy.stats import spearmanr
 
-    printed = comparison.about["published"]
+    printed = study.published(comparison.dataset, comparison.protocol)
     known = {name: entry[metric] for name, entry in printed.items()}
     ours = {name: entry[metric]["mean"] for name, entry in comparison.summaries.items()}
     cells = {plan.title: plan.params for plan in study.models if plan.title in known}
