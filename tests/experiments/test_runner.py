@@ -128,7 +128,7 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
         ({"models": []}, "at least one dataset and one model"),
         ({"models": [{"name": "ease", "grid": {"regularization": 50.0}}]}, "a list of values"),
         ({"models": [{"name": "ease", "grid": {"regularization": []}}]}, "a list of values"),
-        ({"models": [{"name": "ease", "params": 3}]}, "params and grid are tables"),
+        ({"models": [{"name": "ease", "params": 3}]}, "params = 3: give a table"),
         ({"models": [{"name": "ease", "label": "ease, mine"}]}, "leave the comma out"),
         ({"budget": "huge"}, "no budget 'huge'"),
         ({"models": [{"name": "ease", "budget": 0}]}, "trials=0 is not allowed"),

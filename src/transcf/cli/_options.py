@@ -396,17 +396,15 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except Exception as error:
             option = getattr(error, "option_name", "")
             now = REMOVED.get(f"{self.name} {option}", REMOVED.get(option))
             if now is None:
                 raise
             raise ParameterError(f"{option} was removed: use {now}.") from error
-
-    def invoke(self, ctx: Any) -> Any:
         ctx.params = {name: _expanded(value) for name, value in ctx.params.items()}
-        return super().invoke(ctx)
+        return rest
 
 
 def _expanded(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +27,7 @@ from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.split import Split
-    from transcf.experiments.experiment import Candidate
     from transcf.experiments.results import CandidateResult
-    from transcf.experiments.run import EvalConfig
     from transcf.models.base import Recommender
 
 #: What a saved model does not determine; other options would be ignored.
@@ -67,50 +64,36 @@ def evaluate(
         dataset, done = _evaluate_saved(data, evaluation)
     else:
         from transcf.data.splitters import open_split
-        from transcf.experiments.experiment import Candidate
+        from transcf.experiments.comparison import candidate_workers
+        from transcf.experiments.experiment import Candidate, Experiment
+        from transcf.experiments.results import CandidateResult
+        from transcf.experiments.run import fit_and_evaluate
 
         name, params, values = model.read(data)
         candidate = Candidate(name, name, params | values)
         config = replace(evaluation.config(), with_validation=False)
         split = open_split(data, config.protocol, seed=seed, **reading.keywords())
         note_reading(split.train)
+        dataset, store, cluster = data, run.open_store(), parse_workers(run.workers)
         numbers = range(seed, seed + seeds) if candidate.takes_seed else [seed]
-        dataset, done = data, _fit_and_evaluate(candidate, split, config, numbers, run, data)
+        if cluster is not None and len(numbers) > 1:
+            experiment = Experiment(split, config, numbers, store=store, dataset=data)
+            with candidate_workers([candidate], experiment, cluster):
+                done = experiment.run(candidate)
+        else:
+            if cluster is not None:
+                note("there is one run, so that no worker is of use.")
+            about, results = {"dataset": data, "model": name}, []
+            for number in numbers:
+                made = candidate.make(number)
+                results.append(fit_and_evaluate(made, split, config, store, about=about))
+                if (error := results[-1].error) is not None:
+                    raise error
+            done = CandidateResult.of(name, results)
     if as_json:
         print_json({"dataset": dataset, **done.to_dict()})
     else:
         _print(dataset, done)
-
-
-def _fit_and_evaluate(
-    candidate: Candidate,
-    split: Split,
-    config: EvalConfig,
-    seeds: Sequence[int],
-    run: RunOptions,
-    dataset: str,
-) -> CandidateResult:
-    """Fit and evaluate a model with every seed."""
-    from transcf.experiments.results import CandidateResult
-    from transcf.experiments.run import fit_and_evaluate
-
-    store, cluster = run.open_store(), parse_workers(run.workers)
-    if cluster is not None and len(seeds) > 1:
-        from transcf.experiments.comparison import candidate_workers
-        from transcf.experiments.experiment import Experiment
-
-        experiment = Experiment(split, config, seeds, store=store, dataset=dataset)
-        with candidate_workers([candidate], experiment, cluster):
-            return experiment.run(candidate)
-    if cluster is not None:
-        note("there is one run, so that no worker is of use.")
-    about, results = {"dataset": dataset, "model": candidate.model}, []
-    for seed in seeds:
-        result = fit_and_evaluate(candidate.make(seed), split, config, store, about=about)
-        if result.error is not None:
-            raise result.error
-        results.append(result)
-    return CandidateResult.of(candidate.name, results)
 
 
 def _evaluate_saved(folder: str, evaluation: EvalOptions) -> tuple[str, CandidateResult]:

@@ -35,56 +35,6 @@ if TYPE_CHECKING:
     from transcf.experiments.results import Comparison
     from transcf.experiments.study import Study
 
-#: Studies that come with the library; a test compares it with the folder.
-STUDIES = (
-    "defaults",
-    "full-ranking",
-    "mixture",
-    "paper-baselines",
-    "paper-core",
-    "paper-grid",
-    "reproduce-ablations",
-    "reproduce-performance",
-    "reproduce-regularizers",
-    "side-information",
-    "times",
-    "translations",
-)
-#: What a file of one's own looks like.
-FORMAT = """\
-title = "My shop"
-protocol = "temporal"           # `transcf evaluate --help` names the others
-seeds = 5                      # runs of every model that a seed changes
-metrics = ["HitRate@10", "NDCG@10"]     # columns of the table
-paired_tests = "NDCG@10"          # metric of the paired tests; optional
-subset = "test"                 # or "validation", test unread; optional
-budget = "medium"              # settings to try, as in compare, or a number, or
-                               # { trials = 20, sampler = "tpe", space = "paper" }; optional
-
-[[datasets]]                   # one or more
-name = "events.csv"            # as DATA of other commands
-core = 5                       # k-core filter; optional
-protocols = ["temporal", "leave-last-out"]  # a table for each; optional
-copy = ""                      # how it differs from others' data; optional
-[datasets.published.transcf]   # printed figures to stand beside; optional
-"HitRate@10" = 0.2586
-
-[[models]]                     # one or more
-name = "transcf"
-label = "TransCF by hand"      # its name in the table; optional
-preset = "paper"               # settings that come with it; optional
-config = "best.toml"           # settings that `transcf tune` found; optional
-params = { dim = 64 }          # settings of your own; optional
-grid = { learning_rate = [0.02, 0.05] }  # chosen on validation; optional
-sweep = { dim = [32, 64] }     # a line of the table for each; optional
-protocols = ["temporal"]        # only in these tables; optional
-datasets = ["events.csv"]      # the same; optional
-
-[[models]]
-name = "ease"
-budget = "small"               # in place of a grid or the study's budget
-times = true                   # a budget may use times; optional
-"""
 _Datasets: TypeAlias = Annotated[
     str | None, typer.Option(help="Only these of its datasets, separated by commas.")
 ]
@@ -225,11 +175,14 @@ def _run(plan: Study, run: RunOptions) -> list[Comparison]:
 
 
 def _print_studies(as_json: bool) -> None:
+    from transcf.experiments.study import available_studies, study_example
+
+    names, example = available_studies(), study_example()
     if as_json:
-        print_json({"studies": STUDIES, "format": FORMAT})
+        print_json({"studies": names, "format": example})
         return
-    typer.echo(f"Studies of the library: {', '.join(STUDIES)}.\n")
-    typer.echo(f"A study of your own is a TOML file:\n\n{FORMAT}", nl=False)
+    typer.echo(f"Studies of the library: {', '.join(names)}.\n")
+    typer.echo(f"A study of your own is a TOML file:\n\n{example}", nl=False)
 
 
 def _print_study(plan: Study, found: Sequence[Comparison]) -> None:

@@ -278,8 +278,10 @@ def fit_and_evaluate(
         complete = RunKey.evaluated(model, split, replace(config, with_validation=True))
         if (found := cache.find(complete)) is not None:
             return found
-
-    def compute() -> RunResult:
+    key = None if cache is None else RunKey.evaluated(model, split, config)
+    with cached_run(cache, key, about, wait=wait) as run:
+        if run.result is not None:
+            return run.result
         started, validation, recorder = perf_counter(), config.validation(split), None
         try:
             chooses = model._chooses(split.train.timestamps is not None)
@@ -293,8 +295,13 @@ def fit_and_evaluate(
             reports, curve = [], _curve(model) if model.is_fitted else []
             if config.refits:
                 reports += [dict(model.report_)] if chooses else []
-                _refit(model, split, start_fit("refit"))
-            return _result(
+                options = start_fit("refit")
+                if model.is_fitted:  # up to the chosen epoch, if there is one
+                    model.refit(split.before_test, options)
+                else:
+                    model.fit(split.before_test, None, options)
+                _check_finished(model)
+            run.result = _result(
                 model,
                 started,
                 [*reports, model.report_],
@@ -304,11 +311,8 @@ def fit_and_evaluate(
                 full_ranking=config.full_ranking(model, split),
             )
         except DivergenceError as error:
-            return _failed(model, error, started)
-
-    if cache is None:
-        return compute()
-    return cached_run(cache, RunKey.evaluated(model, split, config), compute, about, wait=wait)
+            run.result = _failed(model, error, started)
+    return run.result
 
 
 def fit_and_validate(
@@ -332,8 +336,10 @@ def fit_and_validate(
         >>> fit_and_validate(EASE(), split.train, Validation.of(split)).validation > 0.1
         True
     """
-
-    def compute() -> RunResult:
+    key = None if cache is None else RunKey.trial(model, train, validation)
+    with cached_run(cache, key, about, wait=wait) as run:
+        if run.result is not None:
+            return run.result
         started = perf_counter()
         try:
             with warnings.catch_warnings():
@@ -343,15 +349,12 @@ def fit_and_validate(
             metric = validation(model)
             _check_finished(model)
             found = {"validation": metric, "curve": _curve(model)}
-            return _result(model, started, [model.report_], **found)
+            run.result = _result(model, started, [model.report_], **found)
         except (ParameterError, MissingExtraError):
             raise
         except TransCFError as error:
-            return _failed(model, error, started)
-
-    if cache is None:
-        return compute()
-    return cached_run(cache, RunKey.trial(model, train, validation), compute, about, wait=wait)
+            run.result = _failed(model, error, started)
+    return run.result
 
 
 def _recorded(options: FitOptions, recorder: EpochRecorder) -> FitOptions:
@@ -363,15 +366,6 @@ def _recorded(options: FitOptions, recorder: EpochRecorder) -> FitOptions:
             options.on_epoch(epoch)
 
     return replace(options, on_epoch=on_epoch)
-
-
-def _refit(model: Recommender[Any], split: Split, options: FitOptions) -> None:
-    """Fit on train and validation, up to the chosen epoch if there is one."""
-    if model.is_fitted:
-        model.refit(split.before_test, options)
-    else:
-        model.fit(split.before_test, None, options)
-    _check_finished(model)
 
 
 def _check_finished(model: Recommender[Any]) -> None:

@@ -11,7 +11,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_args
+from types import UnionType
+from typing import Any, Self, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from transcf.data.datasets import load_split
 from transcf.data.datasets.catalog import CATALOG
@@ -64,7 +65,7 @@ class DatasetPlan:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _check_protocols(self.protocols, self.name)
+        _check_protocols(self.protocols)
         if self.copy and self.published:
             raise ParameterError(
                 f"The study has published figures for {self.name}, which is a copy that differs: "
@@ -109,12 +110,6 @@ class ModelPlan:
                 f"The study calls a model {title!r}: leave the comma out, since --models takes "
                 "names with commas between them."
             )
-        for part in (self.params, self.grid):
-            if not isinstance(part, dict):
-                raise ParameterError(
-                    f"The study has {part!r} for {title}: params and grid are tables, such as "
-                    "{ dim = 64 } and { dim = [32, 64] }."
-                )
         for name, values in self.grid.items():
             if not isinstance(values, list) or not values:
                 raise ParameterError(
@@ -125,16 +120,8 @@ class ModelPlan:
                 f"The study has a grid for {title} and a budget or times: give the one or the "
                 "other."
             )
-        if not isinstance(self.times, bool):
-            raise ParameterError(
-                f"The study has times = {self.times!r} for {title}: write true or false."
-            )
         Budget.of("none" if self.budget is None else self.budget)
-        _check_protocols(self.protocols, title)
-        if not isinstance(self.datasets, list):
-            raise ParameterError(
-                f"The study has datasets = {self.datasets!r} for {title}: give a list."
-            )
+        _check_protocols(self.protocols)
 
     @property
     def title(self) -> str:
@@ -174,7 +161,7 @@ class Study:
                         f"The study has the metric {name!r}, which needs lists of full ranking: "
                         'use protocol = "leave-last-out" or "temporal".'
                     )
-        if not isinstance(self.seeds, int) or self.seeds < 1:
+        if self.seeds < 1:
             raise ParameterError(f"The study has seeds = {self.seeds!r}: give a number from 1 on.")
         if not self.datasets or not self.models:
             raise ParameterError("The study needs at least one dataset and one model.")
@@ -261,11 +248,8 @@ class Study:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
-        """Read the parsed TOML; an unknown or missing key is an error that names it."""
+        """Read the parsed TOML; an unknown, missing or malformed key is an error that names it."""
         _check_keys("The study", content, cls)
-        for name in ("metrics", "datasets", "models"):
-            if not isinstance(content[name], list):
-                raise ParameterError(f"The study has {name} = {content[name]!r}: give a list.")
         datasets = [_plan("dataset", entry, DatasetPlan) for entry in content["datasets"]]
         entries = [line for entry in content["models"] for line in _swept(entry)]
         models = [_plan("model", entry, ModelPlan) for entry in entries]
@@ -297,9 +281,7 @@ def _swept(entry: Any) -> list[Any]:
     return lines
 
 
-def _check_protocols(names: Any, owner: str) -> None:
-    if not isinstance(names, list):
-        raise ParameterError(f"The study has protocols = {names!r} for {owner}: give a list.")
+def _check_protocols(names: list[str]) -> None:
     for name in names:
         protocol_named(name)
 
@@ -311,26 +293,36 @@ def _plan(kind: str, entry: Any, plan: type[T]) -> T:
             f"The study has the {kind} {entry!r}: write [[{kind}s]] and name = {entry!r} below it."
         )
     _check_keys(f"A {kind} of the study", entry, plan)
-    for name in ("name", "label", "copy", "preset", "config"):
-        if not isinstance(entry.get(name, ""), str):
-            raise ParameterError(
-                f"The study has a {kind} with {name} = {entry[name]!r}: give text."
-            )
     return plan(**entry)
 
 
+#: How to write the types of values.
+_KINDS: dict[Any, str] = {
+    str: "give text",
+    int: "give a number from 1 on",
+    bool: "write true or false",
+    list: "give a list",
+    tuple: "give a list",
+    dict: "give a table, such as { dim = 64 }",
+}
+
+
 def _check_keys(what: str, content: dict[str, Any], plan: type) -> None:
-    """Raise an error for the first key that is missing or unknown."""
-    known = fields(plan)
+    """Raise an error for the first key that is missing, unknown or of a wrong type."""
+    known, hints = fields(cast("Any", plan)), get_type_hints(plan)
     needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
-    hint = "`transcf study --help` shows the form"
+    form = "`transcf study` shows the form"
     for name in needed:
         if name not in content:
-            raise ParameterError(f"{what} has no {name}: add it; {hint}.")
-    for name in content:
-        if name not in [f.name for f in known]:
+            raise ParameterError(f"{what} has no {name}: add it; {form}.")
+    for name, value in content.items():
+        if name not in hints:
             names = ", ".join(f.name for f in known)
-            raise ParameterError(f"{what} has {name!r}, which is none of {names}; {hint}.")
+            raise ParameterError(f"{what} has {name!r}, which is none of {names}; {form}.")
+        hint = hints[name]
+        kind = get_args(hint)[0] if isinstance(hint, UnionType) else get_origin(hint) or hint
+        if kind in _KINDS and type(value) is not (list if kind is tuple else kind):
+            raise ParameterError(f"{what} has {name} = {value!r}: {_KINDS[kind]}.")
 
 
 def _named(
@@ -350,6 +342,11 @@ def _named(
 def available_studies() -> tuple[str, ...]:
     """Return the names of the studies that come with the library."""
     return tuple(sorted(_studies()))
+
+
+def study_example() -> str:
+    """Return a TOML file that shows the form of a study."""
+    return files("transcf.experiments").joinpath("study_example.toml").read_text(encoding="utf-8")
 
 
 def _studies() -> dict[str, Traversable]:
