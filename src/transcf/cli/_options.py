@@ -58,6 +58,7 @@ REMOVED = {
     "compare --sampler": "transcf tune, or transcf study with a budget that names the sampler",
     **dict.fromkeys(("--pairs", "analyze --seed", "reproduce --seed"), "transcf.paper in Python"),
     **dict.fromkeys(("--drift", "--sequences"), "transcf.synthesize in Python"),
+    "reproduce --seeds": "--budget quick (2 seeds) or full (5)",
     "download --out": "the environment variable TRANSCF_DATA",
     **dict.fromkeys(
         ("analyze --column", "analyze --min-rating", "analyze --filter"),

@@ -41,7 +41,6 @@ _Datasets: TypeAlias = Annotated[
 _Models: TypeAlias = Annotated[
     str | None, typer.Option(help="Only these of its models, by the names in its table.")
 ]
-_Runs: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Number of runs of every model.")]
 
 
 @shared_options
@@ -52,7 +51,7 @@ def study(
     ] = None,
     datasets: _Datasets = None,
     models: _Models = None,
-    seeds: _Runs = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of runs of every model.")] = None,
     *,
     run: RunOptions,
     out: OutFiles = None,
@@ -113,7 +112,6 @@ def reproduce(
             "the study."
         ),
     ] = None,
-    seeds: _Runs = None,
     *,
     run: RunOptions,
     out: OutFiles = None,
@@ -142,7 +140,6 @@ def reproduce(
         datasets=split_names(datasets),
         models=split_names(models),
         protocols=split_names(protocols),
-        seeds=seeds,
     )
     check_outputs(out or [])
     found = _run(plan, run)
