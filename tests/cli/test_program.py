@@ -93,7 +93,7 @@ def test_removed_options_name_their_successors() -> None:
         (("fit", "synthetic", "--preset", "paper"), "use --config NAME."),
         (("tune", "synthetic", "--jobs=2"), "use --workers N."),
         (("data", "info", "x.csv", "--encoding", "latin-1"), "use --read encoding=NAME."),
-        (("report", "model", "--seed", "1"), "use transcf analyze DIR --seed N."),
+        (("report", "model", "--seed", "1"), "use transcf.paper in Python."),
         (("recommend", "model", "--threads", "1"), "use transcf --threads N COMMAND, or"),
     ):
         result = CliRunner().invoke(app, words)

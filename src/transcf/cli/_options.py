@@ -56,8 +56,9 @@ REMOVED = {
     "tune --no-prune": "transcf.tune(..., prune=False) in Python",
     "tune --space": 'budget = { trials = 20, space = "paper" } in a file of transcf study',
     "compare --sampler": "transcf tune, or transcf study with a budget that names the sampler",
-    **dict.fromkeys(("--pairs", "analyze --seed", "reproduce --seed"), "transcf.paper in Python"),
+    **dict.fromkeys(("--pairs", "analyze --seed", "report --seed"), "transcf.paper in Python"),
     **dict.fromkeys(("--drift", "--sequences"), "transcf.synthesize in Python"),
+    "reproduce --seed": "transcf.paper in Python",
     "reproduce --seeds": "--budget quick (2 seeds) or full (5)",
     "download --out": "the environment variable TRANSCF_DATA",
     **dict.fromkeys(
