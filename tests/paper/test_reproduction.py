@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +37,6 @@ def test_every_model_has_the_same_budget(name: str) -> None:
         budgets = [Budget.of(plan.budget or study.budget or "none") for plan in study.models]
         searched = [one for one in budgets if one.trials > 1]
         assert {(one.trials, one.sampler) for one in searched} <= {(trials, "tpe")}
-        assert Study.from_dict(json.loads(json.dumps(study.to_dict()))) == study
     if name == "performance":
         fixed = [p for p, b in zip(study.models, budgets, strict=True) if b.trials == 1]
         assert [plan.title for plan in fixed] == [
@@ -153,8 +151,10 @@ def test_a_sweep_has_a_line_for_every_combination(small: Study, found: Compariso
     assert [done.first.parameters["learning_rate"] for done in found.runs[:4]] == [
         0.0001, 0.0001, 0.2, 0.2,
     ]  # fmt: skip
+    content = {"title": "bad", "protocol": "paper", "seeds": 1, "metrics": ["NDCG@10"]}
+    models = [{"name": "bpr", "sweep": {"dim": 3}}]
     with pytest.raises(ParameterError, match="give lists of values"):
-        Study.from_dict({**small.to_dict(), "models": [{"name": "bpr", "sweep": {"dim": 3}}]})
+        Study.from_dict({**content, "datasets": [{"name": "ciao"}], "models": models})
 
 
 def test_the_table_has_the_printed_figure_and_the_difference(

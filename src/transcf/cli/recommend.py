@@ -46,7 +46,7 @@ def recommend(
     users_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A text file with one user id per line.")
     ] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="All users; needs --out.")] = False,
+    all_users: Annotated[bool, typer.Option("--all", help="All users; needs --out.")] = False,
     history: _History = None,
     k: _Length = 10,
     out: _Out = None,
@@ -94,11 +94,11 @@ def recommend(
 
     Example: transcf recommend my-model --all --out lists.parquet
     """
-    _check_who(user, users_file, everybody, history, out)
+    _check_who(user, users_file, all_users, history, out)
     cluster = parse_workers(workers)
     if cluster is not None:
         narrowed = exclude or items_file or categories
-        if not everybody or out in _FORMATS or on_unknown != "raise" or narrowed:
+        if not all_users or out in _FORMATS or on_unknown != "raise" or narrowed:
             raise ParameterError("--workers is for --all with --out FOLDER alone.")
         _recommend_all(cluster, folder, str(out), k, not with_seen, as_json)
         return
@@ -130,7 +130,7 @@ def recommend(
         )
         _show(f"{model.name} recommends for this history", [table], out, as_json)
         return
-    who = None if everybody else _users(model, user, users_file)
+    who = None if all_users else _users(model, user, users_file)
     if policy == "skip" and who is not None:
         _note_skipped(model.users_, who, model.learned_.known.active, "user")
     filters = Filters.of(
@@ -244,14 +244,14 @@ def _parse_ids(ids: IdMap, text: str, option: str) -> list[Id]:
 def _check_who(
     user: str | None,
     users_file: Path | None,
-    everybody: bool,
+    all_users: bool,
     history: str | None,
     out: str | None,
 ) -> None:
-    named = [user is not None, users_file is not None, everybody, history is not None]
+    named = [user is not None, users_file is not None, all_users, history is not None]
     if sum(named) != 1:
         raise ParameterError("Say for whom, in one way: --user, --users-file, --all or --history.")
-    if everybody and out is None:
+    if all_users and out is None:
         raise ParameterError("--all needs --out FILE (or --out -): the table may be long.")
 
 

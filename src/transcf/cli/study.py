@@ -229,5 +229,5 @@ def _reproduce_analysis(datasets: list[str] | None, out: Path | None, as_json: b
                 (*row[:2], *("-" if value is None else f"{value:.2f}" for value in row[2:]))
                 for row in beside.iter_rows()
             ]
-            print_table(f"{each.dataset}: beside the paper, in per cent", beside.columns, rows)
+            print_table(f"{each.dataset}: published and ours, in per cent", beside.columns, rows)
     print_analyses([picture], {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -236,15 +236,6 @@ class Study:
             datasets=_named("dataset", self.datasets, [d.name for d in self.datasets], datasets),
             models=_named("model", self.models, [m.title for m in self.models], models),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, which `from_dict` reads."""
-        content = asdict(self)
-        plans = [*content["datasets"], *content["models"]]
-        for part in (content, *plans):
-            for name in [name for name, value in part.items() if value is None]:
-                del part[name]
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in content.items()}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
