@@ -13,19 +13,16 @@ its largest term); `retrieval.sums` says how far to search until nothing can be 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from transcf.data.atomic import atomic_write_dir
-from transcf.data.ids import IdMap, Rows
-from transcf.data.interactions import Mask
 from transcf.data.paths import path_of
 from transcf.errors import (
     DataError,
@@ -34,38 +31,16 @@ from transcf.errors import (
     NotFittedError,
     ParameterError,
 )
-from transcf.retrieval.scorer import KnowsIds, LinearForm
 from transcf.retrieval.sums import SumForm
 
 #: Rows of a table that are written at a time; users with a vector for each past item have many.
 PIECE, PIECE_OF_SUMS = 20_000, 500
 #: Marks a folder as an export, which may be replaced.
 _MARK = "vectors.json"
-#: Longest vectors that pgvector stores and indexes, and longest names in PostgreSQL.
-_LONGEST, _LONGEST_INDEXED, _NAME_BYTES = 16_000, 2_000, 63
-
-
-class Fitted(KnowsIds, Protocol):
-    """The part of a fitted `Recommender` that an export needs."""
-
-    @property
-    def name(self) -> str:
-        """Name in errors."""
-
-    @property
-    def rankable(self) -> Mask:
-        """(n_items,) items with training interactions."""
-
-    def linear_form(self) -> LinearForm | None:
-        """Return the score as inner products, if it is one."""
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether `fit` or `load` has run."""
-
-    @property
-    def learned_(self) -> Any:
-        """The fitted scorer, with a method `sum_form`."""
+#: Longest vectors that pgvector stores and indexes, and longest prefix of table names.
+_LONGEST, _LONGEST_INDEXED, _NAME_BYTES = 16_000, 2_000, 63 - len("_users_new")
+#: Types of columns in PostgreSQL.
+_SQL_TYPES = {pl.Int64: "int8", pl.String: "text", pl.Float32: "float4", pl.Array: "vector"}
 
 
 @dataclass(frozen=True)
@@ -82,51 +57,34 @@ class Exported:
         return asdict(self)
 
 
-def export_parquet(model: Fitted, folder: str | Path) -> Exported:
+def export_parquet(model: Any, folder: str | Path) -> Exported:
     """Write `users.parquet` (user_id, vector, constant) and `items.parquet` (item_id, vector).
 
-    Vectors are lists of fixed length, float32. An earlier export in the folder is replaced.
-
-    Raises:
-        DataError: The folder holds something else.
+    Vectors are lists of fixed length, float32. An earlier export in the folder is replaced; one
+    that holds something else is a `DataError`.
 
     Example:
         >>> from transcf import IALS, synthesize
-        >>> log = synthesize()
-        >>> export_parquet(IALS(dim=8, epochs=1).fit(log), "vectors").items == log.n_items
-        True
+        >>> export_parquet(IALS(dim=8, epochs=1).fit(synthesize()), "vectors").width
+        8
     """
-    vectors = Vectors.of(model)
+    vectors = Vectors(model)
     with _export_folder(folder, "parquet", vectors) as place:
         pl.concat(list(vectors.user_tables())).write_parquet(place / "users.parquet")
         pl.concat(list(vectors.item_tables())).write_parquet(place / "items.parquet")
     return vectors.summary(folder)
 
 
-def export_lancedb(model: Fitted, folder: str | Path) -> Exported:
-    """Write a LanceDB database with the tables `users` and `items`; columns as in Parquet.
+def export_lancedb(model: Any, folder: str | Path) -> Exported:
+    """Write a LanceDB database with the tables `users` and `items`, as `export_parquet` does.
 
-    An earlier export in the folder is replaced. Search with the distance type "dot".
-
-    Raises:
-        MissingExtraError: lancedb is not installed.
-        DataError: The folder holds something else.
-
-    Example:
-        >>> import lancedb
-        >>> from transcf import IALS, synthesize
-        >>> exported = export_lancedb(IALS(dim=8, epochs=1).fit(synthesize()), "vectors.lance")
-        >>> tables = lancedb.connect("vectors.lance")
-        >>> vector = tables.open_table("users").to_polars().collect()["vector"][0].to_list()
-        >>> search = tables.open_table("items").search(vector).distance_type("dot")
-        >>> len(search.limit(10).to_list())
-        10
+    Search `items` by a user's vector with the distance type "dot".
     """
     try:
         import lancedb
     except ImportError as error:
         raise MissingExtraError("Exporting to LanceDB", "lancedb") from error
-    vectors = Vectors.of(model)
+    vectors = Vectors(model)
     with _export_folder(folder, "lancedb", vectors) as place:
         store = lancedb.connect(str(place))
         for name, pieces in (("users", vectors.user_tables()), ("items", vectors.item_tables())):
@@ -137,24 +95,15 @@ def export_lancedb(model: Fitted, folder: str | Path) -> Exported:
     return vectors.summary(folder)
 
 
-def export_index(model: Fitted, path: str | Path) -> Exported:
+def export_index(model: Any, path: str | Path) -> Exported:
     """Build an `ItemIndex` of the items that can be recommended, and save it to a file.
 
     `ItemIndex.search` takes user vectors of `model.linear_form()`, `search_sums` those of
     `model.learned_.sum_form()`: `index.search_sums(model.learned_.sum_form().of_users(rows), 10)`.
-
-    Raises:
-        MissingExtraError: faiss is not installed.
-
-    Example:
-        >>> from transcf import IALS, synthesize
-        >>> log = synthesize()
-        >>> export_index(IALS(dim=8, epochs=1).fit(log), "items.index").items == log.n_items
-        True
     """
     from transcf.retrieval.index import ItemIndex
 
-    vectors = Vectors.of(model)
+    vectors = Vectors(model)
     for _ in vectors.item_tables():
         pass  # checks that they are finite
     form = vectors.form.sample() if isinstance(vectors.form, SumForm) else vectors.form
@@ -163,7 +112,7 @@ def export_index(model: Fitted, path: str | Path) -> Exported:
 
 
 def export_pgvector(
-    model: Fitted, url: str, *, tables: str = "transcf", indexed: bool = False
+    model: Any, url: str, *, tables: str = "transcf", indexed: bool = False
 ) -> Exported:
     """Write a table of users and a table of items to PostgreSQL, in one transaction.
 
@@ -176,14 +125,6 @@ def export_pgvector(
         url: Address of the database: `postgresql://user:password@host/database`.
         tables: Prefix of the names of the tables.
         indexed: Whether to build an HNSW index on items: faster, but approximate.
-
-    Raises:
-        MissingExtraError: psycopg or pgvector is not installed.
-        ParameterError: The vectors or the name are too long, or the URL is not one.
-        DataError: The database cannot be reached or refuses.
-
-    Example:
-        >>> export_pgvector(model, "postgresql:///shop")  # doctest: +SKIP
 
     The best ten items of a user are then::
 
@@ -198,71 +139,61 @@ def export_pgvector(
     try:
         import psycopg
         from pgvector.psycopg import register_vector
-        from psycopg import sql
+        from psycopg.sql import SQL, Identifier
     except ImportError as error:
         raise MissingExtraError("Exporting to PostgreSQL", "pgvector") from error
-    vectors = Vectors.of(model)
-    _check_pgvector(vectors.width, tables, url, indexed)
-    keys = ("user_id", "past_item_id") if isinstance(vectors.form, SumForm) else ("user_id",)
+    vectors = Vectors(model)
+    longest, verb = (_LONGEST_INDEXED, "indexes") if indexed else (_LONGEST, "stores")
+    if vectors.width > longest:
+        raise ParameterError(
+            f"The vectors have {vectors.width:,} entries and pgvector {verb} at most {longest:,}: "
+            f"{'leave out the index or ' if indexed else ''}fit a model with a smaller dim."
+        )
+    if not tables or "\0" in tables or len(tables.encode()) > _NAME_BYTES:
+        raise ParameterError(
+            f"tables={tables!r} is not allowed; it must be a name of 1 to {_NAME_BYTES} bytes."
+        )
+    try:
+        psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError:  # not shown: the url may contain a password
+        raise ParameterError(
+            "The url is not understood: write postgresql://user:password@host/database."
+        ) from None
     try:
         with psycopg.connect(url) as connection:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             register_vector(connection)
-            _fill(connection, f"{tables}_users_new", vectors.user_tables(), keys)
-            _fill(connection, f"{tables}_items_new", vectors.item_tables(), ("item_id",))
+            sides = {"users": vectors.user_tables(), "items": vectors.item_tables()}
+            for side, pieces in sides.items():
+                _fill(connection, f"{tables}_{side}_new", pieces)
             if indexed:
-                items = sql.Identifier(f"{tables}_items_new")
-                command = sql.SQL("CREATE INDEX ON {} USING hnsw (vector vector_ip_ops)")
-                connection.execute(command.format(items))
-            for side in ("users", "items"):
-                old, new = (sql.Identifier(f"{tables}_{side}{end}") for end in ("", "_new"))
-                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(old))
-                connection.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(new, old))
+                command = SQL("CREATE INDEX ON {} USING hnsw (vector vector_ip_ops)")
+                connection.execute(command.format(Identifier(f"{tables}_items_new")))
+            for side in sides:
+                old, new = (Identifier(f"{tables}_{side}{end}") for end in ("", "_new"))
+                connection.execute(SQL("DROP TABLE IF EXISTS {}").format(old))
+                connection.execute(SQL("ALTER TABLE {} RENAME TO {}").format(new, old))
     except psycopg.Error as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise DataError(f"PostgreSQL does not take the vectors: {reason}.") from error
     return vectors.summary(f"{tables}_users and {tables}_items")
 
 
-@dataclass(frozen=True, eq=False)
 class Vectors:
-    """Ids and vectors of the users and items of a model.
+    """Ids and vectors of the users and items of a fitted model, in tables."""
 
-    Attributes:
-        name: Name of the model.
-        form: The scores as inner products, or as sums over several, by rows.
-        users: User ids.
-        items: Item ids.
-        user_rows: (n,) users with training interactions.
-        item_rows: (m,) items with training interactions.
-    """
-
-    name: str
-    form: LinearForm | SumForm
-    users: IdMap
-    items: IdMap
-    user_rows: Rows
-    item_rows: Rows
-
-    @classmethod
-    def of(cls, model: Fitted) -> Vectors:
-        """Take them from a fitted model."""
+    def __init__(self, model: Any) -> None:
         if not model.is_fitted:
             raise NotFittedError(f"This {type(model).__name__} is not fitted yet: call fit first.")
-        form = model.linear_form() or model.learned_.sum_form()
-        if form is None:
+        self.form = model.linear_form() or model.learned_.sum_form()
+        if self.form is None:
             raise ParameterError(
                 f"{model.name} has no vectors to export: its score is not an inner product; "
                 "use its `recommend`, or a model such as TransCF."
             )
-        user_rows = np.flatnonzero(model.seen_.counts > 0).astype(np.int32)
-        item_rows = np.flatnonzero(model.rankable).astype(np.int32)
-        return cls(model.name, form, model.users_, model.items_, user_rows, item_rows)
-
-    @property
-    def width(self) -> int:
-        """Length of the vectors."""
-        return int(self.form.item_vectors.shape[1])
+        self.model, self.width = model, int(self.form.item_vectors.shape[1])
+        self.user_rows = np.flatnonzero(model.seen_.counts > 0).astype(np.int32)
+        self.item_rows = np.flatnonzero(model.rankable).astype(np.int32)
 
     def summary(self, target: object) -> Exported:
         """Return the summary of an export."""
@@ -270,40 +201,39 @@ class Vectors:
 
     def user_tables(self) -> Iterator[pl.DataFrame]:
         """Yield pieces of the table `user_id, vector, constant`, with `past_item_id` in sums."""
-        if not isinstance(self.form, SumForm):
+        users, form = self.model.users_, self.form
+        if not isinstance(form, SumForm):
             for rows in _pieces(self.user_rows, PIECE):
-                ids, constants = self.users.ids(rows), self.form.user_constants[rows]
-                yield self._table({"user_id": ids}, self.form.user_vectors[rows], constants)
+                ids = {"user_id": users.ids(rows)}
+                yield self._table(ids, form.user_vectors[rows], form.user_constants[rows])
             return
         for rows in _pieces(self.user_rows, PIECE_OF_SUMS):
-            queries = self.form.of_users(rows)
-            owners = self.users.ids(np.repeat(rows, np.diff(queries.starts)))
-            past = self.items.ids(queries.items)
-            keys = {"user_id": owners, "past_item_id": past}
-            yield self._table(keys, queries.vectors, queries.constants)
+            queries = form.of_users(rows)
+            owners = users.ids(np.repeat(rows, np.diff(queries.starts)))
+            ids = {"user_id": owners, "past_item_id": self.model.items_.ids(queries.items)}
+            yield self._table(ids, queries.vectors, queries.constants)
 
     def item_tables(self) -> Iterator[pl.DataFrame]:
         """Yield pieces of the table `item_id, vector`."""
         for rows in _pieces(self.item_rows, PIECE):
-            yield self._table({"item_id": self.items.ids(rows)}, self.form.item_vectors[rows])
+            yield self._table(
+                {"item_id": self.model.items_.ids(rows)}, self.form.item_vectors[rows]
+            )
 
     def _table(
-        self,
-        ids: dict[str, pl.Series],
-        vectors: npt.NDArray[np.float32],
-        constants: npt.NDArray[np.float32] | None = None,
+        self, ids: dict[str, pl.Series], vectors: Any, constants: Any = None
     ) -> pl.DataFrame:
         if not (np.isfinite(vectors).all() and (constants is None or np.isfinite(constants).all())):
             raise EvaluationError(
-                f"{self.name} has NaN or infinite entries in its vectors and is not exported: "
-                "check that its training converged."
+                f"{self.model.name} has NaN or infinite entries in its vectors and is not "
+                "exported: check that its training converged."
             )
         column = pl.Series(vectors, dtype=pl.Array(pl.Float32, vectors.shape[1]))
         table = pl.DataFrame({**ids, "vector": column})
         return table if constants is None else table.with_columns(constant=pl.Series(constants))
 
 
-def _pieces(rows: Rows, length: int) -> Iterator[Rows]:
+def _pieces(rows: Any, length: int) -> Iterator[Any]:
     """Cut rows into pieces; no rows are one empty piece, so that tables exist."""
     return (rows[start : start + length] for start in range(0, max(1, len(rows)), length))
 
@@ -325,57 +255,26 @@ def _export_folder(folder: str | Path, kind: str, vectors: Vectors) -> Iterator[
         (unfinished / _MARK).write_text(text, encoding="utf-8")
 
 
-def _fill(connection: Any, name: str, pieces: Iterator[pl.DataFrame], keys: Sequence[str]) -> None:
-    """Create a table and copy the pieces into it."""
-    from psycopg import sql
+def _fill(connection: Any, name: str, pieces: Iterator[pl.DataFrame]) -> None:
+    """Create a table and copy the pieces into it; its ids are its key."""
+    from psycopg.sql import SQL, Identifier
 
     first = next(pieces)
-    kinds = {pl.Int64: "int8", pl.String: "text", pl.Float32: "float4", pl.Array: "vector"}
-    types = [kinds[kind.base_type()] for kind in first.schema.values()]
+    types = {column: _SQL_TYPES[kind.base_type()] for column, kind in first.schema.items()}
     width = first.schema["vector"].shape[0]  # type: ignore[attr-defined]
     columns = [
-        sql.SQL("{} {} NOT NULL").format(
-            sql.Identifier(column),
-            sql.SQL("vector({})").format(width) if kind == "vector" else sql.SQL(kind),
-        )
-        for column, kind in zip(first.columns, types, strict=True)
+        SQL("{} {} NOT NULL").format(Identifier(column), SQL(kind))
+        for column, kind in (types | {"vector": f"vector({width})"}).items()
     ]
-    table = sql.Identifier(name)
-    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+    keys = SQL(", ").join(Identifier(column) for column in types if column.endswith("_id"))
+    table = Identifier(name)
+    connection.execute(SQL("DROP TABLE IF EXISTS {}").format(table))
     connection.execute(
-        sql.SQL("CREATE TABLE {} ({}, PRIMARY KEY ({}))").format(
-            table, sql.SQL(", ").join(columns), sql.SQL(", ").join(map(sql.Identifier, keys))
-        )
+        SQL("CREATE TABLE {} ({}, PRIMARY KEY ({}))").format(table, SQL(", ").join(columns), keys)
     )
-    command = sql.SQL("COPY {} FROM STDIN WITH (FORMAT BINARY)").format(table)
-    with connection.cursor() as cursor, cursor.copy(command) as copy:
-        copy.set_types(types)
+    copying = SQL("COPY {} FROM STDIN WITH (FORMAT BINARY)").format(table)
+    with connection.cursor() as cursor, cursor.copy(copying) as copy:
+        copy.set_types(list(types.values()))
         for piece in (first, *pieces):
-            arrays = [piece[column].to_numpy() for column in piece.columns]
-            for row in zip(*arrays, strict=True):
+            for row in zip(*(column.to_numpy() for column in piece.iter_columns()), strict=True):
                 copy.write_row(row)
-
-
-def _check_pgvector(width: int, tables: str, url: str, indexed: bool) -> None:
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    longest = _LONGEST_INDEXED if indexed else _LONGEST
-    if width > longest:
-        verb = "indexes" if indexed else "stores"
-        remedy = "leave out the index or fit" if indexed and width <= _LONGEST else "fit"
-        raise ParameterError(
-            f"The vectors have {width:,} entries and pgvector {verb} at most {longest:,}: {remedy} "
-            "a model with a smaller dim."
-        )
-    longest = _NAME_BYTES - len("_users_new")
-    if not tables or "\0" in tables or len(tables.encode()) > longest:
-        raise ParameterError(
-            f"tables={tables!r} is not allowed; it must be a name of 1 to {longest} bytes."
-        )
-    try:
-        conninfo_to_dict(url)
-    except ProgrammingError:  # not shown: the url may contain a password
-        raise ParameterError(
-            "The url is not understood: write postgresql://user:password@host/database."
-        ) from None
