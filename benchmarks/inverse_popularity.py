@@ -17,9 +17,8 @@ import json
 import numpy as np
 
 from transcf import leave_one_out, open_split
-from transcf.data.candidates import draw_candidates
 from transcf.data.interactions import Interactions
-from transcf.data.split import Split
+from transcf.data.split import Split, draw_candidates
 from transcf.kernels import Array
 
 AT = 10

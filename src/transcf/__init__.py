@@ -12,13 +12,13 @@ from transcf.models.registry import HOMES as _MODELS
 
 if TYPE_CHECKING:
     from transcf import datasets as datasets
-    from transcf.data.candidates import draw_candidates as draw_candidates
     from transcf.data.filters import k_core as k_core
     from transcf.data.filters import paper_filter as paper_filter
     from transcf.data.interactions import Interactions as Interactions
     from transcf.data.readers import open_data as open_data
     from transcf.data.readers import read_interactions as read_interactions
     from transcf.data.split import Split as Split
+    from transcf.data.split import draw_candidates as draw_candidates
     from transcf.data.splitters import leave_one_out as leave_one_out
     from transcf.data.splitters import open_split as open_split
     from transcf.data.splitters import random_ratio as random_ratio
@@ -80,7 +80,7 @@ _HOMES = {
     "available": "models.registry",
     "compare": "experiments.comparison",
     "create": "models.registry",
-    "draw_candidates": "data.candidates",
+    "draw_candidates": "data.split",
     "evaluate": "evaluation",
     "k_core": "data.filters",
     "leave_one_out": "data.splitters",

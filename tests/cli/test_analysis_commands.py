@@ -139,7 +139,7 @@ def test_published_figures_name_rows_that_there_are() -> None:
 
 
 def _with_candidates(log, seed):
-    from transcf.data.candidates import draw_candidates
+    from transcf.data.split import draw_candidates
     from transcf.data.splitters import leave_one_out
 
     return draw_candidates(leave_one_out(log, seed=seed), seed=seed)

@@ -15,8 +15,7 @@ from typer.testing import Result
 import transcf
 from transcf.cli._options import absolute_name
 from transcf.data import leave_one_out, synthesize, write_csv
-from transcf.data.candidates import draw_candidates
-from transcf.data.split import Split
+from transcf.data.split import Split, draw_candidates
 from transcf.evaluation import evaluate
 from transcf.experiments.store import Store
 from transcf.models.base import Recommender

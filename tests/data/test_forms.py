@@ -360,7 +360,7 @@ def test_integers_that_became_floats_on_the_way(tmp_path):
 
 
 def test_a_folder_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("transcf.data.paths._MOST_FILES", 3)
+    monkeypatch.setattr("transcf.data.files._MOST_FILES", 3)
     (tmp_path / "a.csv").write_text("user,item\n1,2\n")
     (tmp_path / "_hidden").mkdir()
     for number in range(5):

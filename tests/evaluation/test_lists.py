@@ -10,8 +10,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from tests.evaluation.scorers import TableScorer, random_split
 
-from transcf.data.candidates import draw_candidates
-from transcf.data.split import Split
+from transcf.data.split import Split, draw_candidates
 from transcf.evaluation import EpochRecorder, evaluate
 from transcf.evaluation import lists as lists_module
 from transcf.evaluation.lists import diversity, gini

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.evaluation.scorers import TableScorer, random_split
 
-from transcf.data.candidates import draw_candidates
+from transcf.data.split import draw_candidates
 from transcf.data.splitters import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, EvaluationError, NotFittedError, ParameterError

@@ -146,7 +146,7 @@ def test_validation_items_are_seen_at_test_time() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("protocol", ["leave-last-out", "paper"])
 def test_nan_and_infinity_are_errors_never_ranks(bad, protocol) -> None:
-    from transcf.data.candidates import draw_candidates
+    from transcf.data.split import draw_candidates
 
     split = draw_candidates(random_split(1), n=5)
     table = np.full((12, 30), bad)
@@ -184,7 +184,7 @@ def test_memory_is_bounded_by_blocks_of_scores(monkeypatch) -> None:
 
 
 def test_candidates_are_scored_in_bounded_pieces(monkeypatch) -> None:
-    from transcf.data.candidates import draw_candidates
+    from transcf.data.split import draw_candidates
 
     split = draw_candidates(random_split(2), n=5)
     table = np.random.default_rng(0).random((12, 30))

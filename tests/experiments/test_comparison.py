@@ -347,7 +347,7 @@ def test_progress_is_reported_step_by_step(split: Split) -> None:
 
 
 def test_sampled_figures_stand_beside_the_full_ranking(split: Split) -> None:
-    from transcf.data.candidates import draw_candidates
+    from transcf.data.split import draw_candidates
 
     sampled = draw_candidates(split, n=20)
     done = run(Candidate("popularity", "popularity"), sampled, EvalConfig("paper"), [0])

@@ -20,9 +20,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transcf.data.candidates import draw_candidates
 from transcf.data.interactions import Interactions
-from transcf.data.split import Split
+from transcf.data.split import Split, draw_candidates
 from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError

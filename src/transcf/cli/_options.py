@@ -200,7 +200,7 @@ def _pairs(option: str, texts: Sequence[str] | None, names: Collection[str]) -> 
 
 
 def _parse_reading(name: str, text: str) -> Any:
-    from transcf.data.paths import path_of
+    from transcf.data.files import path_of
 
     if name == "header":
         if text not in ("yes", "no"):
@@ -333,7 +333,7 @@ class RunOptions:
 
 def open_store(folder: str | None) -> Store:
     """Return the run cache in a folder, or the usual one."""
-    from transcf.data.paths import path_of
+    from transcf.data.files import path_of
     from transcf.experiments.store import Store, default_folder
 
     if folder == "none":
@@ -410,7 +410,7 @@ class Command(TyperCommand):
 
 
 def _expanded(value: Any) -> Any:
-    from transcf.data.paths import path_of
+    from transcf.data.files import path_of
 
     if isinstance(value, list | tuple):
         return type(value)(map(_expanded, value))
@@ -446,7 +446,7 @@ def command_line(context: typer.Context) -> str:
 
 def open_model(folder: str | Path) -> Recommender[Any]:
     """Load the current version of a saved model; name it on stderr if there are several."""
-    from transcf.data.paths import path_of
+    from transcf.data.files import path_of
     from transcf.models.registry import load_version
     from transcf.serving.versions import Versions
 
@@ -476,7 +476,7 @@ def open_data_of(model: Recommender[Any], folder: Path, data: str | None) -> Int
 def absolute_name(data: str) -> str:
     """Write DATA such that it means the same from any folder."""
     from transcf.data.datasets import is_name
-    from transcf.data.paths import path_of
+    from transcf.data.files import path_of
 
     return data if is_name(data) else str(path_of(data).resolve())
 

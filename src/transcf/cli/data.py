@@ -106,8 +106,8 @@ def prepare(
 
     Example: transcf data prepare events.csv --filter 5-core --out prepared
     """
-    from transcf.data.candidates import draw_candidates
     from transcf.data.readers import open_data
+    from transcf.data.split import draw_candidates
 
     read = reading.keywords()
     if partitions is not None:

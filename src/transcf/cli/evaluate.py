@@ -54,7 +54,7 @@ def evaluate(
 
     Example: transcf evaluate events.csv --model ease --seeds 3
     """
-    from transcf.data.paths import path_of
+    from transcf.data.files import path_of
 
     if (path_of(data) / "model.json").is_file():
         given = given_options(context)

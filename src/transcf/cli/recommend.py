@@ -206,7 +206,7 @@ def _recommend_all(
     cluster: Cluster, folder: Path, out: str, k: int, exclude_seen: bool, as_json: bool
 ) -> None:
     """Let Ray workers write the lists of all users."""
-    from transcf.data.paths import path_of
+    from transcf.data.files import path_of
     from transcf.distributed.lists import recommend_all
 
     target = path_of(out)
@@ -295,7 +295,7 @@ def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
 
 def _check_out(out: str | None, as_json: bool) -> None:
     """Check where a table should go, before anything is loaded."""
-    from transcf.data.paths import path_of
+    from transcf.data.files import path_of
     from transcf.data.writing import check_file
 
     if out in _FORMATS and as_json:
@@ -313,7 +313,7 @@ def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: 
         else:
             print_lists(title, tables)
         return
-    from transcf.data.paths import path_of
+    from transcf.data.files import path_of
     from transcf.data.writing import TextWriter, write_pieces
 
     if out in _FORMATS:

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transcf.data.candidates import draw_candidates as draw_candidates
     from transcf.data.csr import Csr as Csr
     from transcf.data.filters import k_core as k_core
     from transcf.data.filters import paper_filter as paper_filter
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from transcf.data.report import Report as Report
     from transcf.data.split import Candidates as Candidates
     from transcf.data.split import Split as Split
+    from transcf.data.split import draw_candidates as draw_candidates
     from transcf.data.splitters import leave_one_out as leave_one_out
     from transcf.data.splitters import open_split as open_split
     from transcf.data.splitters import random_ratio as random_ratio
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from transcf.data.synthetic import write_csv as write_csv
 
 _NAMES = {
-    "candidates": ["draw_candidates"],
     "csr": ["Csr"],
     "filters": ["k_core", "paper_filter"],
     "ids": ["IdMap"],
@@ -41,7 +40,7 @@ _NAMES = {
     "partitioning": ["prepare_parts"],
     "readers": ["as_interactions", "open_data", "pair_columns", "read_interactions"],
     "report": ["Report"],
-    "split": ["Candidates", "Split"],
+    "split": ["Candidates", "Split", "draw_candidates"],
     "splitters": ["leave_one_out", "open_split", "random_ratio", "split_log", "temporal_cut"],
     "synthetic": ["synthesize", "write_csv"],
 }

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.csr import Csr, Histories
+from transcf.data.csr import Csr, Histories, offsets
 from transcf.data.ids import IdMap, Rows
 from transcf.data.ordering import order_by_user
 from transcf.data.report import Report, counted
@@ -256,7 +256,7 @@ class Interactions:
         Rows stay the same, so that parts of a split share users and items; with `drop_ids`, ids
         without events are removed and rows are renumbered.
         """
-        indptr = np.append(0, np.cumsum(self.by_user.count_marked(events)))
+        indptr = offsets(self.by_user.count_marked(events))
         # Frozen arrays are shared if all events are selected; indices are faster for a few.
         pick: Any = slice(None) if indptr[-1] == len(self) else events
         if 8 * indptr[-1] < len(self):

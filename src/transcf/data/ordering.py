@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from transcf.data.csr import offsets
 from transcf.data.ids import MANY_EVENTS, Rows
 
 #: Ranges that are processed in parallel.
@@ -74,7 +75,7 @@ def _order_few(
         events = np.lexsort(keys)
         events = events[~np.append(repeated, False)]
     return Ordered(
-        np.append(0, np.cumsum(np.bincount(users[events], minlength=n_users))),
+        offsets(np.bincount(users[events], minlength=n_users)),
         items[events],
         events,
         None if ratings is None else ratings[events],
@@ -103,11 +104,11 @@ def _order_many(
 
         firsts, ends = _bounds(indptr)
         counts = np.concatenate(list(pool.map(merge, firsts, ends)))
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-        size = int(offsets[-1])
+        starts = offsets(counts)
+        size = int(starts[-1])
         # Fresh pages cost more than the copying: the memory of the sort holds the positions.
         ordered = Ordered(
-            offsets,
+            starts,
             np.empty(size, dtype=np.int32),
             scratch.view(np.int64)[:size],
             None if ratings is None else np.empty(size, dtype=np.float32),
@@ -115,7 +116,7 @@ def _order_many(
         )
 
         def fill(first: int, end: int) -> None:
-            part = slice(offsets[first], offsets[end])
+            part = slice(starts[first], starts[end])
             kept = ordered.positions[part]
             sorting.unpack(packed, indptr[first], ordered.items[part], kept)
             for source, target in ((ratings, ordered.ratings), (timestamps, ordered.timestamps)):
@@ -163,7 +164,7 @@ def _sort(
 
 def _places(counts: Sequence[_Offsets]) -> tuple[_Offsets, list[_Offsets]]:
     """Return offsets of the keys, and for each range where its share of each key goes."""
-    starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sum(counts))])
+    starts = offsets(sum(counts))
     places = [starts[:-1].copy()]
     for count in counts[:-1]:
         places.append(places[-1] + count)

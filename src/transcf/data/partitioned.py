@@ -21,9 +21,9 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.csr import Csr, offsets
+from transcf.data.files import user_path
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.paths import user_path
 from transcf.data.report import Report, counted
 from transcf.data.split import Split
 from transcf.errors import DataError

@@ -21,7 +21,16 @@ from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.atomic import atomic_write_dir
 from transcf.data.csr import offsets
-from transcf.data.files import check_kinds, check_names, file_source, parquet_schema, unreadable
+from transcf.data.files import (
+    PARQUET,
+    check_kinds,
+    check_names,
+    file_source,
+    files_of,
+    parquet_schema,
+    unreadable,
+    user_path,
+)
 from transcf.data.filters import (
     check_core,
     check_min_rating,
@@ -45,7 +54,6 @@ from transcf.data.partitioned import (
     open_parts,
     partition_name,
 )
-from transcf.data.paths import PARQUET, files_of, user_path
 from transcf.data.readers import Reading
 from transcf.data.report import Report, with_unused_columns
 from transcf.data.splitters import LEAST_EVENTS, Order, leaving_out

@@ -13,11 +13,10 @@ import numpy as np
 import polars as pl
 
 from transcf.data.csv_dialect import Dialect
-from transcf.data.files import files_source
+from transcf.data.files import files_of, files_source
 from transcf.data.filters import check_min_rating, filter_min_rating, filter_of, filtered
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.paths import files_of
 from transcf.data.report import Report, with_unused_columns
 from transcf.data.side import read_categories, read_links
 from transcf.data.tables import TableSource, pairs_source, table_source

@@ -1,10 +1,10 @@
-"""`Split`: train, validation and test with the same users and items, and its files."""
+"""`Split`: train, validation and test with the same users and items, candidates, and files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,12 +15,13 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from transcf.data.atomic import atomic_write_dir
-from transcf.data.csr import Csr
+from transcf.data.csr import Csr, offsets
+from transcf.data.files import path_of
 from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.paths import path_of
 from transcf.data.report import Report
-from transcf.errors import DataError
+from transcf.data.validate import check_seed
+from transcf.errors import DataError, ParameterError, shown
 
 Recipe: TypeAlias = dict[str, str | int | float | None]
 
@@ -190,6 +191,51 @@ class Split:
             ) from problem
 
 
+def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
+    """Draw items that each user's held-out item is ranked against.
+
+    They are drawn once for each user with a held-out event, without repeats, from the items
+    with training interactions that the user never touched in any part. The draw depends on the
+    seed and on ids only. Users for whom fewer than `n` items are left get all of them, and the
+    report counts them.
+
+    Args:
+        split: Any split.
+        n: Candidates for each user.
+        seed: Seed of the draw.
+
+    Example:
+        >>> from transcf import leave_one_out, synthesize
+        >>> draw_candidates(leave_one_out(synthesize()), n=99).candidates.of(0).shape
+        (99,)
+    """
+    from transcf.kernels.splitting import draw_unseen
+
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**63:
+        raise ParameterError(f"n={shown(n)} is not allowed; it must be an integer of at least 1.")
+    held_out = (split.validation.by_user.counts + split.test.by_user.counts) > 0
+    pool = np.unique(split.train.item_rows)
+    touched = split.touched_items()
+    lengths, items = draw_unseen(
+        np.flatnonzero(held_out).astype(np.int32),
+        touched.indptr,
+        touched.indices,
+        pool,
+        split.train.n_items,
+        n,
+        check_seed(seed),
+    )
+    report = split.report.then(
+        "draw candidates",
+        users=int(held_out.sum()),
+        candidates=len(items),
+        users_with_fewer=int((held_out & (lengths < n)).sum()),
+    )
+    recipe = {**split.recipe, "candidates": n, "candidates_seed": seed}
+    candidates = Candidates(offsets(lengths), items, f"{n} drawn, seed {seed}")
+    return replace(split, candidates=candidates, recipe=recipe, report=report)
+
+
 def is_saved_split(folder: Path) -> bool:
     """Return whether `Split.save` wrote this folder."""
     return (folder / _HEAD).is_file()
@@ -272,6 +318,4 @@ def _csr_arrays(
         raise ValueError("a table names ids that are not among its users and items")
     if len(owners) and (np.diff(owners) < 0).any():
         raise ValueError("a table is not in the order of its users")
-    indptr = np.zeros(len(users) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(owners, minlength=len(users)), out=indptr[1:])
-    return indptr, columns
+    return offsets(np.bincount(owners, minlength=len(users))), columns

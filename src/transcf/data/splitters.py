@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.candidates import draw_candidates
 from transcf.data.filters import paper_filter
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.readers import Reading, as_interactions, read_interactions
-from transcf.data.split import Recipe, Split
+from transcf.data.split import Recipe, Split, draw_candidates
 from transcf.data.validate import Place, check_seed, naming, to_times
 from transcf.errors import DataError, EvaluationError, ParameterError, is_word, shown
 from transcf.protocols import full_ranking, protocol_named

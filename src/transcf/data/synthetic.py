@@ -10,9 +10,9 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.atomic import atomic_write
+from transcf.data.files import path_of
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
-from transcf.data.paths import path_of
 from transcf.data.report import Report
 from transcf.data.side import mutual_links
 from transcf.data.validate import check_seed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from urllib.parse import quote
 
 from transcf.data.atomic import atomic_write
-from transcf.data.paths import path_of
+from transcf.data.files import path_of
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.experiments.figures import Drawing
 from transcf.tables import escape_markdown

@@ -18,8 +18,8 @@ import polars as pl
 
 from transcf import __version__
 from transcf.data.atomic import atomic_write
+from transcf.data.files import path_of
 from transcf.data.json_text import to_json
-from transcf.data.paths import path_of
 from transcf.errors import DataError
 from transcf.evaluation import Evaluation, average_seeds, paired_tests, summarize_seeds
 from transcf.evaluation.significance import LEVEL

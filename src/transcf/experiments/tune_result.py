@@ -14,7 +14,7 @@ from typing import Any, Self
 import polars as pl
 
 from transcf.data.atomic import atomic_write
-from transcf.data.paths import path_of
+from transcf.data.files import path_of
 from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
 from transcf.experiments.search import (
     State,

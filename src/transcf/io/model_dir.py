@@ -43,9 +43,9 @@ import polars as pl
 from transcf import __version__
 from transcf.data.atomic import atomic_write_dir, is_taken
 from transcf.data.csr import Csr, Histories
+from transcf.data.files import path_of
 from transcf.data.ids import IdMap, Rows
 from transcf.data.parquet_check import damage_of
-from transcf.data.paths import path_of
 from transcf.errors import ModelFileError, ParameterError
 from transcf.io import model_json, tensors
 from transcf.io.files import OpenFile, OpenFolder, checksums, read_checksums, read_steadily

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from transcf.data.csr import Histories
+from transcf.data.files import path_of
 from transcf.data.ids import Id
-from transcf.data.paths import path_of
 from transcf.errors import NotFittedError
 from transcf.models.explain import Explanation, explanation
 from transcf.models.fitted import FittedScorer

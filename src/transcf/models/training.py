@@ -30,8 +30,8 @@ import numpy as np
 import polars as pl
 
 from transcf import __version__
+from transcf.data.files import path_of
 from transcf.data.interactions import Interactions
-from transcf.data.paths import path_of
 from transcf.errors import DivergenceError, ParameterError, UnsupportedError
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock, on_compile

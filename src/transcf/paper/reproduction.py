@@ -19,13 +19,12 @@ from typing import Any
 
 import polars as pl
 
-from transcf.data.candidates import draw_candidates
 from transcf.data.datasets import load_split
 from transcf.data.filters import paper_filter
 from transcf.data.interactions import Interactions
 from transcf.data.json_text import to_json
 from transcf.data.readers import open_data
-from transcf.data.split import Split
+from transcf.data.split import Split, draw_candidates
 from transcf.data.splitters import leave_one_out
 from transcf.errors import ParameterError, is_word, shown
 from transcf.evaluation import Validation

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from transcf.data.atomic import atomic_write_dir
-from transcf.data.paths import path_of
+from transcf.data.files import path_of
 from transcf.errors import (
     DataError,
     EvaluationError,

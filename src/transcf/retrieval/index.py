@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from transcf.data.atomic import atomic_write
 from transcf.data.csr import Csr
+from transcf.data.files import path_of
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
-from transcf.data.paths import path_of
 from transcf.data.report import counted
 from transcf.errors import EvaluationError, ModelFileError, ParameterError, shown
 from transcf.io import tensors

@@ -18,8 +18,8 @@ from transcf.data.datasets.authors_format import (
 )
 from transcf.data.datasets.catalog import CATALOG, Dataset
 from transcf.data.datasets.parsers import find_file
+from transcf.data.files import path_of, user_path
 from transcf.data.interactions import Interactions
-from transcf.data.paths import path_of, user_path
 from transcf.data.split import Split, is_saved_split
 from transcf.errors import DataError, did_you_mean
 from transcf.user_cache import user_cache
