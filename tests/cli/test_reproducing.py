@@ -50,7 +50,7 @@ def test_a_table_is_run_once_and_its_runs_can_be_looked_at(
     assert (first.exit_code, again.exit_code) == (0, 0), first.output
     assert "From the store of runs" not in first.stdout
     assert "From the store of runs: 8 of 8 fits." in again.stdout  # 1, 2 seeds, 4 settings and 1
-    assert "0.5000 (" in first.stdout
+    assert "Published values and ours" in first.stdout
     content = json.loads(command(*words, "--json").stdout)
     assert content["datasets"][0]["published"] == small.published(small.datasets[0].name)
     assert [entry["tried"] for entry in content["datasets"][0]["models"]] == [1, 1, 4]

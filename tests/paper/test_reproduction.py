@@ -12,12 +12,13 @@ import pytest
 from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
-from transcf.experiments.results import Comparison
+from transcf.experiments.report import published_table
+from transcf.experiments.results import Comparison, Results
 from transcf.experiments.search_space import Budget
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study, run_study, study_workers
 from transcf.models.registry import model_class
-from transcf.paper.reproduction import TABLES, beaten_by, compare_shape, load_table, table_beside
+from transcf.paper.reproduction import TABLES, compare_shape, load_table
 
 PAPER = Path(__file__).resolve().parents[3] / "shared" / "paper"
 #: The paper's names of its methods, and ours.
@@ -96,10 +97,9 @@ def test_printed_figures_are_the_papers_and_never_beside_copies() -> None:
 
 
 def test_a_copy_cannot_stand_beside_published_figures() -> None:
-    copy = load_table("performance").to_dict()
-    copy["datasets"][0]["copy"] = "smaller"
+    plan = load_table("performance").datasets[0]
     with pytest.raises(ParameterError, match="published figures for delicious, which is a copy"):
-        Study.from_dict(copy)
+        replace(plan, copy="smaller")
     with pytest.raises(ParameterError, match="no table 'accuracy': use performance"):
         load_table("accuracy")
     with pytest.raises(ParameterError, match="no budget 'huge': use quick, full"):
@@ -157,25 +157,15 @@ def test_a_sweep_has_a_line_for_every_combination(small: Study, found: Compariso
         Study.from_dict({**content, "datasets": [{"name": "ciao"}], "models": models})
 
 
-def test_the_table_has_the_printed_figure_and_the_difference(
-    small: Study, found: Comparison
-) -> None:
-    table = table_beside(small, found)
-    assert len(table.rows) == 5 + 4
+def test_published_figures_are_compared_with_ours(small: Study, found: Comparison) -> None:
+    table = published_table(Results.of("small", small.title, small.metrics, [found]))
+    assert table is not None
+    assert len(table.rows) == 4
     ours = found.summaries[found.runs[0].name]["HitRate@10"]
-    own, printed = (dict(zip(table.columns, row, strict=True)) for row in table.rows[:2])
-    assert own["HitRate@10"].replace("*", "") == f"{ours['mean']:.4f} ± {ours['se']:.4f}"
-    far = " !" if abs(ours["mean"] - 0.1001) > 1.96 * ours["se"] else ""
-    assert printed["HitRate@10"] == f"0.1001 ({ours['mean'] - 0.1001:+.4f}{far})"
-    for done in found.runs:
-        ahead = [
-            test
-            for test in found.tests.to_dicts()
-            if test["p_holm"] < 0.05
-            and (test["difference"] > 0) == (test["model_a"] == done.name)
-            and done.name in (test["model_a"], test["model_b"])
-        ]
-        assert beaten_by(found, done.name) == len(ahead)
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["published"] == "0.1001"
+    assert row["ours"] == f"{ours['mean']:.4f}"
+    assert row["difference"] == f"{ours['mean'] - 0.1001:+.4f}"
 
 
 def test_the_shape_of_a_sweep_is_compared(small: Study, found: Comparison) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -32,7 +31,7 @@ from transcf.errors import ParameterError
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from transcf.experiments.results import Comparison
+    from transcf.experiments.results import Comparison, Results
     from transcf.experiments.study import Study
 
 _Datasets: TypeAlias = Annotated[
@@ -85,7 +84,7 @@ def study(
     if as_json:
         print_json(done.content)
     else:
-        _print_study(plan, found)
+        _print_results(plan, done)
     write_outputs(done, out or [], Path(name).stem)
 
 
@@ -119,7 +118,7 @@ def reproduce(
 ) -> None:
     """Compute the tables of the TransCF paper.
 
-    The printed values stand next to ours. Each table is a study (`transcf study
+    The published values are compared with ours. Each table is a study (`transcf study
     reproduce-performance`): all models try the same number of settings with the same sampler on
     validation data. Runs are cached, so that the same command continues. The copies of Pinterest,
     Tradesy and Flixster differ from the paper's data, and are not compared with its values.
@@ -149,8 +148,7 @@ def reproduce(
     if as_json:
         print_json(done.content)
     else:
-        for comparison in found:
-            _print_reproduced(plan, comparison)
+        _print_results(plan, done)
     write_outputs(done, out or [], name)
     if any(comparison.is_interrupted for comparison in found):
         note("interrupted: the same command goes on.")
@@ -182,24 +180,20 @@ def _print_studies(as_json: bool) -> None:
     typer.echo(f"A study of your own is a TOML file:\n\n{example}", nl=False)
 
 
-def _print_study(plan: Study, found: Sequence[Comparison]) -> None:
-    """Print a table for each dataset and protocol, and paired tests if the study has them."""
-    from transcf.experiments.report import metrics_table
+def _print_results(plan: Study, results: Results) -> None:
+    """Print a table for each dataset and protocol, paired tests, and published values."""
+    from transcf.experiments.report import metrics_table, published_table
 
-    for comparison in found:
+    for comparison in results.tables:
         table = metrics_table(comparison, plan.metrics)
         print_result(replace(table, title=f"{plan.title}: {table.title}"))
         if plan.paired_tests and len(comparison.tests):
             tests = comparison.tests
             print_table(f"Paired tests of {plan.paired_tests}", tests.columns, tests.rows())
-
-
-def _print_reproduced(plan: Study, comparison: Comparison) -> None:
-    from transcf.paper.reproduction import table_beside
-
-    print_result(table_beside(plan, comparison))
-    if "shape" in comparison.about:
-        print_facts(f"Shape of the sweep on {comparison.dataset}", comparison.about["shape"])
+        if "shape" in comparison.about:
+            print_facts(f"Shape of the sweep on {comparison.dataset}", comparison.about["shape"])
+    if (published := published_table(results)) is not None:
+        print_result(published)
 
 
 def _reproduce_analysis(datasets: list[str] | None, out: Path | None, as_json: bool) -> None:

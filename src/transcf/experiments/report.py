@@ -96,7 +96,7 @@ def page_of(results: Results, *, figures: bool = True) -> Page:
     models = {entry.name for comparison in tables for entry in comparison.runs}
     names = listed(list(dict.fromkeys(comparison.dataset for comparison in tables)))
     page = Page(results.content["title"], f"{counted(len(models), 'model')} on {names}.")
-    published = _published_rows(results)
+    published = published_table(results)
     summary = page.section("Summary").add("facts", _key_figures(results, published))
     if not figures:
         summary.add("note", "This report has no charts: they need 'transcf[plots]'.")
@@ -111,11 +111,8 @@ def page_of(results: Results, *, figures: bool = True) -> Page:
         section.add("figures", charts_of(comparison) if figures and comparison.runs else [])
         if len(comparison.tests):
             section.add("table", _tests_table(comparison))
-    if published:
-        columns = ["model", "table", "metric", "published", "ours", "difference", "in %",
-                   "standard error", "verdict"]  # fmt: skip
-        title = "Published values and ours"
-        page.section(title).add("table", Table(title, columns, published, align="lllrrrrrl"))
+    if published is not None:
+        page.section(published.title).add("table", published)
     used = dict.fromkeys(comparison.protocol for comparison in tables)
     rules = [PROTOCOLS[name] for name in used if name in PROTOCOLS]
     section = page.section("Protocol and command")
@@ -291,16 +288,16 @@ def stored_note(comparison: Comparison) -> str:
     return f"From the store of runs: {stored:,} of {cells:,} fits." if stored else ""
 
 
-def _key_figures(results: Results, published: Sequence[Sequence[str]]) -> dict[str, str]:
+def _key_figures(results: Results, published: Table | None) -> dict[str, str]:
     facts = {}
     for comparison in results.tables:
         if comparison.runs:
             metric, best = comparison.metric, comparison.best(comparison.metric)
             mean = comparison.summaries[best][metric]["mean"]
             facts[f"best {metric} on {comparison.title}"] = f"{best} {mean:.4f}"
-    if published:
-        reached = sum(row[-1] == "reached" for row in published)
-        facts["published values reached"] = f"{reached} of {len(published)}"
+    if published is not None:
+        reached = sum(row[-1] == "reached" for row in published.rows)
+        facts["published values reached"] = f"{reached} of {len(published.rows)}"
     return facts
 
 
@@ -338,9 +335,9 @@ def _tests_table(comparison: Comparison) -> Table:
     return Table(title, columns, rows, [note], align="lrrrl")
 
 
-def _published_rows(results: Results) -> list[list[str]]:
-    """Return one row per published value that we have, with a verdict at the end."""
-    rows = []
+def published_table(results: Results) -> Table | None:
+    """Return one row per published value that we have, with a verdict; None if there is none."""
+    rows: list[list[str]] = []
     for comparison in results.tables:
         for entry in comparison.runs:
             printed = comparison.published(entry.name)
@@ -357,7 +354,10 @@ def _published_rows(results: Results) -> list[list[str]]:
                      _number(ours["mean"]), f"{difference:+.4f}", percent, _number(ours["se"]),
                      "reached" if difference >= 0 else shortfall]
                 )  # fmt: skip
-    return rows
+    title = "Published values and ours"
+    columns = ["model", "table", "metric", "published", "ours", "difference", "in %",
+               "standard error", "verdict"]  # fmt: skip
+    return Table(title, columns, rows, align="lllrrrrrl") if rows else None
 
 
 def charts_of(comparison: Comparison) -> list[Drawing]:

@@ -28,22 +28,17 @@ from transcf.data.split import Split, draw_candidates
 from transcf.data.splitters import leave_one_out
 from transcf.errors import ParameterError, is_word, shown
 from transcf.evaluation import Validation
-from transcf.evaluation.significance import LEVEL
-from transcf.experiments.report import stored_note
 from transcf.experiments.results import Comparison
 from transcf.experiments.study import Study, load_study
-from transcf.legend import ERROR, legend
 from transcf.models.base import Recommender
 from transcf.models.registry import create, preset_of
 from transcf.models.training import Epoch, FitOptions
 from transcf.paper.analysis import MAX_PAIRS, Analysis, OnProgress, Subject, write_texts
-from transcf.tables import Table
 
 #: The tables.
 TABLES = ("performance", "regularizers", "ablations")
 #: Trials per model and seeds, by the name of the budget.
 BUDGETS = {"quick": (4, 2), "full": (20, 5)}
-_Z = 1.96  # standard errors between a printed figure and ours
 
 #: Analyses of each dataset.
 PLANS: dict[str, tuple[str, ...]] = {
@@ -107,66 +102,6 @@ def load_table(
             for plan in study.datasets
         ),
     )
-
-
-def table_beside(study: Study, comparison: Comparison) -> Table:
-    """Return a row of figures per model, followed by a row of the printed ones."""
-    printed = comparison.about["published"]
-    full = f"{study.metrics[0]} in full ranking"
-    rows = []
-    for done in comparison.runs:
-        summary = comparison.summaries[done.name]
-        row = {
-            "model": done.name,
-            "tried": str(done.tried),
-            "minutes": f"{(done.spent or 0.0) / 60:.1f}",
-        }
-        row["seeds"] = str(done.runs)
-        known, beside = printed.get(done.name), {"model": "  printed (ours - printed)"}
-        for metric in study.metrics:
-            ours, error = summary[metric]["mean"], summary[metric]["se"]
-            mark = "*" if comparison.best(metric) == done.name else ""
-            row[metric] = f"{ours:.4f}{mark} ± {error:.4f}"
-            if known and metric in known:
-                difference = ours - known[metric]
-                mark = " !" if abs(difference) > _Z * error else ""
-                beside[metric] = f"{known[metric]:.4f} ({difference:+.4f}{mark})"
-        if done.full_ranking:
-            row[full] = f"{done.full_ranking[study.metrics[0]]['mean']:.4f}"
-        others = len(comparison.runs) - 1
-        row[f"beats ({comparison.metric})"] = f"{beaten_by(comparison, done.name)} of {others}"
-        rows += [row, beside] if known else [row]
-    columns = list(rows[0]) if rows else ["model"]
-    cells = [[row.get(column, "") for column in columns] for row in rows]
-    title = f"{study.title}: {comparison.dataset} ({comparison.protocol})"
-    return Table(title, columns, cells, _notes(study, comparison, bool(printed)))
-
-
-def beaten_by(comparison: Comparison, name: str) -> int:
-    """Count the models that are significantly worse, with Holm's correction for all pairs."""
-    count = 0
-    for test in comparison.tests.to_dicts():
-        better = test["model_a"] if test["difference"] > 0 else test["model_b"]
-        is_in = name in (test["model_a"], test["model_b"])
-        count += is_in and better == name and test["p_holm"] < LEVEL
-    return count
-
-
-def _notes(study: Study, comparison: Comparison, is_printed: bool) -> list[str]:
-    notes = [
-        f"Held out: {comparison.split}.",
-        "Tried: settings of each model, by the same sampler on validation data. Minutes: trials, "
-        "fits with all seeds, and evaluations.",
-        legend(study.metrics, ERROR),
-        f"Best: *; beats: models that are significantly worse ({comparison.metric}, Wilcoxon "
-        f"signed-rank, Holm's correction for all pairs, {LEVEL}).",
-    ]
-    if is_printed:
-        notes.append(
-            "Printed: the paper's figure, the best epoch on test by its authors; !: further from "
-            f"ours than {_Z} standard errors over users."
-        )
-    return list(filter(None, [*notes, stored_note(comparison), *comparison.warnings]))
 
 
 def with_shape(study: Study, comparison: Comparison) -> Comparison:
