@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from transcf.evaluation import evaluate as evaluate
     from transcf.evaluation import paired_tests as paired_tests
     from transcf.evaluation import summarize_seeds as summarize_seeds
+    from transcf.experiments.auto import auto as auto
     from transcf.experiments.comparison import compare as compare
     from transcf.experiments.results import Comparison as Comparison
     from transcf.experiments.tune import tune as tune
@@ -77,6 +78,7 @@ _HOMES = {
     "TransCFError": "errors",
     "Tuning": "experiments.tune_result",
     "Validation": "evaluation",
+    "auto": "experiments.auto",
     "available": "models.registry",
     "compare": "experiments.comparison",
     "create": "models.registry",

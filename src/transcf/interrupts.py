@@ -40,9 +40,11 @@ class StopRequest:
 
     Attributes:
         asked: It was; the code that holds the request should stop soon.
+        grace: Seconds that it has to stop, until a second Ctrl-C.
     """
 
     asked: bool = False
+    grace: float = _GRACE
 
 
 class _State:
@@ -118,9 +120,13 @@ def end(code: int) -> NoReturn:
 
 
 @contextmanager
-def stop_request() -> Iterator[StopRequest]:
-    """Ask for a short time to stop by itself after Ctrl-C; only where `watch` was called."""
-    request = StopRequest()
+def stop_request(grace: float = _GRACE) -> Iterator[StopRequest]:
+    """Ask for a time to stop by itself after Ctrl-C; only where `watch` was called.
+
+    Args:
+        grace: This time in seconds; a second Ctrl-C ends it.
+    """
+    request = StopRequest(grace=grace)
     _state.requests.append(request)
     try:
         yield request
@@ -129,13 +135,16 @@ def stop_request() -> Iterator[StopRequest]:
 
 
 @contextmanager
-def stop_on_interrupt() -> Iterator[StopRequest]:
+def stop_on_interrupt(grace: float = _GRACE) -> Iterator[StopRequest]:
     """Turn the first Ctrl-C into a `StopRequest`; the second one interrupts at once.
 
     Without `watch`, signals reach the main thread only; elsewhere the request stays unasked.
+
+    Args:
+        grace: As for `stop_request`.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    with stop_request() as request:
+    with stop_request(grace) as request:
         if _state.is_watched or not is_main:
             yield request
             return
@@ -214,7 +223,7 @@ def _wait_for_interrupt(read: int) -> None:
         # A second Ctrl-C ends the wait.
         wait = threading.Thread(target=_next_interrupt, args=(read,), daemon=True)
         wait.start()
-        wait.join(_GRACE)
+        wait.join(min(max(request.grace for request in requests), threading.TIMEOUT_MAX))
     with suppress(OSError):
         if os.isatty(2):
             os.write(2, _SHOW_CURSOR)

@@ -24,6 +24,7 @@ GROUPS = {
         "data": "Inspect, prepare, download and generate event logs.",
     },
     "Train": {
+        "auto": "Find the best model for DATA within a time limit, and save it.",
         "fit": "Fit a model on DATA and save it.",
         "refit": "Fit a saved model again on all events of DATA.",
         "partial-fit": "Add events to a saved model without a new training.",
@@ -66,7 +67,7 @@ _MODULES = {
 }
 _FIRST_STEPS = """\
 transcf demo                  take a tour on synthetic data, in a minute
-transcf compare events.csv    see which model suits your events (columns user, item, timestamp)
+transcf auto events.csv --out my-model    find the best model for your events, and save it
 transcf --help                list all commands; transcf COMMAND --help explains one"""
 
 

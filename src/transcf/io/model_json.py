@@ -127,7 +127,11 @@ def wrong_part(about: About, files: Sequence[str]) -> str | None:
 def model_card(summary: str, about: About, users: IdMap) -> str:
     """Return the model card in Markdown: what the model is, how it was fitted, how to use it."""
     size = sum(entry["bytes"] for entry in about["files"].values())
-    facts = {key: value for key, value in about["report"].items() if not isinstance(value, list)}
+    facts = {
+        key: value
+        for key, value in about["report"].items()
+        if not isinstance(value, list) and key != "auto"  # a long report of its own
+    }
     return f"""# {about["class"]}
 
 {summary}

@@ -1,0 +1,451 @@
+"""`auto`: find a good model for a log within a time limit, and make it ready for use.
+
+Models and settings are compared on the validation part. The defaults of all models come first,
+cheap models before expensive ones; then settings of the best models by successive halving; then
+blends of the best models. The winner is tested once on the test part, which no choice has seen,
+and fitted again on all events.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from transcf import __version__
+from transcf.data.interactions import Interactions
+from transcf.data.paths import path_of
+from transcf.data.readers import as_interactions, read_interactions
+from transcf.data.split import Split
+from transcf.data.splitters import open_log_and_split, split_log
+from transcf.errors import ParameterError, TransCFError, shown
+from transcf.experiments.auto_report import AutoResult, report_of, stored_result, write_report
+from transcf.experiments.auto_search import (
+    DENSE,
+    AutoTrial,
+    Search,
+    add_trial,
+    default_epochs,
+    evaluate_trial,
+    is_stored,
+    try_setting,
+)
+from transcf.experiments.run import EvalConfig, RunKey, fit_and_evaluate
+from transcf.experiments.run_result import RunResult
+from transcf.experiments.search_space import grid_of, space_of
+from transcf.experiments.store import RunLockedError, Store
+from transcf.interrupts import stop_on_interrupt
+from transcf.models.base import Recommender
+from transcf.models.blend import Blend, Part
+from transcf.models.params import values_of
+from transcf.models.registry import canonical_name, create, name_and_params
+from transcf.models.training import FitOptions
+from transcf.protocols import protocol_named
+
+#: Models in the order in which their defaults are tried; models with torch only if named.
+MODELS = (
+    "popularity", "recent-popularity", "itemknn", "transcf-mixture", "slim", "ease", "ials",
+    "transcf", "bpr", "cml",
+)  # fmt: skip
+#: Most items with which models whose cost grows faster than that of others are tried by default.
+_DENSE_ITEMS = 20_000
+#: Share of the default epochs in the first step of successive halving.
+_SMALL = 0.25
+#: Shares with which defaults are tried: the first for which there is time.
+_SHARES = (1.0, 0.5, _SMALL)
+#: New settings of the best, second and third model in each round.
+_PROPOSALS = (4, 3, 2)
+#: Most users that models are compared on; the test looks at all users.
+_USERS = 10_000
+#: Most rounds of settings, and rounds that leave the best three models as they are before the end.
+_ROUNDS, _PATIENCE = 20, 2
+#: Probability that a parameter of the best setting of a model is replaced.
+_CHANGE = 0.4
+#: Parameters that models choose by themselves.
+_CHOSEN = ("trend", "trend_half_life")
+#: Evaluations that the search for the weights of a blend costs, by the number of parts.
+_WEIGHT_TRIALS = {2: 25, 3: 100}
+
+
+def auto(
+    data: Any,
+    minutes: float = 10.0,
+    out: str | PathLike[str] | None = None,
+    *,
+    models: Sequence[str] | None = None,
+    metric: str = "NDCG@10",
+    protocol: str | None = None,
+    seed: int = 0,
+    store: str | Path | None = None,
+    overwrite: bool = False,
+    on_progress: Callable[[float, str], None] | None = None,
+    **reading: Any,
+) -> AutoResult:
+    """Find a good model for a log within a time limit, and fit it on all events.
+
+    Events are held out as `evaluate` does it: the newest tenth for test and the tenth before it for
+    validation where there are times, else one event of each user at random for each. Models and
+    settings are chosen on the validation part. A setting that is not the default, or a blend, wins
+    only if its paired gain over the best default exceeds one standard error. Ctrl-C ends the search
+    and keeps the best model so far; a second Ctrl-C ends at once.
+
+    Args:
+        data: A log, a table, or anything that `open_data` accepts.
+        minutes: Time limit for everything, including the final fit.
+        out: Folder for the model. `OUT.report.json` and `OUT.report.md` are written next to it. A
+            model of an earlier call on the same data is returned if it had as much time, and
+            replaced if it had less or was interrupted.
+        models: Names of models to try; popularity is added. By default models that suit the size
+            of the data; models that need torch only if they are named here.
+        metric: What is compared, such as "NDCG@10" or "Recall@20".
+        protocol: A protocol of full ranking, as for `evaluate`.
+        seed: Seed of the models, the split and the settings that are tried.
+        store: Folder of the run cache: stored runs are taken from it and count with the time that
+            they took, so that an interrupted search continues.
+        overwrite: Whether another model in `out` is replaced.
+        on_progress: Called with the elapsed seconds and one line of text.
+        reading: Options of `read_interactions`, for a path or a name.
+
+    Raises:
+        ParameterError: An argument is not valid; before any fit.
+        DataError: The data is no event log.
+        EvaluationError: Nothing can be held out.
+
+    Example:
+        >>> from transcf import auto, synthesize
+        >>> found = auto(synthesize(users=200, items=60, interactions=3000), minutes=0.02)
+        >>> found.model.is_fitted, found.report["metric"]
+        (True, 'NDCG@10')
+    """
+    check_options(minutes, models, metric, protocol)
+    started = perf_counter()
+    if isinstance(data, str | PathLike):
+        log, split = open_log_and_split(data, protocol, seed=seed, **reading)
+    else:
+        log = read_interactions(data, **reading) if reading else as_interactions(data)
+        split = split_log(log, protocol, seed=seed)
+    folder = None if store is None else Store(store)
+    return find_model(
+        log,
+        split,
+        minutes,
+        out,
+        models=models,
+        metric=metric,
+        protocol=protocol,
+        seed=seed,
+        store=folder,
+        overwrite=overwrite,
+        on_progress=on_progress,
+        started=started,
+    )
+
+
+def check_options(
+    minutes: float, models: Sequence[str] | None, metric: str, protocol: str | None
+) -> None:
+    """Raise a `ParameterError` for an option of `auto` that is not valid."""
+    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+    if not is_number or not 0 < minutes < math.inf:
+        raise ParameterError(f"minutes={shown(minutes)} is not allowed; it must be above 0.")
+    if protocol is not None and protocol_named(protocol).sampled:
+        raise ParameterError(f"protocol={shown(protocol)} is not allowed: use one of full ranking.")
+    EvalConfig(protocol).check_metric(metric)
+    _names(models)
+
+
+def find_model(
+    log: Interactions,
+    split: Split,
+    minutes: float = 10.0,
+    out: str | PathLike[str] | None = None,
+    *,
+    models: Sequence[str] | None = None,
+    metric: str = "NDCG@10",
+    protocol: str | None = None,
+    seed: int = 0,
+    store: Store | None = None,
+    overwrite: bool = False,
+    on_progress: Callable[[float, str], None] | None = None,
+    started: float | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> AutoResult:
+    """Find a good model for a log that is split already.
+
+    Args: as for `auto`, and:
+        log: All events.
+        split: The same events in three parts.
+        store: The run cache, or None.
+        started: When the time began, as `perf_counter` counts; by default now.
+        about: Facts that are added to the report of the model.
+    """
+    target = None if out is None else path_of(out)
+    config = EvalConfig(protocol, subset="validation", with_validation=False).on(split)
+    names = _suited(_names(models), log, is_named=models is not None)
+    question = {
+        "data": split.digest,
+        "models": names,
+        "metric": metric,
+        "protocol": config.protocol,
+        "seed": seed,
+        "version": __version__,
+    }
+    if target is not None:
+        stored, is_own = stored_result(target, question, minutes, overwrite=overwrite)
+        if stored is not None:
+            return stored
+        overwrite = overwrite or is_own
+    started = perf_counter() if started is None else started
+    part = _with_fewer_users(split, seed)
+    with stop_on_interrupt(grace=math.inf) as request:
+        search = Search(
+            log, part, metric, config, store, seed, 60 * minutes, request, started, on_progress
+        )
+        is_interrupted = False
+        try:
+            _run(search, names)
+            winner = search.winner()
+            tested = _test(search, split, winner)
+        except KeyboardInterrupt:
+            if not search.trials:
+                raise
+            is_interrupted, winner, tested = True, search.winner(), []
+        search.report(f"fitting {winner.name} on all events")
+        model = _fit_on_all(search, winner)
+    report = report_of(search, winner, tested, model, minutes, question, is_interrupted)
+    model.report_ |= {"fitted_on": report["fitted_on"], "held_out": False, **(about or {})}
+    model.report_["auto"] = report
+    result = AutoResult(model, report)
+    if target is not None:
+        model.save(target, overwrite=overwrite)
+        write_report(result, target)
+    return result
+
+
+def _with_fewer_users(split: Split, seed: int) -> Split:
+    """Return the split with a sample of the users of its validation part, if it has many."""
+    users = np.unique(split.validation.user_rows)
+    if len(users) <= _USERS:
+        return split
+    taken = np.zeros(split.train.n_users, dtype=bool)
+    taken[np.random.default_rng(seed).choice(users, _USERS, replace=False)] = True
+    return replace(split, validation=split.validation.select(taken[split.validation.user_rows]))
+
+
+# -- what is tried -----------------------------------------------------------------------------
+
+
+def _names(models: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the models to try, popularity first."""
+    if models is None:
+        return MODELS
+    if isinstance(models, str) or not models:
+        raise ParameterError(f"models={shown(models)} is not allowed: give a list of names.")
+    named = dict.fromkeys(canonical_name(name) for name in models)
+    if "blend" in named:
+        raise ParameterError("blend is no model to try: the best models are blended in any case.")
+    return tuple(dict.fromkeys(("popularity", *named)))
+
+
+def _suited(names: Sequence[str], log: Interactions, *, is_named: bool) -> list[str]:
+    """Leave out models that do not suit the data, unless they are named."""
+    left_out = set() if log.timestamps is not None else {"recent-popularity"}
+    left_out |= set(DENSE) if log.n_items > _DENSE_ITEMS else set()
+    return [name for name in names if is_named or name not in left_out]
+
+
+def _run(search: Search, names: Sequence[str]) -> None:
+    """Try the defaults, blends of the best, settings by successive halving, and blends again."""
+    for name in names:
+        for share in _SHARES if default_epochs(search, name) else (1.0,):
+            if try_setting(search, name, {}, share) is not None:
+                break
+    started, waited = search.elapsed, 0
+    _run_blends(search)
+    search.reserved = search.elapsed - started
+    for number in range(_ROUNDS):
+        before, best = len(search.trials), search.ranked()[:3]
+        _run_round(search, number)
+        waited = 0 if search.ranked()[:3] != best else waited + 1
+        if len(search.trials) == before or waited == _PATIENCE:
+            break
+    search.reserved = 0.0
+    _run_blends(search)
+
+
+def _run_round(search: Search, number: int) -> None:
+    """Try new settings of the best models; those with epochs with few of them first.
+
+    Of the latter the best third is tried with all epochs. The best setting so far is tried with
+    few epochs as well, so that others are compared with it.
+    """
+    small: list[AutoTrial | None] = []
+    for best, count in zip(list(search.ranked()), _PROPOSALS, strict=False):
+        has_epochs = bool(default_epochs(search, best.name))
+        settings = list(_proposals(search, best, number, count))
+        if has_epochs and settings:
+            small.append(try_setting(search, best.name, best.setting, _SMALL))
+        for setting in settings:
+            found = try_setting(search, best.name, setting, _SMALL if has_epochs else 1.0)
+            small += [found] if has_epochs else []
+    done = [trial for trial in small if trial is not None and trial.result.error is None]
+    done.sort(key=search.value, reverse=True)
+    for trial in done[: math.ceil(len(done) / 3)]:
+        try_setting(search, trial.name, trial.setting, 1.0)
+
+
+def _proposals(
+    search: Search, best: AutoTrial, number: int, count: int
+) -> Iterator[dict[str, Any]]:
+    """Yield new settings of a model: its best one with some parameters changed at random."""
+    space = space_of(best.name, timed=search.log.timestamps is not None)
+    space = {name: values for name, values in space.items() if name not in _CHOSEN}
+    rng = np.random.default_rng([search.seed, number, zlib.crc32(best.name.encode())])
+    usual = values_of(create(best.name).settings)
+    known = [trial.setting for trial in search.trials if trial.name == best.name]
+    found = 0
+    for point in grid_of(space, [search.seed, number]):
+        changed = {name: value for name, value in point.items() if rng.random() < _CHANGE}
+        setting = {**best.setting, **changed, "age_in": "events"}
+        if setting.get("half_life") is None:  # nothing has a unit
+            del setting["age_in"]
+        setting = {name: value for name, value in setting.items() if value != usual[name]}
+        if setting not in known:
+            known.append(setting)
+            yield setting
+            found += 1
+        if found == count:
+            return
+
+
+# -- blends and the end ------------------------------------------------------------------------
+
+
+def _run_blends(search: Search) -> None:
+    """Blend the best two or three models, if the winner of the search gains by it."""
+    best = search.ranked()[:3]
+    if len(best) < 2:
+        return
+    pairs = [[best[0], other] for other in best[1:]]
+    found = [_try_blend(search, parts) for parts in pairs]
+    if len(pairs) == 2 and any(one is not None and search.gains(one, best[0]) for one in found):
+        _try_blend(search, best)
+
+
+def _try_blend(search: Search, parts: Sequence[AutoTrial]) -> AutoTrial | None:
+    """Choose the weights of a blend on the validation part; None if there is no time for it."""
+    search.check_interrupt()
+    blend: Recommender[Any] = Blend(parts=" + ".join(str(_part(part)) for part in parts))
+    for trial in search.trials:
+        if trial.setting == {"parts": blend.settings.parts}:
+            return trial
+    search.report(f"blending {' and '.join(part.name for part in parts)}")
+    if not is_stored(search, blend):
+        scoring = sum(max(0.0, part.result.spent - part.result.seconds) for part in parts)
+        cost = sum(part.fit_seconds for part in parts) + 2 * scoring
+        cost += _WEIGHT_TRIALS[len(parts)] * search.evaluation_seconds
+        if not search.has_time(cost, sum(part.refit_seconds for part in parts)):
+            search.skipped[blend.settings.parts] = f"no time: about {cost:.0f} s"
+            return None
+        try:
+            blend = _fit_blend(search, parts)
+        except TransCFError as error:
+            search.skipped[blend.settings.parts] = str(error)
+            return None
+    started = perf_counter()
+    result = evaluate_trial(search, blend, is_fitted=blend.is_fitted)
+    if not result.stored:
+        result = replace(result, spent=perf_counter() - started)
+    return add_trial(
+        search, AutoTrial("blend", {"parts": blend.settings.parts}, 1.0, result, blend, parts)
+    )
+
+
+def _part(trial: AutoTrial) -> Part:
+    """Return a trial as a part of a blend, with the settings that the model was fitted with."""
+    return Part(*name_and_params(create(trial.name, **trial.result.parameters)))
+
+
+def _fit_blend(search: Search, parts: Sequence[AutoTrial]) -> Recommender[Any]:
+    models = [_fitted(search, part) for part in parts]
+    blend: Recommender[Any] = Blend.of(models, search.config.validation(search.split))
+    return blend
+
+
+def _fitted(search: Search, trial: AutoTrial) -> Recommender[Any]:
+    """Return the model of a trial, fitted on the training part again if it is not in memory."""
+    if trial.model is not None and trial.model.is_fitted:
+        return trial.model
+    if trial.parts:
+        model = _fit_blend(search, trial.parts)
+    else:
+        model = create(trial.name, **trial.result.parameters)
+        validation = search.config.validation(search.split)
+        model.fit(search.split.train, validation, FitOptions(progress=False))
+        if model.report_.get("ending") == "interrupted":
+            raise KeyboardInterrupt
+    trial.model = model
+    return model
+
+
+def _test(search: Search, split: Split, winner: AutoTrial) -> list[tuple[AutoTrial, RunResult]]:
+    """Evaluate the winner, the runner-up and popularity on the test part.
+
+    The runner-up is the best trial of another model that can be refitted in the time that is left.
+    """
+    config = replace(search.config, subset="test")
+    left = search.limit - search.elapsed - winner.fit_seconds - 2 * winner.refit_seconds
+    others = [trial for trial in search.ranked() if trial.name != winner.name]
+    second = [trial for trial in others if trial.fit_seconds + trial.refit_seconds <= left][:1]
+    found = []
+    for trial in dict.fromkeys([winner, *second, search.trials[0]]):
+        search.check_interrupt()
+        search.report(f"testing {trial.name}")
+        model = trial.model
+        if model is None or not model.is_fitted:
+            model = (
+                Blend(**trial.setting)
+                if trial.parts
+                else create(trial.name, **trial.result.parameters)
+            )
+        key = RunKey.evaluated(model, split, config)
+        result = None if search.store is None else search.store.find(key)
+        if result is None:
+            model = _fitted(search, trial)
+            with suppress(RunLockedError):
+                result = fit_and_evaluate(
+                    model,
+                    split,
+                    config,
+                    search.store,
+                    is_fitted=True,
+                    start_fit=lambda step: FitOptions(progress=False),
+                    about={"dataset": "auto", "model": model.name},
+                )
+        if result is not None and result.evaluation is not None:
+            found.append((trial, result))
+    return found
+
+
+def _fit_on_all(search: Search, winner: AutoTrial) -> Recommender[Any]:
+    """Fit the winner on all events, with its epoch, trend and weights.
+
+    The first Ctrl-C ends the search, and so the final fit is repeated if it is interrupted.
+    """
+    for _ in range(2):
+        with suppress(KeyboardInterrupt):
+            model: Recommender[Any] = _fitted(search, winner).refit(
+                search.log, FitOptions(progress=False)
+            )
+            if model.report_.get("ending") != "interrupted":
+                return model
+            winner.model = None
+    raise KeyboardInterrupt

@@ -1,0 +1,250 @@
+"""The result of `auto`, and its report as JSON, as a table and as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from transcf.data.atomic import atomic_write
+from transcf.data.json_text import to_json
+from transcf.evaluation import paired_tests
+from transcf.experiments.run_result import RunResult
+from transcf.io.model_dir import check_replaceable
+from transcf.models.base import Recommender
+from transcf.models.registry import load
+from transcf.tables import Cell, Table
+
+if TYPE_CHECKING:
+    from transcf.experiments.auto_search import AutoTrial, Search
+
+#: Trials in the table.
+_ROWS = 12
+#: Lists that the time of serving is measured with.
+_LISTS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class AutoResult:
+    """The model that `auto` found, and how.
+
+    Attributes:
+        model: Fitted on all events.
+        report: `data`, `split`, `tried`, `skipped`, `winner`, `test`, `tests` (paired, on the test
+            part), `serving_ms` and more; JSON values only.
+    """
+
+    model: Recommender[Any]
+    report: dict[str, Any]
+
+    def table(self) -> Table:
+        """Return what was tried as a table, the best first, with the result below it."""
+        report = self.report
+        metric, name = report["metric"], report["winner"]["name"]
+        rows = []
+        tried = sorted(report["tried"], key=lambda one: -(one["validation"] or 0.0))
+        shown = tried[:_ROWS] + [
+            one for one in tried[_ROWS:] if one["name"] in {name, "popularity"}
+        ]
+        for trial in shown:
+            figure = "failed" if trial["validation"] is None else f"{trial['validation']:.4f}"
+            se = "" if trial["se"] is None else f"{trial['se']:.4f}"
+            is_winner = trial["name"] == name
+            row: list[str | Cell] = [trial["name"], Cell(figure, "best" if is_winner else "")]
+            rows.append([*row, se, f"{trial['seconds']:.1f}"])
+        columns = ("model", f"{metric} (validation)", "standard error", "seconds")
+        return Table(f"Best model: {name}", columns, rows, self.notes())
+
+    def notes(self) -> list[str]:
+        """Return the result in sentences."""
+        report, metric = self.report, self.report["metric"]
+        notes = [f"Held out: {report['split']}."]
+        if report["test"] is None:
+            notes.append("The model was not tested: the search was interrupted.")
+        else:
+            test = report["test"]
+            notes.append(
+                f"Test part, which no choice has seen: {metric} {test['mean']:.4f} ± "
+                f"{test['se']:.4f} over {test['users']:,} users."
+            )
+        notes += [
+            f"Against {one['model']}: {one['difference']:+.4f} (95 % interval {one['ci_low']:+.4f} "
+            f"to {one['ci_high']:+.4f}, p = {one['p']:.2g})."
+            for one in report["tests"]
+        ]
+        if len(report["tried"]) > _ROWS:
+            notes.append(f"The report has all {len(report['tried'])} trials.")
+        tried = {one["model"] for one in report["tried"]}
+        if missing := [name for name in report["question"]["models"] if name not in tried]:
+            notes.append(f"Not tried: {', '.join(missing)}; the report has the reasons.")
+        return [
+            *notes,
+            f"{report['fitted_on'].capitalize()}. One list takes {report['serving_ms']:.2g} ms.",
+            f"{report['seconds']:.0f} s of {60 * report['minutes']:.0f} s.",
+        ]
+
+    def to_markdown(self) -> str:
+        """Return the report in Markdown."""
+        data = ", ".join(f"{name} {value}" for name, value in self.report["data"].items())
+        parameters = self.report["winner"]["parameters"]
+        lines = [
+            "# Which model is best for these data",
+            f"Data: {data}.",
+            self.table().to_markdown(),
+        ]
+        return "\n\n".join([*lines, "Parameters of the best model:", *_code(parameters)]) + "\n"
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        return self.table().to_text()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Show the table in notebooks."""
+        return self.table()._repr_html_()
+
+
+def _code(value: Mapping[str, Any]) -> list[str]:
+    return [f"```json\n{json.dumps(value, indent=2)}\n```"]
+
+
+def report_of(
+    search: Search,
+    winner: AutoTrial,
+    tested: Sequence[tuple[AutoTrial, RunResult]],
+    model: Recommender[Any],
+    minutes: float,
+    question: Mapping[str, Any],
+    is_interrupted: bool,
+) -> dict[str, Any]:
+    """Return the report: JSON values only.
+
+    Args:
+        search: The finished search.
+        winner: The trial that was chosen.
+        tested: Results on the test part, the winner's first; empty after an interruption.
+        model: The winner, fitted on all events.
+        minutes: The time limit.
+        question: What the search depends on, to recognize it.
+        is_interrupted: Whether Ctrl-C ended the search.
+    """
+    log, metric = search.log, search.metric
+    test = None
+    if tested and tested[0][1].evaluation is not None:
+        found = tested[0][1].evaluation
+        figures = {name: {"mean": e.mean, "se": e.se} for name, e in found.metrics.items()}
+        test = {**figures[metric], "users": found.users, "metrics": figures}
+    return {
+        "question": dict(question),
+        "minutes": minutes,
+        "seconds": round(search.elapsed, 3),
+        "interrupted": is_interrupted,
+        "data": {
+            "users": log.n_users,
+            "items": log.n_items,
+            "events": len(log),
+            "times": log.timestamps is not None,
+            "ratings": log.ratings is not None,
+        },
+        "split": search.split.how,
+        "protocol": search.config.protocol,
+        "metric": metric,
+        "tried": [_tried(search, trial) for trial in search.trials],
+        "skipped": dict(search.skipped),
+        "winner": {
+            **_tried(search, winner),
+            "weights": model.report_.get("weights"),
+        },
+        "test": test,
+        "tests": _paired(tested, metric),
+        "fitted_on": f"fitted on all {len(log):,} events",
+        "serving_ms": round(_serving_ms(model), 3),
+    }
+
+
+def _tried(search: Search, trial: AutoTrial) -> dict[str, Any]:
+    result = trial.result
+    found = None if result.evaluation is None else result.evaluation.metrics[search.metric]
+    return {
+        "name": trial.label,
+        "model": trial.name,
+        "parameters": dict(result.parameters),
+        "share_of_epochs": trial.share,
+        "best_epoch": result.best_epoch,
+        "validation": None if found is None else found.mean,
+        "se": None if found is None else found.se,
+        "seconds": round(result.spent, 3),
+        "stored": result.stored,
+        "error": None if result.error is None else str(result.error),
+    }
+
+
+def _paired(tested: Sequence[tuple[AutoTrial, RunResult]], metric: str) -> list[dict[str, Any]]:
+    """Return paired tests of the winner against the others, corrected for their number."""
+    if len(tested) < 2:
+        return []
+    table = paired_tests([r.evaluation for _, r in tested if r.evaluation is not None], metric)
+    against = table.head(len(tested) - 1).to_dicts()  # pairs with the first come first
+    return [
+        {
+            "model": trial.label,
+            "mean": one["mean_b"],
+            "p": one["p_holm"],
+            **{key: one[key] for key in ("difference", "ci_low", "ci_high", "p_bootstrap")},
+        }
+        for (trial, _), one in zip(tested[1:], against, strict=True)
+    ]
+
+
+def _serving_ms(model: Recommender[Any]) -> float:
+    """Return the median time of a list of 10 items for one user, in milliseconds."""
+    users, times = model.users_.series, []
+    step = max(1, len(users) // _LISTS)
+    for user in [users[0], *users[::step][:_LISTS]]:  # the first one prepares the model
+        started = perf_counter()
+        model.recommend(user, k=10)
+        times.append(perf_counter() - started)
+    return 1000 * median(times[1:])
+
+
+def stored_result(
+    target: Path, question: Mapping[str, Any], minutes: float, *, overwrite: bool
+) -> tuple[AutoResult | None, bool]:
+    """Return the result of an earlier call, and whether the folder holds a model of such a call.
+
+    Args:
+        target: Folder of the model.
+        question: What the search depends on.
+        minutes: The time limit: a search that was interrupted, or had less time, is no result.
+        overwrite: Search again, and replace any model.
+
+    Raises:
+        ModelFileError: The folder holds another model, or other files.
+    """
+    report: Any = None
+    if not overwrite and (target / "model.json").is_file():
+        about = json.loads((target / "model.json").read_text(encoding="utf-8"))
+        report = about.get("report", {}).get("auto")
+    is_own = isinstance(report, dict) and report.get("question") == dict(question)
+    check_replaceable(target.absolute(), overwrite=overwrite or is_own)
+    if not is_own or report["interrupted"] or report["minutes"] < minutes:
+        return None, is_own
+    return AutoResult(load(target), report), True
+
+
+def report_paths(target: Path) -> list[Path]:
+    """Return the files of the report, next to the folder of the model."""
+    return [target.with_name(f"{target.name}.report.{kind}") for kind in ("json", "md")]
+
+
+def write_report(result: AutoResult, target: Path) -> None:
+    """Write the report as JSON and Markdown next to the folder of the model."""
+    texts = (to_json(result.report) + "\n", result.to_markdown())
+    for path, text in zip(report_paths(target), texts, strict=True):
+        with atomic_write(path) as place:
+            place.write_text(text, encoding="utf-8")
