@@ -51,7 +51,7 @@ def brute_force(
 ROUNDED_BY_BLOCK = {"blend", "transcf-mixture"}
 NOT_LINEAR = (
     FLOOR
-    | {"itemknn", "ease", "slim", "neumf", "blend", "transcf-mixture"}
+    | {"itemknn", "sequential-rules", "ease", "slim", "neumf", "blend", "transcf-mixture"}
     | {name for name in available() if model_class(name).__name__ == "TransCFExtended"}
 )
 

@@ -32,6 +32,7 @@ QUICK: dict[str, dict[str, object]] = {
     "inverse-popularity": {},
     "random": {},
     "itemknn": {},
+    "sequential-rules": {},
     "ease": {"regularization": 20.0},
     "ials": {"dim": 16},
     "eals": {"dim": 16, "unobserved_weight": 16.0, "regularization": 0.5},

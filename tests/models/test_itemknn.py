@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transcf.data.interactions import Interactions
-from transcf.models import itemknn
+from transcf.models import item_weights
 from transcf.models.itemknn import ItemKNN
 
 
@@ -31,7 +31,7 @@ def test_weights_equal_the_dense_formula(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     if block_entries is not None:
-        monkeypatch.setattr(itemknn, "_BLOCK_ENTRIES", block_entries)
+        monkeypatch.setattr(item_weights, "_BLOCK_ENTRIES", block_entries)
     model = ItemKNN(n_neighbors=n_neighbors, shrinkage=shrinkage).fit(random_log)
     expected = dense_weights(random_log, n_neighbors, shrinkage)
     np.testing.assert_allclose(model.weights_.toarray(), expected, rtol=1e-6)
@@ -43,8 +43,8 @@ def test_weights_equal_the_dense_formula(
 def test_blocks_cover_all_items_once_and_stay_bounded(
     random_log: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(itemknn, "_BLOCK_ENTRIES", 300)
-    blocks = list(itemknn._blocks(random_log))
+    monkeypatch.setattr(item_weights, "_BLOCK_ENTRIES", 300)
+    blocks = list(item_weights.item_blocks(random_log.histories))
     covered = [item for first, last in blocks for item in range(first, last)]
     assert covered == list(range(random_log.n_items))
     shared = random_log.by_item.to_scipy() @ random_log.by_user.to_scipy()

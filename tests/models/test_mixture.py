@@ -265,7 +265,7 @@ def test_items_known_by_name_alone_are_placed_when_they_come(log: Interactions) 
 
 
 def test_points_far_beyond_the_ball_have_no_table(log: Interactions) -> None:
-    model = TransCFMixture(**SMALL, norm_constraint="none").fit(log)
+    model = TransCFMixture(**SMALL).fit(log)
     learned = learned_by(model)
     far = learned._changed(items=50 * learned.items)
     assert far._block_users() is None

@@ -56,7 +56,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     [
         {},
         {"tie_item_vectors": True, "popularity_correction": 0.7},
-        {"item_bias": False, "norm_constraint": "none"},
+        {"item_bias": False},
     ],
 )
 def test_with_all_negatives_the_fast_solver_learns_the_same(

@@ -1,5 +1,6 @@
 """Scores of the mixture of translations: a logarithm of a sum of exponentials over a history."""
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from transcf.parallel import one_blas_thread, parallel_for
 from . import Array
 from .decorators import compiled, inner
 from .lanes import LANES, exp_lanes, fill, load, log_lanes, max_lanes, store, zeros
+from .mixture_terms import SparseTerms, log_sum_of_two, log_with_term, place_of
 
 #: Items that are scored together, and rows of histories: what fits into a cache.
 _ITEMS, _ROWS = 496, 128
@@ -138,6 +140,7 @@ class ScoreParams(NamedTuple):
         bias: c, (n_items,) float32.
         tau: How much past items count.
         beta: How much the users' own points count.
+        terms: Added to exp(-tau |p_k - b_i|^2), see `kernels.mixture_terms`.
     """
 
     starts: Array
@@ -149,6 +152,7 @@ class ScoreParams(NamedTuple):
     bias: Array
     tau: float
     beta: float
+    terms: SparseTerms
 
 
 def score_pairs(taste: ScoreParams, users: Array, items: Array) -> Array:
@@ -179,8 +183,10 @@ def _score_pairs(
             continue
         highest = -np.inf
         for k in range(count):
-            away = _squared_distance(taste.history, taste.past[start + k], taste.items, item)
-            near[k] = taste.logs[start + k] - taste.tau * away
+            past = taste.past[start + k]
+            away = _squared_distance(taste.history, past, taste.items, item)
+            near[k] = taste.logs[start + k]
+            near[k] += log_with_term(-taste.tau * away, taste.terms, past, item)
             highest = max(highest, near[k])
         total = 0.0
         for k in range(count):
@@ -197,3 +203,56 @@ def _squared_distance(left: Array, i: int, right: Array, j: int) -> float:
         apart = np.float64(left[i, d]) - np.float64(right[j, d])
         total += apart * apart
     return total
+
+
+def add_terms(given: ScoreParams, users: Array, columns: Array, tile: Array) -> None:
+    """Add the sparse terms to scores that were computed without them.
+
+    Args:
+        given: What scores are made of.
+        users: (n,) int32 rows of users.
+        columns: (n_columns,) int32 item rows of the tile, ascending.
+        tile: (n, n_columns) float32, in place.
+    """
+    if not len(given.terms.items) or not len(columns):
+        return
+    column_of = np.full(len(given.items), -1, np.int32)
+    column_of[columns] = np.arange(len(columns), dtype=np.int32)
+    parallel_for(len(users), partial(_add_terms, given, users, columns, column_of, tile))
+
+
+@compiled
+def _add_terms(
+    given: ScoreParams, users: Array, columns: Array, column_of: Array, tile: Array, first: int,
+    end: int,
+) -> None:  # fmt: skip
+    """Do it for the users first..end-1; `column_of` is -1 for items without a column."""
+    terms, dim, n_columns = given.terms, given.items.shape[1], len(columns)
+    if n_columns == 0:
+        return
+    sums, touched = np.zeros(n_columns, np.float64), np.empty(n_columns, np.int32)
+    lowest, highest = columns[0], columns[n_columns - 1]
+    for n in range(first, end):
+        user, count = users[n], 0
+        for event in range(given.starts[user], given.starts[user + 1]):
+            past, weight = given.past[event], math.exp(given.logs[event])
+            for place in range(place_of(terms, past, lowest), terms.starts[past + 1]):
+                item = terms.items[place]
+                if item > highest:
+                    break
+                column, term = column_of[item], weight * np.float64(terms.values[place])
+                if column < 0 or term == 0:
+                    continue
+                if sums[column] == 0:
+                    touched[count] = column
+                    count += 1
+                sums[column] += term
+        for t in range(count):
+            column = touched[t]
+            item, own, total = columns[column], 0.0, sums[column]
+            sums[column] = 0.0
+            for d in range(dim):
+                apart = np.float64(given.users[user, d]) - np.float64(given.items[item, d])
+                own += apart * apart
+            added = np.float64(given.bias[item]) - given.beta * own + math.log(total)
+            tile[n, column] = np.float32(log_sum_of_two(np.float64(tile[n, column]), added))

@@ -5,7 +5,8 @@ of these M terms, the score of an item is at most
 
     own_i + log(R + sum over the lists that contain i of w_k (e_ki - t_k)),    R = sum_k w_k t_k,
 
-with own_i = c_i - beta |a - b_i|^2, which is one product of vectors. The items with the largest
+with own_i = c_i - beta |a - b_i|^2, which is one product of vectors. Sparse terms w_k m_ki
+(`mixture_terms`) are added to both sides as they are. The items with the largest
 bounds are scored first. Every other item is scored if its bound reaches the k-th best score so far.
 Scores and bounds are float32: items within twice their largest error of the k-th best score are
 candidates.
@@ -23,6 +24,7 @@ from .decorators import compiled, inlined, inner
 from .kth import TOGETHER, kth_largest, larger, largest_lane
 from .lanes import LANES, exp_lanes, fill, load, log_lanes, store, sum_lanes, zeros
 from .mixture_scores import ScoreParams
+from .mixture_terms import log_sum_of_two
 from .topk import CHUNK, lowest_bit, reaching
 
 #: Number of candidates of a user who has too many of them.
@@ -79,7 +81,8 @@ class _User(NamedTuple):
         points: 2 (tau p_k + beta a), (width * n_events,) float32, number by number.
         offsets: log w_k - tau |p_k|^2 - beta |a|^2, (n_events,) float32.
         exponents: (n_events,) float32.
-        extra: sum of w_k (e_ki - t_k), (n_items,) float32.
+        extra: sum of w_k (e_ki - t_k + m_ki), (n_items,) float32.
+        added: sum of w_k m_ki, (n_items,) float32; zeros between users.
         largest: Largest bounds of groups of items, float32.
     """
 
@@ -87,6 +90,7 @@ class _User(NamedTuple):
     offsets: Array
     exponents: Array
     extra: Array
+    added: Array
     largest: Array
 
 
@@ -119,7 +123,7 @@ def find_candidates(
     user = _User(
         np.empty(width * events, np.float32), np.empty(events, np.float32),
         np.empty(events, np.float32), np.empty(n_items, np.float32),
-        np.empty(_whole(n_items, TOGETHER), np.float32),
+        np.zeros(n_items, np.float32), np.empty(_whole(n_items, TOGETHER), np.float32),
     )  # fmt: skip
     kept = np.empty(found.shape[1], np.float32)
     group = min(max(_USERS, _PRODUCT // n_items), end - first)
@@ -135,18 +139,19 @@ def find_candidates(
         for n in range(begin, begin + size):
             row, bounds = users[n], product[(n - begin) * n_items : (n - begin + 1) * n_items]
             own = _place(params, row, width, user)
-            _add_bounds(params, catalogue, row, own, user.extra, bounds)
+            _add_bounds(params, catalogue, row, own, user, bounds)
             for place in range(seen_starts[row], seen_starts[row + 1]):
                 bounds[seen_items[place]] = _HIDDEN
             cutoff = _cutoff(bounds, max(_FIRST, _FIRST_OF_A_PLACE * k), user.largest)
             high, low, count = np.float32(np.inf), cutoff, 0
             for _ in range(2):
                 count = _score_between(
-                    params, catalogue, row, k, errors[n], high, low, bounds, user, kept, found[n],
-                    count,
+                    params, catalogue, row, homes[n - begin], own, k, errors[n], high, low, bounds,
+                    user, kept, found[n], count,
                 )  # fmt: skip
                 high, low = cutoff, np.float32(_lowest(kept, count, k, errors[n]))
             counts[n] = count
+            _clear_terms(params, row, user.added)
 
 
 @inlined
@@ -180,10 +185,11 @@ def _place(params: ScoreParams, row: int, width: int, user: _User) -> float:
 
 @inner
 def _add_bounds(
-    params: ScoreParams, catalogue: Catalogue, row: int, own: float, extra: Array, bounds: Array
+    params: ScoreParams, catalogue: Catalogue, row: int, own: float, user: _User, bounds: Array
 ) -> None:
     """Make bounds on all scores of products with 2 beta a."""
     n_items, near, rest = len(bounds), catalogue.neighbors, 0.0
+    extra, terms = user.extra, params.terms
     for i in range(n_items):
         extra[i] = _ZERO
     items, excess, length = near.items.reshape(-1), near.excess.reshape(-1), near.items.shape[1]
@@ -194,6 +200,10 @@ def _add_bounds(
         for j in range(length):  # numbers without a sign need no check for negative ones
             at = first + np.uint64(j)
             extra[np.uint32(items[at])] += by * excess[at]
+        for place in range(terms.starts[past], terms.starts[past + np.uint64(1)]):
+            item, term = terms.items[place], by * terms.values[place]
+            extra[item] += term
+            user.added[item] += term
     whole, high = fill(np.float32(rest)), fill(np.float32(own))
     lanes = n_items - n_items % LANES
     for i in range(0, lanes, LANES):
@@ -202,6 +212,16 @@ def _add_bounds(
     for i in range(lanes, n_items):
         log = math.log(np.float64(extra[i]) + rest)
         bounds[i] += np.float32(catalogue.own_item_offsets[i] - own + log)
+
+
+@inner
+def _clear_terms(params: ScoreParams, row: int, added: Array) -> None:
+    """Set the sums of sparse terms of a user to zero again."""
+    terms = params.terms
+    for event in range(params.starts[row], params.starts[row + 1]):
+        past = params.past[event]
+        for place in range(terms.starts[past], terms.starts[past + 1]):
+            added[terms.items[place]] = _ZERO
 
 
 @inner
@@ -223,10 +243,14 @@ def _cutoff(bounds: Array, wanted: int, largest: Array) -> np.float32:
 
 @inner
 def _score_between(
-    params: ScoreParams, catalogue: Catalogue, row: int, k: int, error: float, high: np.float32,
-    low: np.float32, bounds: Array, user: _User, kept: Array, found: Array, count: int,
+    params: ScoreParams, catalogue: Catalogue, row: int, home: Array, own: float, k: int,
+    error: float, high: np.float32, low: np.float32, bounds: Array, user: _User, kept: Array,
+    found: Array, count: int,
 ) -> int:  # fmt: skip
-    """Score items with bounds from `low` on and below `high`; return the number of candidates."""
+    """Score items with bounds from `low` on and below `high`; return the number of candidates.
+
+    `home` is 2 beta a, `own` is beta |a|^2.
+    """
     points, offsets, exponents = user.points, user.offsets, user.exponents
     events = _whole(params.starts[row + 1] - params.starts[row], _EVENTS)
     vectors, width = catalogue.points, len(catalogue.points) // len(bounds)
@@ -246,6 +270,11 @@ def _score_between(
             score = catalogue.item_offsets[item] + _log_sum(
                 points, offsets, exponents, events, vectors, item * width, width
             )
+            if user.added[item] > 0:
+                near = np.float64(catalogue.own_item_offsets[item]) - own
+                for d in range(width):
+                    near += np.float64(home[d]) * np.float64(vectors[item * width + d])
+                score = log_sum_of_two(score, near + math.log(np.float64(user.added[item])))
             count = _keep(np.float32(score), item, k, error, kept, found, count)
             low = max(low, np.float32(_lowest(kept, count, k, error)))
     return count

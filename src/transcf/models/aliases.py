@@ -37,7 +37,7 @@ PARAMETERS = {
 #: Removed parameters, by class, with the value that all models have now.
 REMOVED: dict[str, dict[str, Any]] = {
     "TransCF": {"bias_decay": 0.01, "bias_rate": 0.2},
-    "TransCFMixture": {"decay": "linear"},
+    "TransCFMixture": {"decay": "linear", "norm_constraint": "norm"},
     "Blend": {"beneath": 0.0},
 }
 

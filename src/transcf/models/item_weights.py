@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,15 @@ import scipy.sparse as sp
 from transcf.data.csr import Csr, Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, stored
+from transcf.kernels import Array
 from transcf.models.event_weights import EVEN, WeightSettings, weights_in_order
 from transcf.models.explain import Contributions
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
 from transcf.retrieval.scorer import Scorer, Scores
+
+#: Most counts of pairs of items that are held at once before the largest are picked, 12 bytes each.
+_BLOCK_ENTRIES = 2**23
 
 
 @settings()
@@ -105,12 +110,15 @@ class ItemWeights(FittedScorer):
 
     def _score(self, histories: Histories, owned: Csr, rows: Rows) -> Scores:
         """Score all items for some rows of histories; `owned` has their items as sets."""
-        values = EVEN
-        if self._recency:
-            few = histories.take(rows)
-            values = weights_in_order(few, self._recency)[few.by_item]
+        few = histories.take(rows)
+        values = self.history_weights(few)
+        values = values[few.by_item] if len(values) else values
         scores = owned.to_scipy(values=values) @ self.weights
         return np.asarray(scores.toarray() if sp.issparse(scores) else scores)
+
+    def history_weights(self, histories: Histories) -> Array:
+        """Return how much the items of histories count: (n_events,); empty if all are equal."""
+        return weights_in_order(histories, self._recency) if self._recency else EVEN
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the terms of the history's items in the score of another: they add up to it."""
@@ -118,8 +126,9 @@ class ItemWeights(FittedScorer):
             terms = self.weights[history, item]
         else:
             terms = self.weights[history][:, [item]].toarray().ravel()
-        values = weights_in_order(Histories.of([history], len(self.known.items)), self._recency)
-        return Contributions.of_terms(history, terms.astype(np.float64) * values)
+        values = self.history_weights(Histories.of([history], len(self.known.items)))
+        terms = terms.astype(np.float64) * (values if len(values) else 1.0)
+        return Contributions.of_terms(history, terms)
 
     def item_similarity(self) -> Scorer:
         """Return the similarity of items by their weights."""
@@ -131,6 +140,20 @@ class ItemWeights(FittedScorer):
         return BlockView(
             self.name, self.rankable, lambda rows: likeness[rows].toarray(), sparse=True
         )
+
+
+def item_blocks(histories: Histories) -> Iterator[tuple[int, int]]:
+    """Cut the items so that the counts of items in the same histories stay bounded."""
+    n_items, lengths = histories.n_items, np.repeat(histories.counts, histories.counts)
+    reach = np.zeros(n_items + 1, dtype=np.int64)
+    reach[1:] = np.bincount(histories.items, lengths, minlength=n_items)
+    bound = np.cumsum(np.minimum(reach, n_items))
+    first = 0
+    while first < n_items:
+        last = int(np.searchsorted(bound, bound[first] + _BLOCK_ENTRIES, side="right")) - 1
+        last = max(last, first + 1)
+        yield first, last
+        first = last
 
 
 def by_history(blocks: list[sp.csr_array]) -> sp.csr_array:

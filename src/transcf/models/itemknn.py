@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar, Self
 
@@ -10,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
@@ -20,13 +18,12 @@ from transcf.models.item_weights import (
     ItemWeights,
     ItemWeightSettings,
     by_history,
+    item_blocks,
     stored_sparse,
 )
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 
-#: Most similarities that are held at once before the nearest are picked (12 bytes each).
-_BLOCK_ENTRIES = 2**23
 #: The default of `shrinkage` as a share of the events of the item of a mean event.
 _SHRINKAGE_SHARE = 0.5
 
@@ -89,7 +86,7 @@ class ItemKNN(Recommender[ItemKNNSettings]):
         by_user = run.train.by_user.to_scipy()
         norms = np.sqrt(run.known.item_counts)
         blocks = []
-        for first, last in _blocks(run.train):
+        for first, last in item_blocks(run.known.histories):
             shared = sp.csr_array(by_item[first:last] @ by_user)
             shared.sort_indices()
             blocks.append(_nearest(settings, shared, norms, first))
@@ -122,20 +119,6 @@ def _nearest(
         kept[start:stop] = _largest(similarity[start:stop], settings.n_neighbors)
     entries = (similarity[kept].astype(np.float32), (rows[kept] - first, shared.indices[kept]))
     return sp.csr_array(entries, shape=shared.shape)
-
-
-def _blocks(train: Interactions) -> Iterator[tuple[int, int]]:
-    """Cut the items so that the co-occurrences of a block stay bounded."""
-    per_user = train.by_user.counts
-    reach = np.zeros(train.n_items + 1, dtype=np.int64)
-    reach[1:] = np.bincount(train.item_rows, per_user[train.user_rows], minlength=train.n_items)
-    bound = np.cumsum(np.minimum(reach, train.n_items))
-    first = 0
-    while first < train.n_items:
-        last = int(np.searchsorted(bound, bound[first] + _BLOCK_ENTRIES, side="right")) - 1
-        last = max(last, first + 1)
-        yield first, last
-        first = last
 
 
 def _largest(values: npt.NDArray[np.float64], n: int) -> npt.NDArray[np.bool_]:

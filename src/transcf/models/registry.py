@@ -30,6 +30,7 @@ HOMES = {
     "InversePopularity": "baselines",
     "Random": "baselines",
     "ItemKNN": "itemknn",
+    "SequentialRules": "transitions",
     "EASE": "ease",
     "IALS": "ials",
     "EALS": "eals",

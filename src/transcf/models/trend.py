@@ -64,6 +64,9 @@ _START = (0.02, 2.0)
 _JUDGED_USERS, _ERRORS = 1000, 2
 #: Memory for their scores, in bytes; those beyond it are computed in every trial.
 _CACHE_BYTES = 512 * 2**20
+#: Reasons in reports.
+NO_GAIN = "the gain on validation data is not above two standard errors"
+NO_VALIDATION = "there are no validation data to choose it by"
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +216,7 @@ def with_auto_trend(
         trend = AutoTrend.of(log, kept.strength, kept.half_life, typical_spread(learned))
         return trend.add_to(learned), {"strength": kept.strength, "half_life": kept.half_life}
     if validation is None:
-        return learned, _no_trend("there are no validation data to choose it by")
+        return learned, _no_trend(NO_VALIDATION)
     try:
         return _choose(learned, log, validation)
     except EvaluationError as error:
@@ -246,21 +249,31 @@ def _choose(
 
     without = judge.per_user(cached)
     chosen = coordinate_search(lambda *values: float(metrics(*values).mean()))
-    gains = metrics(*chosen) - without
+    is_better, figures = paired_gain(judge, without, metrics(*chosen))
+    report = {"strength": chosen[1], "half_life": chosen[0]} | figures
+    if not is_better:
+        return learned, report | _no_trend(NO_GAIN)
+    return trend(*chosen).add_to(learned), report
+
+
+def paired_gain(judge: Validation, without: Array, better: Array) -> tuple[bool, dict[str, Any]]:
+    """Return whether a change gains more than two standard errors over users, and the figures.
+
+    Args:
+        judge: What computed the metrics.
+        without: The metric of each user without the change, (n_users,).
+        better: The same with it.
+    """
+    gains = better - without
     error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
-    report = {
-        "strength": chosen[1],
-        "half_life": chosen[0],
+    figures = {
         "metric": judge.metric,
         "users": len(gains),
         "without": float(without.mean()),
-        "with": float(metrics(*chosen).mean()),
+        "with": float(better.mean()),
         "standard_error": float(error) if np.isfinite(error) else None,
     }
-    if not gains.mean() > _ERRORS * error:
-        reason = "the gain on validation data is not above two standard errors"
-        return learned, report | _no_trend(reason)
-    return trend(*chosen).add_to(learned), report
+    return bool(gains.mean() > _ERRORS * error), figures
 
 
 def coordinate_search(metric: Callable[[float, float], float]) -> tuple[float, float]:

@@ -189,7 +189,7 @@ class Vectors:
         if self.form is None:
             raise ParameterError(
                 f"{model.name} has no vectors to export: its score is not an inner product; "
-                "use its `recommend`, or a model such as TransCF."
+                "use its `recommend`, or a model such as TransCF or a mixture with transitions=0."
             )
         self.model, self.width = model, int(self.form.item_vectors.shape[1])
         self.user_rows = np.flatnonzero(model.seen_.counts > 0).astype(np.int32)

@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 from transcf.kernels import Array
 from transcf.kernels.adam import EPSILON, FIRST, SECOND, AdamState, step_sizes
 from transcf.kernels.mixture import ScoreConfig
-from transcf.models.factors import NormConstraint, constrain_norms
+from transcf.models.factors import constrain_norms
 from transcf.models.mixture.batches import users_of
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training import EpochStats
@@ -121,25 +121,25 @@ class ExactMixtureTraining(MixtureTraining):
         size: float,
     ) -> None:
         """Move the users of a batch, all active items, and what histories hold."""
-        active, word = self._sampler.log.active, self._settings.norm_constraint
+        active = self._sampler.log.active
         if self._settings.tie_item_vectors:
             slopes.items[:] += slopes.history
         else:
-            _move(moving[2], seen, slopes.history, size, word)
-        _move(moving[0], users, slopes.users, self._settings.user_lr_multiplier * size, word)
-        _move(moving[1], active, slopes.items, size, word)
+            _move(moving[2], seen, slopes.history, size)
+        _move(moving[0], users, slopes.users, self._settings.user_lr_multiplier * size)
+        _move(moving[1], active, slopes.items, size)
         if self._settings.item_bias:
-            _move(moving[3], active, slopes.bias, size, "none")
+            _move(moving[3], active, slopes.bias, size, bounded=False)
 
 
-def _move(moving: AdamState, rows: Array, slopes: Array, size: float, word: NormConstraint) -> None:
-    """Adam's step for some rows, which are then brought into the ball."""
+def _move(moving: AdamState, rows: Array, slopes: Array, size: float, bounded: bool = True) -> None:
+    """Adam's step for some rows, which are then brought into the ball if they are `bounded`."""
     slope = slopes[rows]
     moving.means[rows] = FIRST * moving.means[rows] + (1 - FIRST) * slope
     moving.squares[rows] = SECOND * moving.squares[rows] + (1 - SECOND) * slope**2
     moved = moving.values[rows] - size * moving.means[rows] / (
         np.sqrt(moving.squares[rows]) + EPSILON
     )
-    if word != "none":
-        constrain_norms(moved, word)
+    if bounded:
+        constrain_norms(moved, "norm")
     moving.values[rows] = moved

@@ -15,12 +15,14 @@ from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.kernels.mixture_scores import read_only
 from transcf.kernels.mixture_search import Catalogue, NearestItems
+from transcf.kernels.mixture_terms import SparseTerms
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.mixture.batches import TINY
 from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
 from transcf.models.mixture.settings import MixtureSettings
+from transcf.models.mixture.transitions import Transitions, log_partitions, no_terms
 from transcf.models.transcf.fitted import Translated
 from transcf.models.transcf.fold_in import grow
 from transcf.models.transcf.parameters import Parameters, TransCFSettings
@@ -48,6 +50,7 @@ class Mixture(FittedScorer):
         items: b, (n_items, dim) float32.
         history: p, (n_items, dim) float32; the same array as b where they are tied.
         bias: c, (n_items,) float32.
+        transitions: Transition counts, or None.
     """
 
     def __init__(
@@ -59,9 +62,10 @@ class Mixture(FittedScorer):
         items: Array,
         history: Array,
         bias: Array,
+        transitions: Transitions | None = None,
     ) -> None:
         super().__init__(known, "TransCF-mixture")
-        self.settings = settings
+        self.settings, self.transitions = settings, transitions
         self.users, self.items, self.history, self.bias = users, items, history, bias
         self._stored: NearestItems | None = None
 
@@ -78,6 +82,7 @@ class Mixture(FittedScorer):
         users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
         made = cls(known, settings, users=users, items=items, history=history, bias=bias)
         made = made._with_lonely_placed()
+        made.transitions = Transitions.from_arrays(arrays, n_items)
         made._stored = _stored_neighbors(arrays, n_items)
         return made
 
@@ -100,17 +105,29 @@ class Mixture(FittedScorer):
             history = np.where(is_heard[:, None], history, self.items)
         return self._changed(users=users, history=history)
 
-    def _changed(self, **arrays: Array) -> Mixture:
-        own = {"users": self.users, "items": self.items, "history": self.history, "bias": self.bias}
-        return Mixture(self.known, self.settings, **(own | arrays))
+    def _changed(self, **changes: Any) -> Mixture:
+        own = {
+            "users": self.users,
+            "items": self.items,
+            "history": self.history,
+            "bias": self.bias,
+            "transitions": self.transitions,
+        }
+        return Mixture(self.known, self.settings, **(own | changes))
+
+    def with_transitions(self, transitions: Transitions) -> Mixture:
+        """Return the same with transition counts."""
+        made = self._changed(transitions=transitions)
+        made._stored = self._stored
+        return made
 
     def arrays(self) -> Arrays:
-        """Return the points, and biases where items have them."""
+        """Return the points, biases where items have them, and transitions if there are some."""
         arrays = {"user_vectors": self.users, "item_vectors": self.items}
         if not self.settings.tie_item_vectors:
             arrays["history_vectors"] = self.history
         arrays |= {"item_bias": self.bias} if self.settings.item_bias else {}
-        return arrays
+        return arrays | ({} if self.transitions is None else self.transitions.arrays())
 
     def stored_arrays(self) -> Arrays:
         """Return the same, and the nearest items of all items unless there are too many items."""
@@ -158,6 +175,16 @@ class Mixture(FittedScorer):
         return squares(self.history)
 
     @cached_property
+    def terms(self) -> SparseTerms:
+        """The sparse terms of transitions; empty without them."""
+        return no_terms(len(self.items)) if self.transitions is None else self.transitions.terms
+
+    @cached_property
+    def terms_reach(self) -> float:
+        """The largest logarithm of such a term, signs aside."""
+        return 0.0 if self.transitions is None else self.transitions.reach
+
+    @cached_property
     def _users(self) -> UserScorer:
         return UserScorer(self, self.known.histories, self.users)
 
@@ -177,7 +204,8 @@ class Mixture(FittedScorer):
     @cached_property
     def is_finite(self) -> bool:
         """Whether the vectors and biases of all items are finite, and their squares as well."""
-        parts = (self.item_squares, self.history_squares.astype(np.float32), self.bias)
+        squared = (self.item_squares, self.history_squares.astype(np.float32))
+        parts = (*squared, self.bias, self.terms.values)
         return all(bool(np.isfinite(part).all()) for part in parts)
 
     @cached_property
@@ -210,9 +238,14 @@ class Mixture(FittedScorer):
     def _delegate(self) -> Scorer:
         return self._users
 
-    def sum_form(self) -> SumForm:
-        """Return the score as a logarithm of a sum over queries, one for each past item."""
+    def sum_form(self) -> SumForm | None:
+        """Return the score as a logarithm of a sum over queries, one for each past item.
+
+        With transition counts it is none.
+        """
         dim = self.items.shape[1]
+        if self.transitions is not None:
+            return None
 
         def of_users(users: Rows) -> Queries:
             histories = self.known.histories.take(users)
@@ -225,20 +258,25 @@ class Mixture(FittedScorer):
             np.hstack([self.item_offsets[:, None], self.items]), of_users, len(self.users)
         )
 
-    def _near(self, histories: Histories, items: Array) -> Array:
+    def _near(self, histories: Histories, items: Rows) -> Array:
         """Logarithms of what each item of a history adds to the score of one item.
 
         Args:
             histories: Of the users.
-            items: The scored item of each, (n, dim) float64.
+            items: The scored item of each, (n,) rows.
 
         Returns:
-            log w_k - tau |p_k - b|^2, (n_events,) float64.
+            log w_k + log(exp(-tau |p_k - b|^2) + m_ki), (n_events,) float64.
         """
-        scored = np.repeat(items, histories.counts, axis=0)
-        away = np.square(self.history[histories.items] - scored).sum(axis=1)
-        near: Array = self.log_weights(histories) - self.settings.tau * away
-        return near
+        scored = np.repeat(items, histories.counts)
+        b = self.items[scored].astype(np.float64)
+        near: Array = -self.settings.tau * np.square(self.history[histories.items] - b).sum(axis=1)
+        if self.transitions is not None:
+            terms = self.transitions.of_pairs(histories.items, scored)
+            with np.errstate(divide="ignore"):  # most terms are 0
+                near = np.logaddexp(near, np.log(terms))
+        logs: Array = self.log_weights(histories) + near
+        return logs
 
     def shares(self, histories: Histories, items: Rows) -> Array:
         """Shares of each history's items in the score of one item: they add up to one each.
@@ -249,7 +287,7 @@ class Mixture(FittedScorer):
             histories: Of the users.
             items: The scored item of each, (n,) rows.
         """
-        logs = self._near(histories, self.items[items].astype(np.float64))
+        logs = self._near(histories, items)
         shares: Array = np.exp(logs - np.repeat(_log_sums(histories, logs), histories.counts))
         return shares
 
@@ -310,12 +348,25 @@ class Mixture(FittedScorer):
         own = float(np.square(a - b).sum())
         nearest = float(np.square(self.history[history] - b).sum(axis=1).min())
         bias = float(self.bias[item])
-        words = (
+        words: tuple[str, ...] = (
             f"Squared distances from the item: {nearest:.4f} from the nearest point of the "
             f"history, {own:.4f} from the user's own; the item's bias is {bias:.4f}.",
             "Without a past item of the share x the score would change by log(1 - x).",
         )
-        return Remarks(words, {"bias": bias, "distance": own, "nearest_distance": nearest})
+        facts = {"bias": bias, "distance": own, "nearest_distance": nearest}
+        if self.transitions is not None:
+            counted = self._counted_share(histories, item)
+            words += (f"Transition counts make up {counted:.0%} of the sum, the vectors the rest.",)
+            facts["transitions"] = counted
+        return Remarks(words, facts)
+
+    def _counted_share(self, histories: Histories, item: int) -> float:
+        """Return the share of transition counts in the score of an item for one history."""
+        assert self.transitions is not None
+        one = np.array([item], np.int32)
+        terms = self.transitions.of_pairs(histories.items, np.repeat(one, len(histories.items)))
+        total = _log_sums(histories, self._near(histories, one))
+        return float((np.exp(self.log_weights(histories) - total[0]) * terms).sum())
 
     def grown(self, log: Interactions) -> Mixture:
         """Return the same with interactions added: trained points stay, new ones are placed.
@@ -335,10 +386,29 @@ class Mixture(FittedScorer):
             history[known.items.rows(self.known.items.series)[trained]] = self.history[trained]
         is_new = known.active.copy()
         is_new[known.users.rows(self.known.users.series)[self.known.active]] = False
-        arrays = {"items": own.items, "history": history, "bias": own.item_bias}
-        made = Mixture(known, self.settings, users=own.users, **arrays)
+        made = Mixture(
+            known,
+            self.settings,
+            users=own.users,
+            items=own.items,
+            history=history,
+            bias=own.item_bias,
+        )
         own.users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
-        return made
+        if self.transitions is None:
+            return made
+        return made.with_transitions(self._grown_transitions(made))
+
+    def _grown_transitions(self, larger: Mixture) -> Transitions:
+        """Count again with the interactions added; Z stays, and that of new items is computed."""
+        assert self.transitions is not None
+        rows, logs = larger.known.items.rows(self.known.items.series), np.empty(len(larger.items))
+        is_new, trained = np.ones(len(logs), np.bool_), np.zeros(len(logs), np.bool_)
+        logs[rows], is_new[rows] = self.transitions.log_partition, self.known.item_counts == 0
+        trained[rows] = self.rankable
+        new = np.flatnonzero(is_new).astype(np.int32)
+        logs[new] = log_partitions(larger, new, trained)
+        return Transitions.of(larger, self.transitions.strength, logs)
 
     def with_bias(self, offset: Scores) -> Mixture | None:
         """Return the same with a number added to each item's bias; None where it has none."""

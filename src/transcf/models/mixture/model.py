@@ -17,6 +17,7 @@ from transcf.models.mixture.exact import ExactMixtureTraining
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.training import MixtureTraining, popularity
+from transcf.models.mixture.transitions import with_transitions
 from transcf.models.training import TrainingRun
 
 
@@ -31,7 +32,12 @@ class TransCFMixture(Recommender[MixtureSettings]):
     where events have times (c_i only with `item_bias`). It is trained with Adam on a softmax over
     each event and `shared_negatives` drawn items. New users are folded in from their item history.
     With `popularity_correction` the softmax is over s(u, i) + popularity_correction log n_i for an
-    item of n_i events, and scores leave the second term out. See docs/concepts/translations.md.
+    item of n_i events, and scores leave the second term out.
+
+    After training, `transitions` adds counts of items that follow each other: exp(c_i - tau
+    |p_k - b_i|^2) becomes exp(c_i - tau |p_k - b_i|^2) + transitions Z_k T_ki, where T_ki is the
+    share of item i among the items that follow item k within ten places (see `SequentialRules`)
+    and Z_k the sum of the first term over all items. See docs/concepts/translations.md.
 
     Items without training interactions are never drawn, scored or recommended; users without any
     count as unknown.
@@ -55,6 +61,8 @@ class TransCFMixture(Recommender[MixtureSettings]):
     """
 
     name = "TransCF-mixture"
+    #: Transition counts.
+    _revision: ClassVar[int] = 2
     _divergence_hint: ClassVar[str] = "learning_rate (or tau, beta)"
     # The decay of the learning rate depends on the number of epochs.
     _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
@@ -80,7 +88,8 @@ class TransCFMixture(Recommender[MixtureSettings]):
             return self._restore(arrays | {"item_bias": bias}, known, settings)
 
         kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
-        return run.run(run.solver(kind, events, settings), settings, restore)
+        learned = run.run(run.solver(kind, events, settings), settings, restore)
+        return with_transitions(learned, run)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
         return Mixture.from_arrays(arrays, known, settings)

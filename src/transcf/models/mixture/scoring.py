@@ -20,6 +20,7 @@ from transcf.kernels import Array
 from transcf.kernels.mixture_scores import (
     ScoreParams,
     UserQueries,
+    add_terms,
     read_only,
     score_pairs,
     score_users,
@@ -128,10 +129,19 @@ class UserScorer(Scorer):
         )
 
     def _score_block(self, users: Rows) -> Scores:
-        return score_users(self.points(users), self.learned.item_points, self.learned.item_offsets)
+        learned = self.learned
+        scores = score_users(self.points(users), learned.item_points, learned.item_offsets)
+        self.add_terms(users, np.arange(scores.shape[1], dtype=np.int32), scores)
+        return scores
+
+    def add_terms(self, users: Rows, items: Rows, scores: Scores) -> None:
+        """Add transitions to scores without them, (n, n_items), items in ascending order."""
+        if self.learned.transitions is not None:
+            add_terms(self.params, users.astype(np.int32), items.astype(np.int32), scores)
 
     @cached_property
-    def _params(self) -> ScoreParams:
+    def params(self) -> ScoreParams:
+        """What kernels need to score these users."""
         learned, histories = self.learned, self.histories
         logs = learned.log_weights(histories).astype(np.float64)
         return ScoreParams(
@@ -144,10 +154,11 @@ class UserScorer(Scorer):
             bias=read_only(learned.bias),
             tau=float(learned.settings.tau),
             beta=float(learned.settings.beta),
+            terms=learned.terms,
         )
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        return score_pairs(self._params, users.astype(np.int32), items.astype(np.int32))
+        return score_pairs(self.params, users.astype(np.int32), items.astype(np.int32))
 
     def top_k(
         self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
@@ -186,7 +197,7 @@ class UserScorer(Scorer):
         found = np.empty((len(users), k + _SPARE), np.int32)
         hidden, errors = (seen.indptr, seen.indices), self._error(users, histories)
         rows = read_only(np.ascontiguousarray(users, np.int32))
-        given = (self._params, catalogue, *hidden, rows, k, errors, counts, found)
+        given = (self.params, catalogue, *hidden, rows, k, errors, counts, found)
         with one_blas_thread():
             parallel_for(len(users), partial(find_candidates, *given))
         is_candidate = np.arange(found.shape[1]) < counts[:, None]
@@ -207,9 +218,10 @@ class UserScorer(Scorer):
         past = np.sqrt(learned.history_squares[histories.items].max(initial=0))
         faded = np.abs(learned.log_weights(histories)).max(initial=0)
         away = np.sqrt(squares(self.homes[users])) + longest
-        size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
+        size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded + learned.terms_reach
         steps = learned.history.shape[1] + 16
-        error: Scores = (4 * ROUNDING * (steps * size + histories.counts)).astype(np.float32)
+        added = (1 if learned.transitions is None else 2) * histories.counts
+        error: Scores = (4 * ROUNDING * (steps * size + added)).astype(np.float32)
         return error
 
     def _block_users(self) -> int | None:
@@ -262,7 +274,7 @@ class PairTermTable:
         near = tau * (np.sqrt(squares(p).max(initial=0)) + longest) ** 2
         home = beta * (np.sqrt(squares(a)) + longest) ** 2
         counts = np.diff(self._taken.starts)
-        size = near + home + bias + faded + np.log(counts)
+        size = near + home + bias + faded + np.log(counts) + learned.terms_reach
         # Two products of d terms, whose roundings an exponential turns into relative ones; those of
         # the exponential and of adding up a history; and the logarithm's.
         steps = self._homes.shape[1] + 16
@@ -279,6 +291,7 @@ class PairTermTable:
         offsets = np.pad(-tau * lengths, room).astype(np.float32)
         np.matmul(self._homes, points[: len(items)].T, out=tile)
         add_log_sums(self._taken, self._past, Items(points, offsets, item_offsets), tile)
+        self._scorer.add_terms(self._users, items, tile)
 
     def pairs(self, rows: Rows, items: Rows) -> Scores:
         """Score pairs by the direct formula: (n,)."""

@@ -55,7 +55,7 @@ class MixtureTraining:
         self._sampler = BatchSampler(
             events, self._shards, settings.shared_negatives, settings.negative_power
         )
-        n_drawn, bound = self._sampler.n_drawn, NORM_POWERS[settings.norm_constraint]
+        n_drawn, bound = self._sampler.n_drawn, NORM_POWERS["norm"]
         self._rules = Rules(
             n_drawn,
             settings.tie_item_vectors,
