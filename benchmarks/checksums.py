@@ -46,6 +46,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "inverse-popularity": ("inverse-popularity", {}),
     "random": ("random", {}),
     "itemknn": ("itemknn", {}),
+    "sequential-rules": ("sequential-rules", {}),
     "ease": ("ease", {}),
     "ials": ("ials", {"dim": 16}),
     "eals": ("eals", {"dim": 16}),

@@ -31,13 +31,12 @@ PARAMETERS = {
         "tied": "tie_item_vectors",
         "debias": "popularity_correction",
         "user_rate": "user_lr_multiplier",
-        "bound": "norm_constraint",
     },
 }
 #: Removed parameters, by class, with the value that all models have now.
 REMOVED: dict[str, dict[str, Any]] = {
     "TransCF": {"bias_decay": 0.01, "bias_rate": 0.2},
-    "TransCFMixture": {"decay": "linear", "norm_constraint": "norm"},
+    "TransCFMixture": {"decay": "linear", "bound": "norm", "norm_constraint": "norm"},
     "Blend": {"beneath": 0.0},
 }
 
