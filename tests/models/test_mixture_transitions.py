@@ -127,7 +127,7 @@ def test_scores_are_those_of_the_formula(log: Interactions, model: TransCFMixtur
 def test_tiles_are_those_of_the_scores(log: Interactions, model: TransCFMixture) -> None:
     users = np.arange(log.n_users, dtype=np.int32)
     items = np.arange(3, log.n_items, 2, dtype=np.int32)
-    source, tile = model.open_block(users, items), np.empty((len(users), len(items)), np.float32)
+    source, tile = model._open_block(users, items), np.empty((len(users), len(items)), np.float32)
     source.fill(items, tile)
     pairs = model.scores(np.repeat(users, len(items)), np.tile(items, len(users)))
     assert (np.abs(tile - pairs.reshape(tile.shape)).max(axis=1) <= source.error).all()
