@@ -376,3 +376,30 @@ def test_colours_follow_the_system_and_the_button(page: Page) -> None:
     assert lightness(page, "backgroundColor") < 0.2
     page.get_by_role("button", name="Colours: dark").click()
     assert lightness(page, "backgroundColor") > 0.9
+
+
+@pytest.mark.parametrize("width", [820, 1080])
+def test_a_label_never_covers_its_point(browser: Browser, url: str, width: int) -> None:
+    said = ask(url, "map")
+    with visit(browser, f"{url}/#/user/u005", width=width, height=700) as seen:
+        page = seen.page
+        page.wait_for_selector("#map-state", state="hidden")
+        rows = page.locator(f"{RECOMMENDED} .main")
+        rows.first.wait_for()
+        for row, item in zip(rows.all(), items_of(page.locator(RECOMMENDED)), strict=True):
+            place = said["item"].index(item)
+            row.hover()
+            page.locator("#tip", has_text=said["title"][place]).wait_for()
+            (x0, x1), (y0, y1) = page.evaluate(
+                "(p => [p.xaxis.range, p.yaxis.range])(document.getElementById('plot').layout)"
+            )
+            board, tip = (
+                page.locator("#overlay").bounding_box(),
+                page.locator("#tip").bounding_box(),
+            )
+            assert board is not None
+            assert tip is not None
+            x = board["x"] + (said["x"][place] - x0) / (x1 - x0) * board["width"]
+            y = board["y"] + (y1 - said["y"][place]) / (y1 - y0) * board["height"]
+            is_beside = not (tip["x"] <= x <= tip["x"] + tip["width"])
+            assert is_beside or not (tip["y"] <= y <= tip["y"] + tip["height"])

@@ -151,9 +151,9 @@ def _user(user: Id, limit: int = 100) -> Call[schemas.UserFacts]:
 
 
 def _search(
-    text: str, kind: Literal["items", "users", "all"] = "all", k: int = 20
+    text: str, kind: Literal["items", "users", "categories", "all"] = "all", k: int = 20
 ) -> Call[schemas.Found]:
-    """Find items and users by id and title."""
+    """Find items by title and id, users by id, and categories by name."""
     return Call("search", {"q": text, "kind": kind, "k": k})
 
 

@@ -28,6 +28,7 @@ from transcf.models.registry import load_version
 from transcf.serving.item_metadata import NO_METADATA, ItemMetadata
 from transcf.serving.projection import Projection2D
 from transcf.serving.schemas import Item, json_id
+from transcf.serving.search import TextIndex
 
 #: Key of a model's report: the number of the newest event that it has learned from.
 EVENTS_AFTER = "events_after"
@@ -178,16 +179,23 @@ class ModelVersion:
         return self.scorer.user_similarity()
 
     @cached_property
-    def item_texts(self) -> pl.Series:
-        """Ids and titles of items in lower case, with a line break before each word."""
+    def item_index(self) -> TextIndex:
+        """Search in ids and titles of items."""
         titles = pl.Series([entry.title or "" for entry in self.item_metadata], dtype=pl.String)
-        words = titles.str.to_lowercase().str.replace_all(r"\s+", "\n")
-        return _id_texts(self.items) + "\n" + words
+        return TextIndex(self.items.series.cast(pl.String), titles, self.data.item_counts)
 
     @cached_property
-    def user_texts(self) -> pl.Series:
-        """Ids of users in lower case, after a line break."""
-        return _id_texts(self.users)
+    def user_index(self) -> TextIndex:
+        """Search in ids of users."""
+        ids = self.users.series.cast(pl.String)
+        return TextIndex(ids, pl.repeat("", len(ids), eager=True), self.data.seen.counts)
+
+    @cached_property
+    def category_index(self) -> TextIndex:
+        """Search in names of categories."""
+        names = pl.Series(list(self.items_by_category), dtype=pl.String)
+        sizes = np.array([len(rows) for rows in self.items_by_category.values()], np.int64)
+        return TextIndex(names, names, sizes)
 
     @cached_property
     def projection(self) -> Projection2D:
@@ -225,10 +233,6 @@ def convert_id(ids: IdMap, value: Id) -> Id:
     if ids.is_text:
         return str(value)
     return ids.parse(value) if isinstance(value, str) else value
-
-
-def _id_texts(ids: IdMap) -> pl.Series:
-    return "\n" + ids.series.cast(pl.String).str.to_lowercase()
 
 
 def find_rows(ids: IdMap, values: Sequence[Id]) -> Rows:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 from pydantic_core import to_json
@@ -339,35 +338,23 @@ def search(
     version: ModelVersion,
     events: EventCache,
     q: Annotated[str, Field(max_length=200)] = "",
-    kind: Literal["items", "users", "all"] = "all",
+    kind: Literal["items", "users", "categories", "all"] = "all",
     k: Length = 20,
 ) -> schemas.Found:
-    """Find items and users by id and title.
-
-    Matches at the beginning of an id or a word come first, then matches anywhere; each by the
-    number of training events.
-    """
-    found: schemas.Found = {"version": version.number, "items": [], "users": []}
+    """Find items by title and id, categories by name, and users by id; see `TextIndex.find`."""
+    found: schemas.Found = {"version": version.number, "items": [], "users": [], "categories": []}
     if kind in ("items", "all"):
         counts = version.data.item_counts
-        rows = _search(version.item_texts, q, counts, k)
+        rows = version.item_index.find(q, k)
         found["items"] = [{**version.item_fields(row), "users": int(counts[row])} for row in rows]
     if kind in ("users", "all"):
-        counts = version.data.seen.counts
-        rows = _search(version.user_texts, q, counts, k)
-        names = version.users.series
+        counts, names = version.data.seen.counts, version.users.series
+        rows = version.user_index.find(q, k)
         found["users"] = [{"user": names[row], "count": int(counts[row])} for row in rows]
+    if kind in ("categories", "all"):
+        listed = categories(version, events)["categories"]
+        found["categories"] = [listed[row] for row in version.category_index.find(q, k)]
     return found
-
-
-def _search(texts: pl.Series, text: str, counts: npt.NDArray[np.int64], k: int) -> list[int]:
-    wanted = "\n".join(text.lower().split())
-    if not wanted:
-        return [int(row) for row in np.argsort(-counts, kind="stable")[:k]]
-    rows = np.flatnonzero(texts.str.contains(wanted, literal=True).to_numpy())
-    begins = texts.gather(rows).str.contains("\n" + wanted, literal=True).to_numpy()
-    order = np.lexsort((rows, -counts[rows], ~begins))
-    return [int(row) for row in rows[order][:k]]
 
 
 # -- map -----------------------------------------------------------------------------------------

@@ -387,19 +387,20 @@ class FoundUser(TypedDict):
     count: int
 
 
+class Category(TypedDict):
+    """A category and the number of its items."""
+
+    category: str
+    items: int
+
+
 class Found(TypedDict):
     """Results of a search."""
 
     version: int
     items: list[FoundItem]
     users: list[FoundUser]
-
-
-class Category(TypedDict):
-    """A category and the number of its items."""
-
-    category: str
-    items: int
+    categories: list[Category]
 
 
 class Categories(TypedDict):

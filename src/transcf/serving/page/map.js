@@ -237,9 +237,16 @@ export function label(item, note = "") {
   fill(tip, el("strong", {}, title ?? String(item)), lines.map((words) => el("span", {}, words)));
   const [left, top] = overlay.pixel(place);
   const [width, height] = overlay.size();
-  const beside = left + 16 + tip.offsetWidth > width ? left - 16 - tip.offsetWidth : left + 16;
-  tip.style.left = `${Math.max(6, Math.min(beside, width - tip.offsetWidth - 6))}px`;
-  tip.style.top = `${Math.max(6, Math.min(top - tip.offsetHeight / 2, height - tip.offsetHeight - 6))}px`;
+  const [wide, high] = [tip.offsetWidth, tip.offsetHeight];
+  const within = (value, size, all) => Math.max(6, Math.min(value, all - size - 6));
+  let [x, y] = [left + 16, within(top - high / 2, high, height)];
+  if (x + wide > width - 6) x = left - 16 - wide;
+  if (x < 6) {  // no room on either side: above or below the point
+    x = within(left - wide / 2, wide, width);
+    y = top - 16 - high < 6 ? top + 16 : top - 16 - high;
+  }
+  tip.style.left = `${x}px`;
+  tip.style.top = `${y}px`;
 }
 
 const KEYS = {
