@@ -332,7 +332,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(
     (tmp_path / "token").write_text(token)
     settings = {"events": str(tmp_path / "events.db"), "token_file": tmp_path / "token"}
     with living(trained / "shop", **settings) as address, visit(browser, "about:blank") as seen:
-        seen.page.route("**/page/plotly.js", lambda route: route.abort())  # not needed here
+        seen.page.route("**/plotly.js", lambda route: route.abort())  # not needed here
         seen.page.goto(f"{address}/#/user/u001")
         for attempt, title in [("wrong", "This service asks"), (token, "That token was not right")]:
             seen.page.wait_for_selector(f"#token-title >> text={title}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from transcf.serving.app import PAGE, POLICY
+from transcf.serving.pages import PAGE, POLICY
 
 SCRIPTS = sorted(PAGE.glob("*.js"))
 
@@ -20,6 +20,29 @@ def test_the_page_and_its_parts_come_with_a_policy_and_a_tag(client: TestClient)
         assert answer.headers["content-security-policy"] == POLICY
         again = client.get(path, headers={"if-none-match": answer.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
+
+
+def test_files_are_compressed_and_kept_by_their_digest(client: TestClient) -> None:
+    index = client.get("/").text
+    [folder] = set(re.findall(r'"(page/[0-9a-f]{12})/', index))
+    for name in ("main.js", "style.css", "plotly.js"):
+        answer = client.get(f"/{folder}/{name}")
+        assert answer.headers["content-encoding"] == "gzip"
+        assert "immutable" in answer.headers["cache-control"]
+        plain = client.get(f"/{folder}/{name}", headers={"accept-encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert plain.content == answer.content
+        assert int(answer.headers["content-length"]) < len(plain.content) / 2
+    older = client.get("/page/0123456789ab/main.js")
+    assert (older.status_code, older.headers["cache-control"]) == (200, "no-cache")
+
+
+def test_large_answers_are_compressed(client: TestClient) -> None:
+    answer = client.get("/v1/search?k=60")
+    assert answer.headers["content-encoding"] == "gzip"
+    plain = client.get("/v1/search?k=60", headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.json() == answer.json()
 
 
 def test_plotly_comes_from_its_wheel(client: TestClient) -> None:
@@ -35,7 +58,7 @@ def test_nothing_else_is_served(client: TestClient, name: str) -> None:
 
 
 def test_every_part_that_the_page_names_is_there() -> None:
-    named = set(re.findall(r'"page/([^"]+)"', (PAGE / "index.html").read_text()))
+    named = {"plotly.js", *re.findall(r'"page/([^"]+)"', (PAGE / "index.html").read_text())}
     for script in SCRIPTS:
         named |= set(re.findall(r'from "\./([^"]+)"', script.read_text()))
     assert named <= {path.name for path in PAGE.iterdir()} | {"plotly.js"}

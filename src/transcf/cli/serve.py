@@ -74,7 +74,7 @@ def serve(
     if demo and folder is not None:
         raise ParameterError("Name a DIR to serve, or give --demo.")
     try:
-        from transcf.serving.app import plotly_script
+        from transcf.serving.pages import plotly_script
         from transcf.serving.server import run
         from transcf.serving.settings import load_settings
     except ImportError as error:

@@ -53,7 +53,7 @@ export async function load() {
 function loadPlotly() {
   if (window.Plotly) return Promise.resolve();
   return new Promise((resolve, reject) => {
-    const script = el("script", { src: "page/plotly.js" });
+    const script = el("script", { src: new URL("plotly.js", import.meta.url).href });
     script.addEventListener("load", resolve);
     script.addEventListener("error", reject);
     document.head.append(script);

@@ -1,0 +1,159 @@
+"""The explorer page and the page of all routes.
+
+Files are sent compressed, under names with a digest of all files, so that browsers keep them until
+one changes. Starlette's `StaticFiles` does neither; the few files are kept in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import html
+import mimetypes
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+from transcf.errors import MissingExtraError
+from transcf.serving.errors import json_response
+
+PAGE = Path(__file__).with_name("page")
+#: Scripts come from this service only, none is inline. plotly compiles WebGL code ('unsafe-eval')
+#: and writes style elements ('unsafe-inline').
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self' 'unsafe-eval'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept-Encoding",
+}
+#: Browsers ask again, and get a 304 by the ETag; or they never ask again.
+_CHECKED, _IMMUTABLE = "no-cache", "public, max-age=31536000, immutable"
+
+
+def plotly_script() -> Path:
+    """Return plotly's script, without importing plotly, which takes a second.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+    """
+    found = find_spec("plotly")
+    if found is None or found.origin is None:
+        raise MissingExtraError("The explorer's map", "serve")
+    return Path(found.origin).with_name("package_data") / "plotly.min.js"
+
+
+class _File:
+    """A file in memory, with its compressed form."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        self.content = content
+        self.kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        self.digest = hashlib.sha256(content).hexdigest()[:16]
+
+    @cached_property
+    def compressed(self) -> bytes:
+        return gzip.compress(self.content, 6, mtime=0)
+
+    def response(self, request: Request, cache_control: str) -> Response:
+        """Return the file, compressed if the client takes that; 304 if the client has it."""
+        gzipped = "gzip" in request.headers.get("accept-encoding", "")
+        tag = f'"{self.digest}{"-gzip" if gzipped else ""}"'
+        headers = {**_HEADERS, "Cache-Control": cache_control, "ETag": tag}
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        if gzipped:
+            headers["Content-Encoding"] = "gzip"
+        return Response(
+            self.compressed if gzipped else self.content, headers=headers, media_type=self.kind
+        )
+
+
+class _Page:
+    """The files of the explorer page by name; `digest` changes with any of them."""
+
+    def __init__(self) -> None:
+        files = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
+        script = plotly_script()
+        described = repr([*files.items(), script, script.stat().st_size])
+        self.digest = hashlib.sha256(described.encode()).hexdigest()[:12]
+        index = files.pop("index.html").replace(b'"page/', f'"page/{self.digest}/'.encode())
+        self.index = _File("index.html", index)
+        self._files = {name: _File(name, content) for name, content in files.items()}
+
+    @cached_property
+    def _plotly(self) -> _File:
+        return _File("plotly.js", plotly_script().read_bytes())
+
+    def file(self, name: str) -> _File:
+        if name == "plotly.js":
+            return self._plotly
+        if name not in self._files:
+            raise HTTPException(404)
+        return self._files[name]
+
+
+def add_pages(app: FastAPI) -> None:
+    """Add the explorer page and the description of all routes; nothing loads other hosts."""
+    page = _Page()
+
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return page.index.response(request, _CHECKED)
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def file(request: Request, name: str) -> Response:
+        return await asyncio.to_thread(page.file(name).response, request, _CHECKED)
+
+    @app.get("/page/{digest}/{name}", include_in_schema=False)
+    async def digested_file(request: Request, digest: str, name: str) -> Response:
+        # The first compression of a large file takes a while.
+        control = _IMMUTABLE if digest == page.digest else _CHECKED
+        return await asyncio.to_thread(page.file(name).response, request, control)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def description() -> Response:
+        return json_response(app.openapi())
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(_list_routes(app.openapi()))
+
+
+def _list_routes(description: dict[str, Any]) -> str:
+    """Return an HTML page with all routes of an OpenAPI description."""
+    rows = []
+    for path, methods in description["paths"].items():
+        for method, about in methods.items():
+            parameters = ", ".join(p["name"] for p in about.get("parameters", []))
+            body = about.get("requestBody", {}).get("content", {}).get("application/json", {})
+            schema = body.get("schema", {})
+            kinds = [part.get("$ref", "") for part in schema.get("anyOf", [schema])]
+            names = " or ".join(kind.rpartition("/")[2] for kind in kinds)
+            cells = (method.upper(), path, about.get("description", ""), parameters, names)
+            rows.append("".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells))
+    heads = "".join(f"<th>{name}</th>" for name in ("", "route", "what", "parameters", "body"))
+    table = "".join(f"<tr>{row}</tr>" for row in rows)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>transcf: routes</title>'
+        "<style>:root{color-scheme:light dark}body{font:16px system-ui;margin:2rem}"
+        "td,th{text-align:left;vertical-align:top;padding:.3rem .8rem .3rem 0}</style>"
+        f"<h1>Routes</h1><p>For machines: <a href='/openapi.json'>openapi.json</a></p>"
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{table}</tbody></table></html>"
+    )
