@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from transcf import __version__
+from transcf.data.files import path_of
 from transcf.data.interactions import Interactions
-from transcf.data.paths import path_of
 from transcf.data.readers import as_interactions, read_interactions
 from transcf.data.split import Split
 from transcf.data.splitters import open_log_and_split, split_log
