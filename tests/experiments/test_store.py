@@ -265,7 +265,7 @@ def test_somebody_elses_cell_is_left_alone_until_it_is_there(split: Split, store
     candidate = Candidate("ease", "ease", choices=CHOICES)
     with store.lock(RunKey.trial(models[0], split.train, validation)):
         with pytest.raises(RunLockedError):
-            fit_and_validate(models[0], split.train, validation, store, wait=False)
+            fit_and_validate(models[0], split.train, validation, store)
         with pytest.raises(RunLockedError):
             experiment.run(candidate, wait=False)
         assert len(store.all_keys()) == 2, "the other trials"

@@ -86,7 +86,7 @@ def evaluate(
             about, results = {"dataset": data, "model": name}, []
             for number in numbers:
                 made = candidate.make(number)
-                results.append(fit_and_evaluate(made, split, config, store, about=about))
+                results.append(fit_and_evaluate(made, split, config, store, about=about, wait=True))
                 if (error := results[-1].error) is not None:
                     raise error
             done = CandidateResult.of(name, results)

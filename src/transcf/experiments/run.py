@@ -245,7 +245,7 @@ def fit_and_evaluate(
     is_fitted: bool = False,
     start_fit: StartFit = _default_options,
     about: Mapping[str, str] | None = None,
-    wait: bool = True,
+    wait: bool = False,
 ) -> RunResult:
     """Fit a model on the training part, refit it if the protocol says so, and evaluate it once.
 
@@ -257,7 +257,7 @@ def fit_and_evaluate(
         is_fitted: The model was fitted on `split.train` with validation before: skip that fit.
         start_fit: Returns the options of each fit.
         about: `dataset` and `model` by name, for `transcf runs list`.
-        wait: Whether to wait for a run that another process is computing.
+        wait: Wait for a run that another process is computing.
 
     Returns:
         The result; with an error if the training diverges.
@@ -323,7 +323,7 @@ def fit_and_validate(
     *,
     start_fit: StartFit = _default_options,
     about: Mapping[str, str] | None = None,
-    wait: bool = True,
+    wait: bool = False,
 ) -> RunResult:
     """Fit a model on the training part, and evaluate it on the whole validation part.
 

@@ -102,6 +102,7 @@ class Objective:
                 self.store,
                 start_fit=lambda _: FitOptions(progress=False, on_epoch=on_epoch),
                 about={"dataset": self.dataset, "model": self.model},
+                wait=True,
             )
         except TrialPruned:
             seconds = round(time.perf_counter() - started, 3)
