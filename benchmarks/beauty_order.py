@@ -53,7 +53,8 @@ def run(name: str, params: dict[str, Any], log: Interactions) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     found = evaluate(model, split, "sequential", k=(10,))
     figures = {metric: found.metrics[metric].mean for metric in METRICS}
-    return {**figures, "users": found.users, "epoch": model.best_epoch_, "fit seconds": seconds}
+    facts = {"epoch": model.best_epoch_, "trend": model.report_.get("trend", {}).get("strength")}
+    return {**figures, "users": found.users, **facts, "fit seconds": seconds}
 
 
 def main() -> None:
