@@ -44,7 +44,7 @@ QUICK: dict[str, dict[str, object]] = {
     "cdae": {"dim": 16, "learning_rate": 0.03, "batch_size": 64, "epochs": 8},
     "neumf": {"dim": 8, "learning_rate": 0.02, "epochs": 6},
     "lightgcn": {"dim": 16, "learning_rate": 0.02, "epochs": 15},
-    "sasrec": {"dim": 16, "learning_rate": 0.01, "batch_size": 256, "negatives": 60, "epochs": 8},
+    "sasrec": {"dim": 16, "learning_rate": 0.01, "batch_size": 256, "dropout": 0.3, "epochs": 8},
     "transcf-mixture": {"dim": 16, "epochs": 8},
     "transcf": {"dim": 32},
     "transcf-dot": {"dim": 32},

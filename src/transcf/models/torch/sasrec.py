@@ -31,14 +31,14 @@ EPSILON = 1e-5
 _EVENTS_AT_ONCE = 2**15
 
 
-@settings(epochs=60, learning_rate=0.001, init_scale=0.02)
+@settings(epochs=30, learning_rate=0.003, init_scale=0.02)
 class SASRecSettings(NeuralSettings):
     """Hyper-parameters of SASRec."""
 
     max_length: int = setting(50, "Most items of a history that are used, the last ones.", low=1)
     layers: int = setting(2, "Blocks of attention and feed-forward layer.", low=1, high=32)
     heads: int = setting(1, "Heads of attention; `dim` is a multiple of them.", low=1, high=64)
-    dropout: float = setting(0.3, "Share of the numbers that training sets to 0.", low=0, high=0.99)
+    dropout: float = setting(0.5, "Share of the numbers that training sets to 0.", low=0, high=0.99)
     loss: Loss = setting("softmax", "Which of the two losses above.")
     negatives: int = setting(
         1000, "Items drawn for each batch, the negative samples of all its events.", low=1
