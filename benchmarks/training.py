@@ -24,9 +24,8 @@ import scipy.sparse as sp
 from _peers import implicit_bpr
 from _sets import ciao, long_tail
 from transcf.models.transcf import TransCF
-from transcf.models.transcf.parameters import first_parameters
 from transcf.models.transcf.solver_exact import ExactSolver
-from transcf.models.transcf.solver_fast import FastSolver
+from transcf.models.transcf.solver_fast import FastSolver, first_parameters
 from transcf.models.triples import Problem
 from transcf.parallel import use_threads
 

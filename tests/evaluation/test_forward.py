@@ -187,7 +187,7 @@ def share_of_the_unborn(
 @pytest.mark.parametrize("make", [temporal_cut, leave_one_out, random_ratio])
 @pytest.mark.parametrize("part", ["validation", "test"])
 def test_what_did_not_exist_yet_is_counted(make, part, monkeypatch) -> None:
-    monkeypatch.setattr("transcf.evaluation.lists.BLOCK_BYTES", 1000)  # a few users at a time
+    monkeypatch.setattr("transcf.evaluation.metrics.BLOCK_BYTES", 1000)  # a few users at a time
     split = make(drifting(4))
     learned = split.before_test if part == "test" else split.train
     table = np.random.default_rng(2).random((60, 70))

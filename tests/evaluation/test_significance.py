@@ -9,7 +9,7 @@ from scipy import stats
 
 from transcf.errors import EvaluationError
 from transcf.evaluation import Evaluation, paired_tests, summarize_seeds
-from transcf.evaluation.significance import bootstrap, holm, resampled_means
+from transcf.evaluation.results import bootstrap, holm, resampled_means
 
 
 def evaluation(name: str, values: np.ndarray, **changes: str) -> Evaluation:

@@ -18,7 +18,7 @@ from transcf.data.splitters import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.errors import NotFittedError, ParameterError
 from transcf.evaluation import Validation, evaluate
-from transcf.evaluation.significance import LEVEL
+from transcf.evaluation.results import LEVEL
 from transcf.experiments.comparison import candidates_of, compare, compare_models
 from transcf.experiments.experiment import Candidate, Experiment
 from transcf.experiments.report import results_of, table_of, write_results

@@ -41,8 +41,8 @@ import scipy.sparse as sp
 {imports}
 from transcf.models.triples import Problem
 from transcf.models.transcf.solver_fast import FastSolver
-from transcf.models.transcf.parameters import first_parameters
-from transcf.models.transcf.parameters import TransCFSettings
+from transcf.models.transcf.solver_fast import first_parameters
+from transcf.models.transcf.solver_fast import TransCFSettings
 
 matrix = sp.csr_array(np.random.default_rng(0).random((30, 20)) < 0.3)
 problem = Problem.from_csr(matrix.indptr, matrix.indices, 20)

@@ -23,8 +23,7 @@ from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.registry import available_presets, create, load, preset
 from transcf.models.training import Epoch, FitOptions
 from transcf.models.transcf import TransCF, solver_exact
-from transcf.models.transcf.parameters import Parameters
-from transcf.models.transcf.solver_fast import FastSolver
+from transcf.models.transcf.solver_fast import FastSolver, Parameters
 from transcf.models.triples import Problem
 
 VARIANTS = ["translation", "dot", "alt", "none", "emb"]

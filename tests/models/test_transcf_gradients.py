@@ -11,10 +11,9 @@ import scipy.sparse as sp
 from transcf.kernels import Array
 from transcf.kernels.lanes import LANES
 from transcf.models.transcf import TransCFSettings
-from transcf.models.transcf.parameters import BIAS_RATE, Parameters
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.transcf.solver_exact import Averages, Triples, gradient, look_up, losses
-from transcf.models.transcf.solver_fast import FastSolver
+from transcf.models.transcf.solver_fast import BIAS_RATE, FastSolver, Parameters
 from transcf.models.triples import Problem
 
 # "emb" has the score of "translation".

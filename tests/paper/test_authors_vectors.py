@@ -13,7 +13,7 @@ from transcf.data.split import Split
 from transcf.evaluation import evaluate
 from transcf.models.fitted import TrainingData
 from transcf.models.transcf.fitted import Translated
-from transcf.models.transcf.parameters import Parameters, TransCFSettings
+from transcf.models.transcf.solver_fast import Parameters, TransCFSettings
 from transcf.paper.closer import closer
 from transcf.paper.spaces import Pairs, Space
 

@@ -2,8 +2,13 @@
 
 from transcf.evaluation.evaluator import EpochRecorder, evaluate
 from transcf.evaluation.ranks import candidate_ranks, full_ranks
-from transcf.evaluation.results import Estimate, Evaluation, average_seeds, summarize_seeds
-from transcf.evaluation.significance import paired_tests
+from transcf.evaluation.results import (
+    Estimate,
+    Evaluation,
+    average_seeds,
+    paired_tests,
+    summarize_seeds,
+)
 from transcf.evaluation.validation import Validation, as_validation
 
 __all__ = [

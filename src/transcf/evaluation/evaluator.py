@@ -32,8 +32,19 @@ from transcf.data.interactions import Interactions
 from transcf.data.split import Candidates, Split
 from transcf.data.splitters import ENOUGH_USERS, check_split, split_log
 from transcf.errors import EvaluationError, FewUsersWarning, ParameterError, is_word, shown
-from transcf.evaluation.lists import coverage, diversity, gini, mean_popularity, not_yet, novelty
-from transcf.evaluation.metrics import Floats, auc, check_lengths, compute, metric_names
+from transcf.evaluation.metrics import (
+    Floats,
+    auc,
+    check_lengths,
+    compute,
+    coverage,
+    diversity,
+    gini,
+    mean_popularity,
+    metric_names,
+    not_yet,
+    novelty,
+)
 from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties, full_ranks
 from transcf.evaluation.results import Evaluation
 from transcf.protocols import Protocol, full_ranking, protocol_named
@@ -69,7 +80,7 @@ def evaluate(
             ("optimistic") or the mean of both ranks ("realistic").
         k: Lengths N of the lists.
         beyond: Whether to compute metrics beyond accuracy: `AUC`, and in full ranking
-            `novelty@N`, `ILD@N` (intra-list diversity) and `gini@N`. `transcf.evaluation.lists`
+            `novelty@N`, `ILD@N` (intra-list diversity) and `gini@N`. `transcf.evaluation.metrics`
             has the formulas.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Ranking metrics per user.
+"""Ranking metrics per user, and metrics of whole lists.
 
 With a user's T targets at ranks r_0 <= r_1 <= ... (from 1), a target is in the top N if its place
 `r - 1`, counted from 0, is below N. For whole ranks that is `r <= N`; a realistic rank of N + 1/2
@@ -15,8 +15,29 @@ still has half of its tie inside. Fractional ranks enter the formulas below as t
 
 `AUC` is computed on request and has no N: the share of candidates that a target outranks, averaged
 over the user's targets. Candidates are the items that the protocol ranks against, without the
-user's targets; equal scores count half, whatever the rule for ties. Metrics of whole lists are in
-`lists`.
+user's targets; equal scores count half, whatever the rule for ties.
+
+Metrics beyond accuracy are those of the top-N lists of full ranking:
+
+| name | figure |
+|---|---|
+| novelty@N | mean of -log2(share of users who have the item in training) over the list, per user |
+| ILD@N | mean of 1 - cosine(i, j) over all pairs of the list, per user |
+| coverage@N | share of the rankable items that are in at least one list |
+| popularity@N | mean training interactions of the items of a list, averaged over users |
+| gini@N | Gini coefficient of how often each rankable item is recommended |
+| future@N | share of what is in the lists that did not exist yet at the user's held-out event |
+
+An item exists from its first event on, in any part of the log; of several held-out events of a
+user the first one counts. An item that came later was learned from the future.
+
+The vector of an item is its training column: 1 for each user who has it. So the distance of two
+items is the same whatever model recommends them, and models can be compared. An item without
+training users (a model may have learned from validation data, too) is as novel as one with a
+single user, and at distance 1 of all others. A list with one item has no pairs, and the ILD 0.
+
+Lists are (n_users, length) item rows, -1 where there are no more items. Memory is bounded: there
+is never a matrix of users by items, or of items by items.
 """
 
 from __future__ import annotations
@@ -30,9 +51,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.ids import Rows
+from transcf.data.csr import Csr
+from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.interactions import Mask
 from transcf.errors import ParameterError, shown
 from transcf.protocols import protocol_named
+from transcf.retrieval.scorer import BLOCK_BYTES
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -111,7 +135,7 @@ METRICS: dict[str, Callable[[Ranks, int], Floats]] = {
 }
 
 
-#: Per-user metrics of recommendation lists, computed on request; see `lists`.
+#: Per-user metrics of recommendation lists, computed on request.
 LIST_METRICS = ("novelty", "ILD")
 
 
@@ -206,3 +230,171 @@ def length_of(name: str) -> int | None:
 def is_beyond(name: str) -> bool:
     """Whether a metric is computed on request only (`beyond=True`)."""
     return name == "AUC" or name.partition("@")[0] in LIST_METRICS
+
+
+# -- metrics of lists ------------------------------------------------------------------------
+
+
+#: Bytes that one pair of a list takes while its cosine is looked up.
+_PAIR_BYTES = 64
+#: Bytes that one place of a list takes while its item's first event is looked up.
+_TIME_BYTES = 16
+#: From this length on a list is judged by the sum of its vectors rather than pair by pair.
+_LONG = 200
+
+
+def coverage(lists: Rows, n: int, n_rankable: int) -> float:
+    """Share of the rankable items that is in the first n of any list."""
+    shown = lists[:, :n]
+    return len(np.unique(shown[shown != UNKNOWN])) / n_rankable
+
+
+def mean_popularity(lists: Rows, n: int, item_counts: Counts) -> float:
+    """Mean over users of the mean training interactions of the first n items of their lists."""
+    return float(_mean_of_items(lists[:, :n], item_counts).mean())
+
+
+def novelty(lists: Rows, n: int, item_counts: Counts, n_users: int) -> Floats:
+    """Mean self-information of the first n items of each list, in bits: (n_lists,).
+
+    Args:
+        lists: (n_lists, length) item rows.
+        n: How much of the lists to look at.
+        item_counts: (n_items,) training users of each item.
+        n_users: Users with training interactions.
+
+    Example:
+        >>> novelty(np.array([[0, 1]], np.int32), 2, np.array([8, 2]), 8).tolist()
+        [1.0]
+    """
+    bits = np.log2(n_users) - np.log2(np.maximum(item_counts, 1))
+    return _mean_of_items(lists[:, :n], bits)
+
+
+def gini(lists: Rows, n: int, rankable: Mask) -> float:
+    """Gini coefficient of how often each rankable item is in the first n of a list.
+
+    0 if all come up equally often, (m - 1) / m if one of m items takes every place.
+
+    Example:
+        >>> gini(np.array([[0], [0], [1]], np.int32), 1, np.array([True, True]))
+        0.16666666666666666
+    """
+    shown = lists[:, :n]
+    times = np.bincount(shown[shown != UNKNOWN], minlength=len(rankable))
+    times = np.sort(times[rankable])
+    m, total = len(times), int(times.sum())
+    # Differences of all pairs, |x - y|, by the places of the sorted numbers.
+    return float(((2 * np.arange(1, m + 1) - m - 1) * times).sum() / (m * total))
+
+
+def not_yet(lists: Rows, n: int, born: Counts, moments: Counts) -> float:
+    """Share of the items among the first n of all lists that did not exist yet.
+
+    Args:
+        lists: (n_lists, length) item rows.
+        n: How much of the lists to look at.
+        born: (n_items,) when each item had its first event.
+        moments: (n_lists,) when the list would have been shown.
+
+    Example:
+        >>> lists = np.array([[0, 1], [1, -1]], np.int32)
+        >>> not_yet(lists, 2, np.array([3, 7]), np.array([5, 7]))
+        0.3333333333333333
+    """
+    early = shown = 0
+    step = max(1, BLOCK_BYTES // (_TIME_BYTES * max(1, n)))
+    for start in range(0, len(lists), step):
+        some = lists[start : start + step, :n]
+        is_item = some != UNKNOWN
+        later = born[some] > moments[start : start + step, None]
+        early += int((later & is_item).sum())
+        shown += int(is_item.sum())
+    return early / shown
+
+
+def diversity(lists: Rows, n: int, by_item: Csr) -> Floats:
+    """Mean distance, 1 - cosine, of the pairs among the first n items of each list: (n_lists,).
+
+    Args:
+        lists: (n_lists, length) item rows.
+        n: How much of the lists to look at.
+        by_item: Training users of each item.
+
+    Example:
+        >>> users_of_items = Csr(np.array([0, 2, 4]), np.array([0, 1, 1, 2], np.int32), 3)
+        >>> diversity(np.array([[0, 1], [0, -1]], np.int32), 2, users_of_items).tolist()
+        [0.5, 0.0]
+    """
+    shown = lists[:, :n]
+    found = np.zeros(len(shown))
+    n_pairs = shown.shape[1] * (shown.shape[1] - 1) // 2
+    if not n_pairs:
+        return found
+    if shown.shape[1] > _LONG:
+        for row, items in enumerate(shown):
+            found[row] = _distance_of_many(items[items != UNKNOWN], by_item)
+        return found
+    step = max(1, BLOCK_BYTES // (_PAIR_BYTES * n_pairs))
+    for start in range(0, len(shown), step):
+        found[start : start + step] = _distances(shown[start : start + step], by_item)
+    return found
+
+
+def _mean_of_items(shown: Rows, values: npt.NDArray[np.generic]) -> Floats:
+    """Mean of a value of items over each list; every list has at least one item."""
+    is_item = shown != UNKNOWN
+    total = np.where(is_item, values[shown], 0).sum(axis=1)
+    return np.asarray(total / is_item.sum(axis=1), dtype=np.float64)
+
+
+def _distances(shown: Rows, by_item: Csr) -> Floats:
+    """Mean distance of each list, pair by pair; a pair of many lists is looked up once."""
+    first, second = np.triu_indices(shown.shape[1], 1)
+    one, other = shown[:, first], shown[:, second]
+    is_pair = (one != UNKNOWN) & (other != UNKNOWN)
+    # The rarer item comes second: only its users are read.
+    counts = by_item.counts
+    swap = counts[one] < counts[other]
+    common, rare = np.where(swap, other, one)[is_pair], np.where(swap, one, other)[is_pair]
+    keys, places = np.unique(common.astype(np.int64) * by_item.n_rows + rare, return_inverse=True)
+    distances = np.zeros(is_pair.shape)
+    distances[is_pair] = 1 - _cosines(keys, by_item)[places]
+    means: Floats = distances.sum(axis=1) / np.maximum(is_pair.sum(axis=1), 1)
+    return means
+
+
+def _cosines(keys: Counts, by_item: Csr) -> Floats:
+    """Cosine of pairs of items, each `common * n_items + rare`, ascending: (n_pairs,)."""
+    commons, starts = np.unique(keys // by_item.n_rows, return_index=True)
+    ends = np.append(starts, len(keys))[1:].tolist()
+    found, counts = np.zeros(len(keys)), by_item.counts
+    has_it = np.zeros(by_item.n_columns, dtype=bool)
+    for common, start, end in zip(commons.tolist(), starts.tolist(), ends, strict=True):
+        rare = keys[start:end] % by_item.n_rows
+        some = counts[rare] > 0
+        if not some.any():
+            continue
+        users = by_item.row(common)
+        has_it[users] = True
+        partners = by_item.take(rare[some])
+        both = np.add.reduceat(has_it[partners.indices], partners.indptr[:-1], dtype=np.int64)
+        found[start:end][some] = both / np.sqrt(counts[common] * counts[rare[some]].astype(float))
+        has_it[users] = False
+    return found
+
+
+def _distance_of_many(items: Rows, by_item: Csr) -> float:
+    """Mean distance of the pairs of one list, without looking at pairs.
+
+    The cosines of all ordered pairs sum up to |s|², s being the sum of the items' unit vectors.
+    """
+    m = len(items)
+    if m < 2:
+        return 0.0
+    columns = by_item.take(items)
+    has_users = columns.counts > 0
+    lengths = np.sqrt(np.repeat(columns.counts, columns.counts))
+    total = np.bincount(columns.indices, weights=1 / lengths, minlength=1)
+    cosines = float(total @ total) - int(has_users.sum())
+    return 1 - cosines / (m * (m - 1))

@@ -10,7 +10,7 @@ from typing import Any
 from transcf.data.report import counted, listed
 from transcf.errors import MissingExtraError
 from transcf.evaluation.metrics import is_beyond
-from transcf.evaluation.significance import LEVEL
+from transcf.evaluation.results import LEVEL
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.figures import (
     BASELINE,

@@ -22,7 +22,7 @@ from transcf.data.files import path_of
 from transcf.data.json_text import to_json
 from transcf.errors import DataError
 from transcf.evaluation import Evaluation, average_seeds, paired_tests, summarize_seeds
-from transcf.evaluation.significance import LEVEL
+from transcf.evaluation.results import LEVEL
 from transcf.experiments.run_result import RunResult
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.transitions import Transitions, log_partitions, no_terms
 from transcf.models.transcf.fitted import Translated
 from transcf.models.transcf.fold_in import grow
-from transcf.models.transcf.parameters import Parameters, TransCFSettings
+from transcf.models.transcf.solver_fast import Parameters, TransCFSettings
 from transcf.retrieval.scorer import FormView, Scorer, Scores, nearness_form
 from transcf.retrieval.sums import Queries, SumForm
 

@@ -24,8 +24,8 @@ from transcf.models.torch.common import (
 )
 from transcf.models.training import EpochStats
 from transcf.models.transcf.extensions import ExtensionSettings, NeighborMeans
-from transcf.models.transcf.parameters import BIAS_DECAY, BIAS_RATE
 from transcf.models.transcf.solver_exact import sample_positives
+from transcf.models.transcf.solver_fast import BIAS_DECAY, BIAS_RATE
 from transcf.models.triples import Problem, rank_weights
 
 #: Neighbourhoods of T users with C items each: q, (T, C or 1, dim), and n, (T, C, dim).

@@ -37,7 +37,7 @@ from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
 from transcf.models.torch.common import find_device
 from transcf.models.training import TrainingRun
-from transcf.models.transcf.parameters import ObjectiveSettings
+from transcf.models.transcf.solver_fast import ObjectiveSettings
 from transcf.retrieval.scorer import BlockView, FormView, Scorer, Scores, nearness_form
 
 Extension: TypeAlias = Literal["attention", "map", "friends", "categories", "swapped"]

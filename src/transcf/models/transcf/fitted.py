@@ -22,8 +22,8 @@ from transcf.models.transcf.fold_in import (
     refine_user,
     relative_length,
 )
-from transcf.models.transcf.parameters import Parameters, TransCFSettings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
+from transcf.models.transcf.solver_fast import Parameters, TransCFSettings
 from transcf.retrieval.scorer import BlockView, FormView, LinearForm, Scorer, Scores
 
 #: Items that an explanation compares an item with where the score is not an inner product.

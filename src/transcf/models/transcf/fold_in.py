@@ -18,8 +18,8 @@ from transcf.data.report import counted
 from transcf.errors import DataError
 from transcf.kernels import Array
 from transcf.models.fitted import Growth
-from transcf.models.transcf.parameters import Parameters, TransCFSettings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, TINY, ScoreFunction
+from transcf.models.transcf.solver_fast import Parameters, TransCFSettings
 
 if TYPE_CHECKING:
     from transcf.models.transcf.fitted import Translated

@@ -16,10 +16,9 @@ from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.training import TrainingRun
 from transcf.models.transcf.fitted import Translated
 from transcf.models.transcf.fold_in import grow
-from transcf.models.transcf.parameters import TransCFSettings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.transcf.solver_exact import ExactSolver
-from transcf.models.transcf.solver_fast import FastSolver
+from transcf.models.transcf.solver_fast import FastSolver, TransCFSettings
 
 
 class TransCF(Recommender[TransCFSettings]):

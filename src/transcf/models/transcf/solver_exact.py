@@ -12,14 +12,14 @@ from transcf.kernels import Array
 from transcf.kernels.translation import MAX_NORM
 from transcf.models.factors import constrain_norms
 from transcf.models.training import EpochStats
-from transcf.models.transcf.parameters import (
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
+from transcf.models.transcf.solver_fast import (
     BIAS_RATE,
     Parameters,
     Solver,
     TransCFSettings,
     stats_of,
 )
-from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.triples import Problem
 
 BATCH = 1000
