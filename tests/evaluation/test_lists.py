@@ -12,7 +12,7 @@ from tests.evaluation.scorers import TableScorer, random_split
 
 from transcf.data.split import Split, draw_candidates
 from transcf.evaluation import EpochRecorder, evaluate
-from transcf.evaluation import lists as lists_module
+from transcf.evaluation import metrics as lists_module
 from transcf.evaluation.metrics import diversity, gini
 from transcf.evaluation.tasks import NO_CANDIDATES
 

@@ -11,7 +11,7 @@ from transcf.data.readers import read_interactions
 from transcf.errors import NotFittedError, OutOfMemoryError, ParameterError
 from transcf.models import ease
 from transcf.models.ease import EASE
-from transcf.models.fit_checks import check_free_memory
+from transcf.models.families import check_free_memory
 
 
 def naive_weights(log: Interactions, regularization: float) -> np.ndarray:

@@ -24,9 +24,8 @@ from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
 from transcf.models.event_weights import WeightSettings
-from transcf.models.families import IterationSettings, LogSizes, divergence_hint_of
-from transcf.models.fit_checks import check_memory, warn_of_poor_fit
-from transcf.models.fitted import FittedScorer, TrainingData
+from transcf.models.families import IterationSettings, LogSizes, check_memory, divergence_hint_of
+from transcf.models.fitted import FittedScorer, TrainingData, warn_of_poor_fit
 from transcf.models.params import (
     Rule,
     check,

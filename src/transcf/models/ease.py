@@ -14,7 +14,7 @@ from transcf.io.tensors import Arrays
 from transcf.kernels.lapack import invert_lower
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
-from transcf.models.fit_checks import MemoryEstimate
+from transcf.models.families import MemoryEstimate
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.item_weights import ItemWeights, ItemWeightSettings, stored_dense
 from transcf.models.params import setting, settings

@@ -27,6 +27,7 @@ from transcf.retrieval.scorer import (
     LinearForm,
     Scorer,
     Scores,
+    StoredForm,
     cosine_form,
     nearness_form,
     user_side,
@@ -52,6 +53,8 @@ class Factors(FittedScorer):
         geometry: "dot" or "distance".
         extras: Further arrays of the model folder.
         stores_users: Whether the folder has x; not if it follows from the rest.
+        senders: p, (n_items, dim), if p_j . y_i is how similar item i is to item j; None compares
+            the vectors y.
     """
 
     def __init__(
@@ -66,11 +69,12 @@ class Factors(FittedScorer):
         geometry: Geometry = "dot",
         extras: Mapping[str, Scores] | None = None,
         stores_users: bool = True,
+        senders: Scores | None = None,
     ) -> None:
         super().__init__(known, name)
         self.users, self.items, self.bias, self.geometry = users, items, bias, geometry
         self.extras: Mapping[str, Scores] = extras or {}
-        self._fold, self._stores_users = fold, stores_users
+        self._fold, self._stores_users, self._senders = fold, stores_users, senders
 
     def arrays(self) -> Arrays:
         """Return `user_vectors`, `item_vectors`, `item_bias` where there is one, and the rest."""
@@ -154,8 +158,11 @@ class Factors(FittedScorer):
         return vector
 
     def item_similarity(self) -> Scorer:
-        """Return the cosine or the nearness of item vectors."""
-        return FormView(self.name, self.rankable, self._likeness(self.items))
+        """Return the cosine or the nearness of item vectors, or what items add to each other."""
+        form = self._likeness(self.items)
+        if self._senders is not None:
+            form = StoredForm(self._senders, self.items, np.zeros(len(self.items), np.float32))
+        return FormView(self.name, self.rankable, form)
 
     def user_similarity(self) -> Scorer:
         """Return the cosine or the nearness of user vectors."""

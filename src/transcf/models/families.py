@@ -1,17 +1,25 @@
-"""Parameters that several models share, and defaults that depend on the sizes of a log."""
+"""Parameters that several models share, defaults that depend on the sizes of a log, and memory.
+
+Settings with a method `room` estimate the memory of a fit. The estimate is a lower bound, so
+nothing is refused that would have worked.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from transcf.errors import shown
+from transcf.errors import OutOfMemoryError, shown
 from transcf.kernels import Array
 from transcf.models.event_weights import WeightSettings
-from transcf.models.fit_checks import MemoryEstimate, vectors
 from transcf.models.params import setting, settings
 
 if TYPE_CHECKING:
@@ -213,3 +221,111 @@ class EpochRule(NamedTuple):
 def _mean_of_event(counts: Array) -> float:
     """Return the mean over all events of the count of their user or item."""
     return float(np.square(counts, dtype=np.float64).sum() / counts.sum())
+
+
+# -- memory -----------------------------------------------------------------------------------
+
+
+_MEMORY = Path("/proc/meminfo")
+
+
+#: Memory limits of a container, cgroup versions 2 and 1.
+_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Least memory of a fit.
+
+    Attributes:
+        size: Bytes.
+        what: What takes them, such as "dim=64".
+        remedy: How to need less.
+    """
+
+    size: int
+    what: str
+    remedy: str = "lower dim"
+
+
+@runtime_checkable
+class EstimatesMemory(Protocol):
+    """Settings that estimate the memory of a fit."""
+
+    def room(self, users: int, items: int) -> MemoryEstimate:
+        """Return the least memory for so many users and items."""
+
+
+@contextmanager
+def check_memory(name: str, settings: object, users: int, items: int) -> Iterator[None]:
+    """Check free memory before a fit, and convert a `MemoryError` during it.
+
+    Args: as for `check_free_memory`.
+
+    Raises:
+        OutOfMemoryError: There is too little memory.
+    """
+    check_free_memory(name, settings, users, items)
+    try:
+        yield
+    except OutOfMemoryError:
+        raise
+    except MemoryError as error:
+        raise OutOfMemoryError(
+            f"{name} ran out of memory on {users:,} users and {items:,} items: use smaller "
+            f"settings, or less data ({error})."
+        ) from error
+
+
+def check_free_memory(name: str, settings: object, users: int, items: int) -> None:
+    """Raise an `OutOfMemoryError` if a fit cannot fit into the memory that is free.
+
+    Args:
+        name: Name of the model for the error.
+        settings: Its settings; those without `room` are not checked.
+        users: Number of users.
+        items: Number of items.
+    """
+    if not isinstance(settings, EstimatesMemory):
+        return
+    needed, free = settings.room(users, items), free_memory()
+    if free is not None and needed.size > free:
+        raise OutOfMemoryError(
+            f"{name} needs {_shown(needed.size)} of memory for {users:,} users and {items:,} items "
+            f"with {needed.what}, and {_shown(free)} are free: {needed.remedy}."
+        )
+
+
+def vectors(count: int, dim: int) -> int:
+    """Return the bytes of float32 vectors and of one copy of them."""
+    return 2 * 4 * count * dim
+
+
+def free_memory() -> int | None:
+    """Return the bytes that are free for a process, or None if they are not known."""
+    found = [limit for limit in map(_limit, _LIMITS) if limit is not None]
+    try:
+        available = re.search(r"MemAvailable:\s+(\d+) kB", _MEMORY.read_text())
+    except OSError:
+        available = None
+    if available is not None:
+        found.append(1024 * int(available[1]))
+    elif hasattr(os, "sysconf"):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return min(found, default=None)
+
+
+def _limit(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # there is no such file, or it says "max"
+        return None
+
+
+def _shown(size: int) -> str:
+    if size >= 2**60:
+        return "more than an EiB"
+    return f"{size / 2**30:,.0f} GiB" if size >= 2**30 else f"{size / 2**20:,.0f} MiB"

@@ -29,7 +29,7 @@ from transcf.models.families import (
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
 from transcf.models.training import EpochStats, TrainingRun
-from transcf.retrieval.scorer import FormView, Scorer, Scores, StoredForm
+from transcf.retrieval.scorer import Scores
 
 
 @settings(learning_rate=0.02, init_scale=0.03)
@@ -122,35 +122,17 @@ class FISM(Recommender[FISMSettings]):
         shape = (len(known.items), settings.dim)
         history = checked(arrays, "history_vectors", np.float32, shape)
         items = checked(arrays, "item_vectors", np.float32, shape)
-        return SimilarityFactors(
-            known, self.name, history, items, stored_bias(arrays, known), settings.alpha
-        )
-
-
-class SimilarityFactors(Factors):
-    """Factors whose user vectors are sums of history vectors, which files need not hold."""
-
-    def __init__(
-        self, known: TrainingData, name: str, history: Scores, items: Scores, bias: Scores,
-        alpha: float,
-    ) -> None:  # fmt: skip
-        super().__init__(
+        return Factors(
             known,
-            name,
-            users=history_sums(known.seen, history, alpha),
+            self.name,
+            users=history_sums(known.seen, history, settings.alpha),
             items=items,
-            fold=HistorySums(history, alpha),
-            bias=bias,
+            fold=HistorySums(history, settings.alpha),
+            bias=stored_bias(arrays, known),
             extras={"history_vectors": history},
-            stores_users=False,
+            stores_users=False,  # sums of history vectors
+            senders=history,
         )
-        self.history = history
-
-    def item_similarity(self) -> Scorer:
-        """Return p_j . q_i: row j has how much item j adds to the score of each other item."""
-        constants = np.zeros(len(self.history), np.float32)
-        form = StoredForm(self.history, self.items, constants)
-        return FormView(self.name, self.rankable, form)
 
 
 class HistorySums:

@@ -1,11 +1,12 @@
 """What a fitted model keeps: training data, and learned arrays that score.
 
 `TrainingData` has the ids and interactions, `Growth` adds new ones. `FittedScorer` has the learned
-arrays, which score users and items by row.
+arrays, which score users and items by row. `warn_of_poor_fit` looks at the result of a fit.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +19,18 @@ import polars as pl
 from transcf.data.csr import Csr, Histories
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError, UnsupportedError
+from transcf.errors import (
+    DataError,
+    EvaluationError,
+    FitWarning,
+    UnsupportedError,
+)
 from transcf.io.tensors import Arrays
 from transcf.models.explain import Contributions, Remarks, by_leaving_out
-from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.scorer import BlockView, Scorer, Scores
 
 if TYPE_CHECKING:
+    from transcf.models.training import TrainingRun
     from transcf.retrieval.sums import SumForm
 
 
@@ -318,3 +325,76 @@ class FittedScorer(Scorer, ABC):
             f"{self.name} has no vectors of users, so none are similar: use a model such as "
             "TransCF."
         )
+
+
+def popularity_scorer(known: TrainingData) -> Scorer:
+    """Return a scorer of items by their number of users, the same for all users."""
+    counts = known.item_counts.astype(np.float32)
+    return BlockView("popularity", known.rankable, lambda rows: np.tile(counts, (len(rows), 1)))
+
+
+# -- warnings of a poor fit -------------------------------------------------------------------
+
+
+#: Vectors have collapsed where the median norm is below this, or below this share of the largest.
+_SMALLEST_NORM, _SMALLEST_SHARE = 1e-3, 1e-2
+
+
+#: Users that models without epochs are validated on.
+_USERS = 1000
+
+
+def warn_of_poor_fit(learned: FittedScorer, run: TrainingRun, stacklevel: int) -> None:
+    """Warn of collapsed vectors, and of a model that ranks below popularity on validation data.
+
+    Args:
+        learned: The fitted scorer.
+        run: The fit that it comes from.
+        stacklevel: As for `warnings.warn`, counted from the caller.
+    """
+    for problem in (_collapse(learned), _below_popularity(learned, run)):
+        if problem:
+            warnings.warn(problem, FitWarning, stacklevel=stacklevel + 1)
+
+
+def _collapse(learned: FittedScorer) -> str:
+    known, attributes = learned.known, learned.attributes()
+    sides = {"user": known.active, "item": known.item_counts > 0}
+    for side, has_events in sides.items():
+        vectors = attributes.get(f"{side}_vectors")
+        if vectors is None:
+            continue
+        norms = np.linalg.norm(vectors[has_events], axis=1)
+        median, largest = float(np.median(norms)), float(norms.max())
+        if median < max(_SMALLEST_NORM, _SMALLEST_SHARE * largest):
+            return (
+                f"{learned.name}: the {side} vectors have collapsed (median norm {median:.2g}, "
+                f"largest {largest:.2g}), so that rankings are arbitrary: lower regularization, or "
+                "leave it at its default."
+            )
+    return ""
+
+
+def _below_popularity(learned: FittedScorer, run: TrainingRun) -> str:
+    if run.validation is None:
+        return ""
+    from transcf.data.interactions import Interactions
+    from transcf.data.partitioned import PartitionedLog
+    from transcf.evaluation.validation import Validation, as_validation
+    from transcf.models.trend import trend_of
+
+    if not isinstance(run.validation, Interactions | PartitionedLog | Validation):
+        return ""  # models that do not validate take anything
+    try:
+        judge = run.judge or as_validation(run.log, run.validation, _USERS).sampled(_USERS)
+        floor = judge(popularity_scorer(learned.known))
+        is_recorded = run.ending is not None and trend_of(learned) is None
+        figure = run.best_metric if is_recorded else judge(learned)
+    except EvaluationError:  # there are no users to evaluate
+        return ""
+    if figure is None or figure >= floor:
+        return ""
+    return (
+        f"{learned.name} ranks below popularity on the validation data ({judge.metric} "
+        f"{figure:.4f}, popularity {floor:.4f}): change its parameters, or use another model."
+    )

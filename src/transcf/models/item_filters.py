@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -147,20 +147,12 @@ def as_ids(wanted: Any, what: str) -> Any:
     return wanted
 
 
-def check_policy(on_unknown: str) -> None:
-    """Raise a `ParameterError` unless it is the name of a policy."""
-    if not is_word(on_unknown, ("raise", "skip")):
-        raise ParameterError(
-            f"on_unknown={shown(on_unknown)} is not allowed; use 'raise' or 'skip'."
-        )
-
-
-def check_fallback(on_unknown: str) -> None:
-    """Raise a `ParameterError` unless it is the name of a policy for lists."""
-    if not is_word(on_unknown, ("raise", "skip", "popular")):
-        raise ParameterError(
-            f"on_unknown={shown(on_unknown)} is not allowed; use 'raise', 'skip' or 'popular'."
-        )
+def check_policy(on_unknown: str, allowed: Any = OnUnknown) -> None:
+    """Raise a `ParameterError` unless it is a policy: `OnUnknown`, or `Fallback` for lists."""
+    words = get_args(allowed)
+    if not is_word(on_unknown, words):
+        listed = " or ".join([", ".join(map(repr, words[:-1])), repr(words[-1])])
+        raise ParameterError(f"on_unknown={shown(on_unknown)} is not allowed; use {listed}.")
 
 
 def check_length(k: Any, most: int) -> int:

@@ -19,14 +19,13 @@ from transcf.data.csr import Csr, Histories
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import DataError, ParameterError, UnknownIdError, shown
-from transcf.models.fitted import FittedScorer
+from transcf.models.fitted import FittedScorer, popularity_scorer
 from transcf.models.item_filters import (
     Fallback,
     Filters,
     OnUnknown,
     as_ids,
     best_items,
-    check_fallback,
     check_length,
     check_policy,
     known_rows,
@@ -57,7 +56,7 @@ class UserGroup:
     @classmethod
     def of(cls, learned: FittedScorer, users: Any, filters: Filters) -> UserGroup:
         """Look ids up; unknown ones raise, are skipped or get popular items."""
-        check_fallback(filters.on_unknown)
+        check_policy(filters.on_unknown, Fallback)
         if filters.on_unknown != "popular":
             return cls(user_rows(learned, users, filters.on_unknown))
         known = learned.known
@@ -119,11 +118,7 @@ def _popular_items(
     learned: FittedScorer, users: list[Id], k: int, filters: Filters
 ) -> tuple[Rows, Scores]:
     """Return the items with most users that the filters allow; scores are numbers of users."""
-    from transcf.retrieval.scorer import BlockView
-
-    known = learned.known
-    counts = known.item_counts.astype(np.float32)
-    scorer = BlockView("popularity", known.rankable, lambda rows: np.tile(counts, (len(rows), 1)))
+    known, scorer = learned.known, popularity_scorer(learned.known)
     # All get the same, unless lists belong to single users.
     some = sorted(users) if filters.by_user else users[:1]
     nothing = Csr(np.zeros(len(some) + 1, np.int64), np.empty(0, np.int32), len(known.items))
@@ -294,7 +289,7 @@ def history_rows(
 
     There is at least one, except with "popular". Errors call the history by its `name`.
     """
-    check_fallback(on_unknown)
+    check_policy(on_unknown, Fallback)
     wanted = list(as_ids(history, "item"))
     if not wanted and on_unknown != "popular":
         raise DataError(f"{name[0].upper()}{name[1:]} is empty: give at least one item id.")

@@ -9,7 +9,7 @@ import pytest
 from transcf import create, synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import OutOfMemoryError
-from transcf.models import fit_checks
+from transcf.models import families
 from transcf.models.registry import available, model_class
 
 
@@ -32,11 +32,11 @@ def test_every_model_with_vectors_is_asked(
     log: Interactions, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = create(name)
-    if not isinstance(model.settings, fit_checks.EstimatesMemory):
+    if not isinstance(model.settings, families.EstimatesMemory):
         assert "dim" not in model_class(name)._rules()
         return
     needed = model.settings.room(40, 30).size
-    monkeypatch.setattr(fit_checks, "free_memory", lambda: needed - 1)
+    monkeypatch.setattr(families, "free_memory", lambda: needed - 1)
     with pytest.raises(OutOfMemoryError, match=f"{model.name} needs .* 40 users and 30 items"):
         model.fit(log)
 
@@ -54,13 +54,13 @@ def test_free_memory_is_the_least_that_the_system_tells(
 ) -> None:
     free, limit = tmp_path / "meminfo", tmp_path / "max"
     free.write_text("MemTotal: 100 kB\nMemAvailable:      64 kB\n")
-    monkeypatch.setattr(fit_checks, "_MEMORY", free)
-    monkeypatch.setattr(fit_checks, "_LIMITS", (limit,))
-    assert fit_checks.free_memory() == 64 * 1024
+    monkeypatch.setattr(families, "_MEMORY", free)
+    monkeypatch.setattr(families, "_LIMITS", (limit,))
+    assert families.free_memory() == 64 * 1024
     limit.write_text("max\n")
-    assert fit_checks.free_memory() == 64 * 1024
+    assert families.free_memory() == 64 * 1024
     limit.write_text("1000\n")
-    assert fit_checks.free_memory() == 1000
+    assert families.free_memory() == 1000
 
 
 def test_an_allocation_that_fails_all_the_same_is_one_sentence(

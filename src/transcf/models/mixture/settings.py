@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from transcf.models.event_weights import WeightSettings
-from transcf.models.families import FactorSettings, IterationSettings
-from transcf.models.fit_checks import MemoryEstimate, vectors
+from transcf.models.families import FactorSettings, IterationSettings, MemoryEstimate, vectors
 from transcf.models.params import Number, setting, settings
 
 

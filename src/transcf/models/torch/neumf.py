@@ -13,8 +13,7 @@ from transcf.io.tensors import Arrays, checked
 from transcf.models.base import Recommender
 from transcf.models.explain import Contributions
 from transcf.models.factors import Factors, HistoryMap, in_pieces, stored_factors
-from transcf.models.families import NeuralSettings
-from transcf.models.fit_checks import MemoryEstimate, vectors
+from transcf.models.families import MemoryEstimate, NeuralSettings, vectors
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
 from transcf.models.torch.common import fit_network
