@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from transcf.models.mixture.fitted import Mixture
     from transcf.models.training import TrainingRun
 
-#: Strengths that are tried; 1 comes first.
+#: Strengths that may be chosen. 1 is tried first, then 2 if it gains, else 0.5.
 STRENGTHS = (0.5, 1.0, 2.0)
 #: Validation users of a full ranking that choose it: the gain is smaller than that of a trend.
-_JUDGED_USERS = 5000
+_JUDGED_USERS = 4000
 #: Names in files.
 _STRENGTH, _PARTITION = "transition_strength", "transition_log_partition"
 _TERMS = ("transition_starts", "transition_items", "transition_terms")
@@ -247,12 +247,11 @@ def _choose(
         return judge.per_user(made if offset is None else WithItemOffsets(made, offset))
 
     without, best, values = metrics(None), one, metrics(one)
-    for strength in (max(STRENGTHS), min(STRENGTHS)):
-        trial = Transitions.of_strength(one, strength)
-        tried = metrics(trial)
-        if tried.mean() > values.mean():
-            best, values = trial, tried
-            break  # the metric has one peak: the other strength is on the other side
+    low, _, high = STRENGTHS
+    trial = Transitions.of_strength(one, high if values.mean() > without.mean() else low)
+    tried = metrics(trial)
+    if tried.mean() > values.mean():
+        best, values = trial, tried
     is_better, figures = paired_gain(judge, without, values)
     report = {"strength": best.strength} | figures
     if not is_better:
