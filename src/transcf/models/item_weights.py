@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from transcf.data.csr import Csr, Histories
 from transcf.data.ids import Rows
+from transcf.data.interactions import Mask
 from transcf.io.tensors import Arrays, stored
 from transcf.kernels import Array
 from transcf.models.event_weights import EVEN, WeightSettings, weights_in_order
@@ -154,6 +155,18 @@ def item_blocks(histories: Histories) -> Iterator[tuple[int, int]]:
         last = max(last, first + 1)
         yield first, last
         first = last
+
+
+def largest(values: Array, n: int) -> Mask:
+    """Return a mask of the n largest positive values; of equal ones at the edge, the first."""
+    if np.count_nonzero(values) <= n:
+        positive: Mask = values > 0
+        return positive
+    edge = np.partition(values, len(values) - n)[len(values) - n]
+    mask: Mask = values > edge
+    equal = np.flatnonzero(values == edge)
+    mask[equal[: n - np.count_nonzero(mask)]] = True
+    return mask
 
 
 def by_history(blocks: list[sp.csr_array]) -> sp.csr_array:

@@ -19,6 +19,7 @@ from transcf.models.item_weights import (
     ItemWeightSettings,
     by_history,
     item_blocks,
+    largest,
     stored_sparse,
 )
 from transcf.models.params import setting, settings
@@ -116,17 +117,6 @@ def _nearest(
     similarity[rows == shared.indices] = 0.0
     kept = np.zeros(len(similarity), dtype=bool)
     for start, stop in zip(shared.indptr[:-1], shared.indptr[1:], strict=True):
-        kept[start:stop] = _largest(similarity[start:stop], settings.n_neighbors)
+        kept[start:stop] = largest(similarity[start:stop], settings.n_neighbors)
     entries = (similarity[kept].astype(np.float32), (rows[kept] - first, shared.indices[kept]))
     return sp.csr_array(entries, shape=shared.shape)
-
-
-def _largest(values: npt.NDArray[np.float64], n: int) -> npt.NDArray[np.bool_]:
-    """Mask the n largest positive values; of equal ones at the edge, the first."""
-    if np.count_nonzero(values) <= n:
-        return values > 0
-    edge = np.partition(values, len(values) - n)[len(values) - n]
-    mask: npt.NDArray[np.bool_] = values > edge
-    equal = np.flatnonzero(values == edge)
-    mask[equal[: n - np.count_nonzero(mask)]] = True
-    return mask

@@ -7,12 +7,14 @@ in both directions, and only the largest counts of an item are kept.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import scipy.sparse as sp
 
 from transcf.data.csr import Histories
 from transcf.kernels import Array
-from transcf.models.item_weights import item_blocks
+from transcf.models.item_weights import item_blocks, largest
 
 #: Most places between two items that count, and the exponent by which farther ones count less.
 REACH, DECAY = 10, 0.5
@@ -90,11 +92,9 @@ def _together(histories: Histories, weights: Array) -> tuple[sp.csr_array, Array
 
 def _largest(block: sp.csr_array) -> sp.csr_array:
     """Keep the largest entries of each row; of equal ones the first."""
-    rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
-    order = np.lexsort((block.indices, -block.data, rows))
-    places = np.arange(len(order)) - block.indptr[rows]
-    kept = np.sort(order[places < _MOST])
-    entries = (block.data[kept], (rows[kept], block.indices[kept]))
-    found = sp.csr_array(entries, shape=block.shape)
-    found.sort_indices()
-    return found
+    kept = np.zeros(len(block.data), np.bool_)
+    for start, stop in pairwise(block.indptr):
+        kept[start:stop] = largest(block.data[start:stop], _MOST)
+    lengths = np.diff(np.concatenate([[0], np.cumsum(kept)])[block.indptr])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    return sp.csr_array((block.data[kept], block.indices[kept], starts), shape=block.shape)
