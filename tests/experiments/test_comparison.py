@@ -277,9 +277,8 @@ def test_a_table_says_who_uses_times_where_only_some_do() -> None:
     some: list[Any] = [("ease", {"trend": 0}), ("bpr", {**quick, "trend": 0})]
     some += [("transcf-mixture", quick)]
     assert note in str(compare(some, log))
-    assert "Times of events" not in str(
-        compare([some[0], ("transcf-mixture", {**quick, "history_decay": 0, "trend": 0})], log)
-    )
+    untimed = {**quick, "history_decay": 0, "trend": 0, "transitions": 0}
+    assert "Times of events" not in str(compare([some[0], ("transcf-mixture", untimed)], log))
     assert "Times of events" not in str(compare([("ease", {"trend": 1.0}), some[2]], log))
     assert "Times of events" not in str(compare(["ease", some[2]], log))
     assert "Times of events" not in str(compare([some[0], some[2]], log, budget="small"))
@@ -298,7 +297,7 @@ def test_epochs_and_settings_are_chosen_at_the_length_that_is_judged(split: Spli
 def test_a_setting_that_diverges_is_not_chosen(split: Split) -> None:
     params = {"epochs": 3, "dim": 4, "norm_constraint": "none"}
     wild, tame = {"learning_rate": 1e30}, {"learning_rate": 0.05}
-    candidate = Candidate("transcf-mixture", "transcf-mixture", params, [wild, tame])
+    candidate = Candidate("transcf", "transcf", params, [wild, tame])
     done = run(candidate, split, EvalConfig("leave-last-out"), [0])
     assert done.chosen == tame
     assert done.tried == 1

@@ -185,7 +185,7 @@ def test_a_setting_that_diverges_is_kept_with_its_reason(
 ) -> None:
     params = {"epochs": 3, "dim": 4, "norm_constraint": "none"}
     choices = [{"learning_rate": 1e30}, {"learning_rate": 0.05}]
-    candidate = Candidate("transcf-mixture", "transcf-mixture", params, choices)
+    candidate = Candidate("transcf", "transcf", params, choices)
     experiment = Experiment(split, EvalConfig("leave-last-out"), store=store)
     first, fitted = experiment.run(candidate), len(fits)
     again = experiment.run(candidate)
