@@ -17,6 +17,7 @@ from transcf.cli._options import (
     Seed,
     Seeds,
     command_line,
+    given_options,
     parse_workers,
     read_settings,
     shared_options,
@@ -64,7 +65,7 @@ def compare(
             help="Settings of each model to try on validation data: none (the defaults), small "
             "(3), medium (10), large (40) or a number."
         ),
-    ] = "none",
+    ] = "small",
     metric: Annotated[
         str | None,
         typer.Option(help="Metric of the paired tests; NDCG at 10, or at the first of other -k."),
@@ -89,7 +90,7 @@ def compare(
     Differences are tested by paired tests. With --workers, the processes need access to the folder
     of --store. Exits with 1 if a model could not be fitted.
 
-    Example: transcf compare events.csv --models ease,bpr,transcf-mixture --budget small
+    Example: transcf compare events.csv --models ease,bpr,transcf-mixture
     """
     from transcf.data.report import listed
     from transcf.data.splitters import open_split
@@ -105,6 +106,8 @@ def compare(
     candidates = _candidates(models, settings, config or [], budget)
     split = open_split(data, eval_config.protocol, seed=seed, **reading.keywords())
     note_reading(split.train)
+    if "budget" not in given_options(context):
+        note("note: tries 3 settings of each model on validation data; --budget none tries none.")
     candidates = suited_to(split, candidates, budget)
     numbers, store = range(seed, seed + seeds), run.open_store()
     with show_steps(len(candidates), "models") as steps:

@@ -61,10 +61,10 @@ def compare(
 ) -> Comparison:
     """Fit and evaluate several models on one split, and test their differences.
 
-    The same as `transcf compare` on the command line. Epochs and settings are chosen on the
-    validation part; then the models are fitted on train and validation, and tested once. A model
-    that cannot be fitted is reported and does not stop the others; Ctrl-C ends the comparison with
-    the models that are done.
+    The same as `transcf compare` on the command line, which tries a small budget by default. Epochs
+    and settings are chosen on the validation part; then the models are fitted on train and
+    validation, and tested once. A model that cannot be fitted is reported and does not stop the
+    others; Ctrl-C ends the comparison with the models that are done.
 
     Args:
         models: Names, pairs of a name and parameters, or model objects, whose settings are used; a
