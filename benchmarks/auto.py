@@ -53,7 +53,7 @@ def search(name: str, minutes: float, store: Store) -> dict[str, Any]:
     report = find_model(log, split, minutes, store=store).report
     keys = ("minutes", "seconds", "split", "data", "serving_ms", "tests", "skipped")
     about = {key: report[key] for key in keys}
-    winner = {key: report["winner"][key] for key in ("name", "parameters", "weights", "validation")}
+    winner = {key: report["winner"][key] for key in ("name", "setting", "weights", "validation")}
     figures = {key: report["test"][key] for key in ("mean", "se", "users")}
     tried = [(one["name"], one["validation"], one["seconds"]) for one in report["tried"]]
     kind = report["winner"]["model"]
@@ -62,7 +62,7 @@ def search(name: str, minutes: float, store: Store) -> dict[str, Any]:
 
 def winner_of(found: dict[str, Any], split: Split, store: Store) -> Evaluation:
     """Return the evaluation of the winner for each user, from the run cache."""
-    model = create(found["winner"]["model"], **found["winner"]["parameters"])
+    model = create(found["winner"]["model"], **found["winner"]["setting"])
     result = store.find(RunKey.evaluated(model, split, CONFIG.on(split)))
     assert result is not None, "the run cache has no test of the winner"
     assert result.evaluation is not None

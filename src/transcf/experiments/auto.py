@@ -36,12 +36,14 @@ from transcf.experiments.auto_search import (
     default_epochs,
     evaluate_trial,
     is_stored,
+    make_model,
+    run_stored,
     try_setting,
 )
-from transcf.experiments.run import EvalConfig, RunKey, fit_and_evaluate
+from transcf.experiments.run import EvalConfig
 from transcf.experiments.run_result import RunResult
 from transcf.experiments.search_space import grid_of, space_of
-from transcf.experiments.store import RunLockedError, Store
+from transcf.experiments.store import Store
 from transcf.interrupts import stop_on_interrupt
 from transcf.models.base import Recommender
 from transcf.models.blend import Blend, Part
@@ -330,7 +332,7 @@ def _proposals(
 
 
 def _run_blends(search: Search) -> None:
-    """Blend the best two or three models, if the winner of the search gains by it."""
+    """Blend the best model with the second and with the third; all three if one of these helps."""
     best = search.ranked()[:3]
     if len(best) < 2:
         return
@@ -348,7 +350,7 @@ def _try_blend(search: Search, parts: Sequence[AutoTrial]) -> AutoTrial | None:
         if trial.setting == {"parts": blend.settings.parts}:
             return trial
     search.report(f"blending {' and '.join(part.name for part in parts)}")
-    if not is_stored(search, blend):
+    if not is_stored(search, blend, search.split, search.config):
         scoring = sum(max(0.0, part.result.spent - part.result.seconds) for part in parts)
         cost = sum(part.fit_seconds for part in parts) + 2 * scoring
         cost += _WEIGHT_TRIALS[len(parts)] * search.evaluation_seconds
@@ -387,7 +389,7 @@ def _fitted(search: Search, trial: AutoTrial) -> Recommender[Any]:
     if trial.parts:
         model = _fit_blend(search, trial.parts)
     else:
-        model = create(trial.name, **trial.result.parameters)
+        model = make_model(search, trial.name, trial.params)
         validation = search.config.validation(search.split)
         model.fit(search.split.train, validation, FitOptions(progress=False))
         if model.report_.get("ending") == "interrupted":
@@ -410,27 +412,11 @@ def _test(search: Search, split: Split, winner: AutoTrial) -> list[tuple[AutoTri
         search.check_interrupt()
         search.report(f"testing {trial.name}")
         model = trial.model
-        if model is None or not model.is_fitted:
-            model = (
-                Blend(**trial.setting)
-                if trial.parts
-                else create(trial.name, **trial.result.parameters)
-            )
-        key = RunKey.evaluated(model, split, config)
-        result = None if search.store is None else search.store.find(key)
-        if result is None:
+        if model is None or not is_stored(search, model, split, config):
             model = _fitted(search, trial)
-            with suppress(RunLockedError):
-                result = fit_and_evaluate(
-                    model,
-                    split,
-                    config,
-                    search.store,
-                    is_fitted=True,
-                    start_fit=lambda step: FitOptions(progress=False),
-                    about={"dataset": "auto", "model": model.name},
-                )
-        if result is not None and result.evaluation is not None:
+        options = FitOptions(progress=False)
+        result = run_stored(search, model, split, config, options, is_fitted=True)
+        if result.evaluation is not None:
             found.append((trial, result))
     return found
 

@@ -173,6 +173,7 @@ def _tried(search: Search, trial: AutoTrial) -> dict[str, Any]:
     return {
         "name": trial.label,
         "model": trial.name,
+        "setting": trial.params,
         "parameters": dict(result.parameters),
         "share_of_epochs": trial.share,
         "best_epoch": result.best_epoch,

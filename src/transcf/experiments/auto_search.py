@@ -62,10 +62,13 @@ class AutoTrial:
     @property
     def label(self) -> str:
         """Name and parameters for tables."""
-        if self.parts:
-            return str(self.setting["parts"])
-        epochs = {} if self.share == 1 else {"epochs": self.result.parameters.get("epochs")}
-        return _labelled(self.name, {**self.setting, **epochs})
+        return str(self.setting["parts"]) if self.parts else _labelled(self.name, self.params)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Parameters that the model is made with."""
+        epochs = {} if self.share == 1 else {"epochs": self.result.parameters["epochs"]}
+        return {**self.setting, **epochs}
 
     @property
     def is_default(self) -> bool:
@@ -239,7 +242,7 @@ def try_setting(
     model = make_model(search, name, params)
     label = _labelled(name, params)
     is_first = not search.trials  # popularity: without it there is no result at all
-    if not is_first and not is_stored(search, model):
+    if not is_first and not is_stored(search, model, search.split, search.config):
         if not search.has_time(0.0, 0.0):
             search.skipped[label] = "no time"
             return None
@@ -287,11 +290,11 @@ def add_trial(search: Search, trial: AutoTrial) -> AutoTrial:
     return trial
 
 
-def is_stored(search: Search, model: Recommender[Any]) -> bool:
-    """Return whether the run cache has the validation result of a model."""
+def is_stored(search: Search, model: Recommender[Any], split: Split, config: EvalConfig) -> bool:
+    """Return whether the run cache has the result of a model."""
     if search.store is None:
         return False
-    return search.store.find(RunKey.evaluated(model, search.split, search.config)) is not None
+    return search.store.find(RunKey.evaluated(model, split, config)) is not None
 
 
 def evaluate_trial(
@@ -305,12 +308,25 @@ def evaluate_trial(
             raise OutOfTimeError
 
     options = FitOptions(progress=False, on_epoch=on_epoch)
+    return run_stored(search, model, search.split, search.config, options, is_fitted=is_fitted)
+
+
+def run_stored(
+    search: Search,
+    model: Recommender[Any],
+    split: Split,
+    config: EvalConfig,
+    options: FitOptions,
+    *,
+    is_fitted: bool,
+) -> RunResult:
+    """Take a run from the cache or compute it; also if another process is computing it."""
 
     def run(store: Store | None) -> RunResult:
         return fit_and_evaluate(
             model,
-            search.split,
-            search.config,
+            split,
+            config,
             store,
             is_fitted=is_fitted,
             start_fit=lambda step: options,
@@ -322,7 +338,7 @@ def evaluate_trial(
         warnings.simplefilter("ignore", FitWarning)
         try:
             return run(search.store)
-        except RunLockedError:  # another process computes it
+        except RunLockedError:
             return run(None)
 
 
