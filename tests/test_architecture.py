@@ -14,7 +14,6 @@ ROOMS = [
     "errors",
     "interrupts",
     "user_cache",
-    "legend",
     "tables",
     "protocols",
     "parallel",

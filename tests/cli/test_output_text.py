@@ -17,7 +17,7 @@ from transcf.data import splitters
 from transcf.data.synthetic import write_csv
 from transcf.evaluation.metrics import METRICS
 from transcf.experiments.study import Study, available_studies, study_example
-from transcf.legend import MEANINGS
+from transcf.tables import MEANINGS
 
 Answer = Callable[..., Any]
 Refusal = Callable[..., str]

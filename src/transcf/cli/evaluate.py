@@ -148,7 +148,7 @@ def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], sp
 
 def _print(dataset: str, done: CandidateResult) -> None:
     from transcf.data.report import counted
-    from transcf.legend import legend
+    from transcf.tables import legend
 
     found = done.to_dict()
     full = found.get("full_ranking", {})

@@ -177,33 +177,20 @@ class RayCommunicator(Communicator):
             ]
         )
 
-    def all_gather(self, own: Array) -> list[Array]:
-        """Return the arrays of all workers, which differ at most in their number of rows."""
+    def all_gather(self, own: Array, rows: Sequence[int] | None = None) -> list[Array]:
+        """Send the own array to all workers, and return theirs."""
         own = np.ascontiguousarray(own)
-        rows = np.zeros((self.world_size, 1), np.int64)
-        rows[self.rank] = len(own)
-        self._share([[row] for row in rows])
+        if rows is None:
+            counts = np.zeros((self.world_size, 1), np.int64)
+            counts[self.rank] = len(own)
+            self._share([[row] for row in counts])
+            rows = counts[:, 0].tolist()
         parts = [
             own if w == self.rank else np.empty((n, *own.shape[1:]), own.dtype)
-            for w, n in enumerate(rows[:, 0].tolist())
+            for w, n in enumerate(rows)
         ]
         self._share([[part] for part in parts])
         return parts
-
-    def gather(self, parts: Sequence[Sequence[Array]]) -> None:
-        """Send the own arrays to all workers as one message, and fill in theirs."""
-        whole = [
-            np.concatenate([a.reshape(-1) for a in arrays])
-            if w == self.rank
-            else np.empty(sum(a.size for a in arrays), arrays[0].dtype)
-            for w, arrays in enumerate(parts)
-        ]
-        self._share([[one] for one in whole])
-        for w, arrays in enumerate(parts):
-            if w != self.rank:
-                cuts = np.cumsum([a.size for a in arrays])[:-1]
-                for array, values in zip(arrays, np.split(whole[w], cuts), strict=True):
-                    array[...] = values.reshape(array.shape)
 
     # -- messages ------------------------------------------------------------------------------
 

@@ -25,9 +25,8 @@ from transcf.experiments.figures import (
 )
 from transcf.experiments.page import PAGE_SUFFIXES, Page
 from transcf.experiments.results import TIMED_BASELINE, CandidateResult, Comparison, Results
-from transcf.legend import ERROR, legend
 from transcf.protocols import PROTOCOLS
-from transcf.tables import Cell, Table
+from transcf.tables import ERROR, Cell, Table, legend
 
 #: Groups of models in bar charts and their colours.
 _GROUPS = {

@@ -119,17 +119,14 @@ class Communicator:
         """
         run(rounds)
 
-    def all_gather(self, own: Array) -> list[Array]:
-        """Return the arrays of all processes by rank; they may differ in their number of rows."""
-        return [own]
-
-    def gather(self, parts: Sequence[Sequence[Array]]) -> None:
-        """Exchange the parts of all processes.
+    def all_gather(self, own: Array, rows: Sequence[int] | None = None) -> list[Array]:
+        """Return the arrays of all processes by rank.
 
         Args:
-            parts: For each process contiguous arrays of one type. Those of this process are sent,
-                and those of the others filled in.
+            own: The array of this process; others may differ in their number of rows.
+            rows: Number of rows of each process; None exchanges these numbers first.
         """
+        return [own]
 
     def all_of(self, own: Array) -> tuple[Array, slice]:
         """Return the rows of all processes by rank, and where the own rows (rows, ...) are."""

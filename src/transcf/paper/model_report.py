@@ -18,14 +18,13 @@ from transcf.errors import TransCFError
 from transcf.evaluation import Evaluation, evaluate
 from transcf.experiments.figures import Drawing, bars
 from transcf.experiments.page import Page, Section
-from transcf.legend import legend
 from transcf.models.base import Recommender
 from transcf.models.baselines import Popularity, RecentPopularity
 from transcf.models.params import values_of
 from transcf.models.registry import name_and_params
 from transcf.models.training import FitOptions
 from transcf.paper.analysis import Analysis, typical_users
-from transcf.tables import Table
+from transcf.tables import Table, legend
 
 #: Length of the lists, and accuracy metrics; the first one is compared by group.
 LENGTH = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from transcf.data.csr import offsets
 from transcf.data.datasets.parsers import (
     as_published,
     category_names,
@@ -157,8 +157,7 @@ def _read_candidates(folder: Path, log: Interactions) -> tuple[Candidates | None
     known = (users != UNKNOWN) & (items != UNKNOWN)
     users, items = users[known], items[known]
     order = np.argsort(users, kind="stable")
-    indptr: npt.NDArray[np.int64] = np.zeros(log.n_users + 1, dtype=np.int64)
-    np.cumsum(np.bincount(users, minlength=log.n_users), out=indptr[1:])
+    indptr = offsets(np.bincount(users, minlength=log.n_users))
     return Candidates(indptr, items[order], path.name), int((~known).sum())
 
 

@@ -3,24 +3,28 @@
 Every event of a history is a target of the others once an epoch. Batches and negatives depend
 only on seed and epoch, and sums have a fixed order, so that the same seed gives the same bits for
 any number of threads.
+
+In distributed training every process has the users of some shards, and all items. It computes the
+gradients of its shards of a batch, sends those of items to all processes, and updates all items by
+the sum of all gradients in shard order: bit for bit as in one process.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from transcf.data.csr import offsets
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.adam import AdamState, step_sizes
 from transcf.kernels.mixture import MixtureParams, ScoreConfig
-from transcf.kernels.mixture_batches import SHARDS
-from transcf.kernels.mixture_epochs import MixtureEpoch, Rules, run_batches
+from transcf.kernels.mixture_batches import SHARDS, join
+from transcf.kernels.mixture_epochs import MixtureEpoch, Rules, move_batch, run_batches, run_shards
 from transcf.kernels.rows import padded, padded_width
-from transcf.models.communicator import Communicator
+from transcf.models.communicator import Communicator, Progress
 from transcf.models.factors import NORM_POWERS, first_vectors
 from transcf.models.mixture.batches import TINY, BatchSampler, Events, Shards
 from transcf.models.mixture.buffers import Buffers
-from transcf.models.mixture.distributed import run_together
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.training import EpochStats
 from transcf.parallel import one_blas_thread
@@ -94,10 +98,39 @@ class MixtureTraining:
                     run_batches(epoch, *self._memory, losses, first, min(first + _AT_ONCE, batches))
             else:
                 self._whole = self._whole.for_events(int(counts.sum(axis=0).max()))
-                run_together(self._comm, epoch, self._memory, self._whole, counts, losses)
+                self._run_together(epoch, counts, losses)
         self._steps += batches
         # Each is that of one process, and nothing is what the others add.
         return self._stats(float(np.sum(self._comm.all_gather(losses), axis=0).sum()))
+
+    def _run_together(self, epoch: MixtureEpoch, counts: Array, losses: Array) -> None:
+        """Take a step on each batch of an epoch, together with other processes.
+
+        Args:
+            epoch: The batches; the shards of other processes are empty.
+            counts: Events of each process in each batch, (n_processes, n_batches).
+            losses: Out: losses of the own shards, (n_batches, SHARDS) float64.
+        """
+        comm, own, whole = self._comm, self._memory, self._whole
+        places, n_batches = len(own.negatives.item_offsets), counts.shape[1]
+        shards = [slice(*comm.shares[w : w + 2]) for w in range(comm.world_size)]
+        for number in range(n_batches):
+            run_shards(epoch, *own, losses, number)
+            mine = _item_gradients(own, slice(0, counts[comm.rank, number]), shards[comm.rank])
+            ends = offsets(counts[:, number]).tolist()
+            parts = [
+                _item_gradients(whole, slice(*ends[w : w + 2]), shards[w])
+                for w in range(comm.world_size)
+            ]
+            sizes = [sum(array.size for array in arrays) for arrays in parts]
+            sent = np.concatenate([array.reshape(-1) for array in mine])
+            for arrays, values in zip(parts, comm.all_gather(sent, sizes), strict=True):
+                cuts = np.cumsum([array.size for array in arrays])[:-1]
+                for array, some in zip(arrays, np.split(values, cuts), strict=True):
+                    array[...] = some.reshape(array.shape)
+            join(own.batch, whole.batch, ends[-1], places)
+            move_batch(epoch, *whole, losses, number)
+            comm.progress = Progress(number + 1, n_batches, "batches")
 
     def _stats(self, loss: float) -> EpochStats:
         return EpochStats(loss / max(self._shards.weight, TINY), self._shards.samples)
@@ -130,6 +163,18 @@ class MixtureTraining:
         bias = AdamState(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
         self._points = MixtureParams(users, items, history, bias)
         self._steps = tensors["steps"].copy()
+
+
+def _item_gradients(memory: Buffers, events: slice, shards: slice) -> list[Array]:
+    """Return views of the gradients of items by some shards of a batch, all as float32.
+
+    Item numbers are sent as the bytes that they are in memory.
+    """
+    batch, work = memory.batch, memory.work
+    by_event = work.known, work.sums, work.target_slopes, work.moved_slopes
+    by_shard = work.negative_offset_slopes, work.negative_slopes
+    said = [*(array[events] for array in by_event), *(array[shards] for array in by_shard)]
+    return [batch.items[events].view(np.float32), *said]
 
 
 def _first_tensors(events: Events, settings: MixtureSettings) -> Arrays:
